@@ -22,17 +22,16 @@ def expansion_of(config: Config, path: Path) -> Expansion:
     found = config.expansion
     if found is None:
         raise InputError(f"{path}: found no section 'expansion', expected how the pool can grow")
-    folder = path.absolute().parent
     if found.driver == "command":
         return CommandExpansion(found.command, found.timeout)
     if config.pool is None or not config.pool.collector:
         raise InputError(f"{path}: found no pool.collector, expected HOST:PORT for workers to join")
     return StartdExpansion(
         StartdSettings(
-            folder / found.directory,
+            Path(found.directory),
             config.pool.collector,
-            folder / found.release,
-            folder / found.token_file if found.token_file else None,
+            Path(found.release),
+            Path(found.token_file) if found.token_file else None,
             found.site,
             found.memory_mb,
             found.idle,

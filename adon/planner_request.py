@@ -12,8 +12,7 @@ import io
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,8 @@ from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import bind, settle
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
-from site_selector.estimates.believe import believe
+from site_selector.estimates.beliefs import MeasurementSource
+from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem
@@ -74,17 +73,17 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     )
     inputs = inputs_of(request, find, note)
     output_site = output_site_of(request, note)
-    with _sources(request, note) as (measured, live):
-        world = believe(
-            inputs,
-            measured or NoMeasurements(),
-            now=time.time(),
-            topology=live.topology,
-            pool=live.pool,
-            in_use_bps=live.in_use_bps,
-            use=live.use,
-            output_site=output_site,
-        )
+    measured, live = _sources(request, note, *subjects(inputs, output_site))
+    world = believe(
+        inputs,
+        measured,
+        now=time.time(),
+        topology=live.topology,
+        pool=live.pool,
+        in_use_bps=live.in_use_bps,
+        use=live.use,
+        output_site=output_site,
+    )
     problem = build_problem(inputs, world, output_site)
     problem = replace(problem, staging=staging_of(request), kept={})
     bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})
@@ -115,14 +114,14 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
 
 
 def _sources(
-    request: Request, note: Note
-) -> AbstractContextManager[tuple[MeasurementSource | None, Live]]:
+    request: Request, note: Note, sites: Collection[str], transformations: Collection[str]
+) -> tuple[MeasurementSource | None, Live]:
     if request.config is None:
-        return nullcontext((None, Live()))
+        return None, Live()
     # What reads configurations takes a third of a small workflow's time to import.
     from adon.planning.placement import sources  # noqa: PLC0415
 
-    return sources(config=Path(request.config), say=note)
+    return sources(sites, transformations, config=Path(request.config), say=note)
 
 
 def quick(problem: Problem) -> tuple[Assignment, str]:

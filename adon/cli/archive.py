@@ -22,7 +22,7 @@ from adon.cli.parsing import (
     whole,
 )
 from network_provisioner.base.errors import InputError
-from network_provisioner.stores.database_url import check_state, is_database_url, place
+from network_provisioner.stores.database_url import check_state, is_database_url
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
@@ -304,8 +304,8 @@ def _retain(args: argparse.Namespace) -> int:
     config = load_config(args.config)
     settings = config.monitoring
     retention = retention_from_dict(settings.retention if settings is not None else {})
-    where = place(config.broker.archive, args.config.parent)
-    opened(str(where)).close()
+    where = config.broker.archive
+    opened(where).close()
     if retention == Retention():
         print(f"{args.config} has no monitoring.retention: everything is kept")
         return 0

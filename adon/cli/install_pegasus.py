@@ -21,7 +21,6 @@ from adon.cli.install_ask import (
 )
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.stores.database_url import place
 
 if TYPE_CHECKING:
     from network_provisioner.client.hookconfig import HookConfig
@@ -300,9 +299,7 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
     broker, archive = args.broker, None
     if args.config is not None:
         loaded = load_config(args.config)
-        scheme = "http" if loaded.security.tls is None else "https"
-        broker = broker or f"{scheme}://{loaded.broker.listen}"
-        archive = str(place(loaded.broker.archive, args.config.parent.absolute()))
+        broker, archive = broker or loaded.broker_url, loaded.broker.archive
     broker = broker or DEFAULT_BROKER
     BrokerClient(broker)
     token = args.token_file

@@ -208,7 +208,7 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
-    from site_selector.estimates.believe import believe
+    from site_selector.estimates.believe import believe, subjects
     from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import load_inputs
 
@@ -218,11 +218,17 @@ def _edge(args: argparse.Namespace) -> int:
     output = args.output_site or OUTPUT_SITE
     local, remote = _sides(inputs, args.local, args.remote)
     template = _template(args)
-    with sources(args.archive, args.config, args.pool, args.broker, note) as (measured, live):
-        now = _now()
-        world = believe(
-            inputs, measured, now=now, topology=live.topology, pool=live.pool, output_site=output
-        )
+    measured, live = sources(
+        *subjects(inputs, output),
+        archive=args.archive,
+        config=args.config,
+        pool=args.pool,
+        broker=args.broker,
+        say=note,
+    )
+    world = believe(
+        inputs, measured, now=_now(), topology=live.topology, pool=live.pool, output_site=output
+    )
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:

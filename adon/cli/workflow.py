@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import above_0, instant_of
 from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import Nouns, add_command, add_json, add_noun, names, whole
+from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command, add_json, add_noun, names, whole
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, format_size, parse_duration
 
@@ -243,11 +243,11 @@ def _add_reserve(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--hooks", type=Path, metavar="FILE",
-        help="the hooks' configuration, JSON: the broker, and the archive of measurements",
+        help="the hooks' configuration, JSON: the broker, which is also asked for measurements",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
-        help="adon.yml: archive and network (default: what the catalogs say)",
+        help="adon.yml: broker, archive and network (default: what the catalogs say)",
     )  # fmt: skip
     parser.add_argument(
         "--start", metavar="TIME",
@@ -292,21 +292,27 @@ def _reserve_run(args: argparse.Namespace) -> int:
 
 def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     """Raises InputError."""
-    from adon.planning.placement import configured
+    from adon.config.adon_yml import load_config
+    from monitors.archive.asked import LEFT_OUT, AskedEstimates
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig
+    from network_provisioner.topology.data import topology_from_dict
     from pegasus_hooks.advance.listening import ahead_of
 
     if args.hooks is None and not args.dry_run:
         raise InputError("found no --hooks, expected the hooks' configuration, or --dry-run")
-    archive, topology = (None, None) if args.config is None else configured(args.config)
-    config = HookConfig("http://127.0.0.1:8470")
+    loaded = None if args.config is None else load_config(args.config)
+    topology = None if loaded is None else topology_from_dict(loaded.topology)
+    config = HookConfig(DEFAULT_BROKER if loaded is None else loaded.broker_url)
     if args.hooks is not None:
         config = hookconfig.load(args.hooks)
-    if config.archive is None and archive is not None:
-        config = replace(config, archive=str(archive))
-    return ahead_of(args.submit_dir, config, client_of(config), topology)
+    if config.archive is None and loaded is not None:
+        config = replace(config, archive=loaded.broker.archive)
+    nobody = None
+    if args.hooks is None and loaded is None:
+        nobody = AskedEstimates(note=f"neither --hooks nor --config: {LEFT_OUT}")
+    return ahead_of(args.submit_dir, config, client_of(config), topology, measured=nobody)
 
 
 def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:

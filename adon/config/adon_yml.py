@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 def parse_config(data: object, where: str, fitting: bool = True) -> Config:
     """Validate the parsed YAML of ``where``, network and templates too, and that what is measured
     can be, unless it need not be ``fitting``. Raises InputError with one line."""
-    config = read(Config, data, where)
+    folder = Path(where).absolute().parent
+    # With nothing said of the broker its files are in this folder, too.
+    data = {"broker": {}, **data} if isinstance(data, dict) else data
+    config = read(Config, data, where, folder)
     try:
-        topology = resolve(config.topology, Path(where).parent)
+        topology = resolve(config.topology, folder)
         network = topology_from_dict(topology)
         templates_from_dict(config.templates)
         policy_from_dict(config.template_policy)

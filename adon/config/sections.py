@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from network_provisioner.access import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
-from network_provisioner.base.schema import Duration, Schema, checked
+from network_provisioner.base.schema import Duration, File, Schema, checked
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.stores.database_url import check_state
 
@@ -71,7 +71,7 @@ def _hash(value: object, _: str) -> object:
 Span = Annotated[Duration, Field(gt=0)]
 """Seconds, more than 0, written with a unit: ``15 min``."""
 Address = Annotated[str, checked(_address)]
-Place = Annotated[str, checked(_place)]
+Place = Annotated[File, checked(_place), Field(validate_default=True)]
 
 
 class ControllerConfig(Schema):
@@ -92,8 +92,8 @@ class ControllerConfig(Schema):
     exec: list[str] = Field(default_factory=list)
     url: str = ""
     user: str = ""
-    password_file: str = ""
-    ca: str = ""
+    password_file: File = ""
+    ca: File = ""
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -121,7 +121,7 @@ class TokenConfig(Schema):
     name: str = Field(min_length=1, max_length=200)
     role: Role
     token: Annotated[str | None, checked(_secret)] = Field(default=None, repr=False)
-    token_file: str | None = None
+    token_file: File | None = None
     sha256: Annotated[str | None, checked(_hash)] = None
     expires: Annotated[float, checked(_instant)] | None = None
     users: list[str] | Literal["*"] | None = None
@@ -132,9 +132,9 @@ class TlsConfig(Schema):
     """PEM files. ``clients``: who signs the certificates that clients must show; without it none
     is asked for."""
 
-    certificate: str
-    key: str
-    clients: str | None = None
+    certificate: File
+    key: File
+    clients: File | None = None
 
 
 class SecurityConfig(Schema):
@@ -183,8 +183,7 @@ class ExpansionConfig(Schema):
 
     Of the driver startd, see :class:`condor_plugins.pool.workerconfig.StartdSettings`:
     ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
-    ``environment``, and ``per_worker``, the slots of one worker. Paths that are not absolute begin
-    at the folder of this file.
+    ``environment``, and ``per_worker``, the slots of one worker.
     """
 
     driver: Literal["startd", "command"] = "startd"
@@ -192,9 +191,9 @@ class ExpansionConfig(Schema):
     lease: Span = 3600.0
     command: list[str] = Field(default_factory=list)
     timeout: Span = 60.0
-    directory: str = "adon-workers"
-    release: str = "/usr"
-    token_file: str = ""
+    directory: Annotated[File, Field(validate_default=True)] = "adon-workers"
+    release: File = "/usr"
+    token_file: File = ""
     site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
     per_worker: Annotated[int, Field(ge=1, le=1024)] = 4
     memory_mb: Annotated[int, Field(ge=1)] = 1024
@@ -253,7 +252,8 @@ class MonitoringConfig(Schema):
 
 class Config(Schema):
     """The whole file. Without ``pool`` no HTCondor is asked. ``topology`` is the network itself, or
-    was ``{"file": NAME}`` (:func:`network_provisioner.topology.files.resolve`)."""
+    was ``{"file": NAME}`` (:func:`network_provisioner.topology.files.resolve`). Paths are absolute:
+    relative ones count from the folder of the file."""
 
     topology: dict[str, Any]
     controller: ControllerConfig = Field(default_factory=ControllerConfig)
@@ -265,3 +265,8 @@ class Config(Schema):
     pool: PoolConfig | None = None
     expansion: ExpansionConfig | None = None
     monitoring: MonitoringConfig | None = None
+
+    @property
+    def broker_url(self) -> str:
+        """Where the broker answers."""
+        return f"http{'s' if self.security.tls else ''}://{self.broker.listen}"

@@ -15,13 +15,12 @@ from typing import Any
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.client.http1 import Tls
 from network_provisioner.topology.graph import Link, Node, Topology
 
 Say = Callable[[str], None]
 
 _POOL_TIMEOUT_S = 15.0  # a collector that drops packets lets the bindings wait much longer
-_BROKER_TIMEOUT_S = 2.0
+BROKER_TIMEOUT_S = 2.0  # for each of two questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +36,17 @@ class Live:
 
 def ask(
     pool: str | None,
-    broker: str | None,
+    broker: BrokerClient | None,
     *,
-    token: str | None = None,
-    tls: Tls | None = None,
     topology: Topology | None = None,
     say: Say | None = None,
     broker_may_rest: bool = False,
 ) -> Live:
     """Ask the collector ``pool`` (``host:port``, "" for that of CONDOR_CONFIG, None for nobody) and
-    the broker at the URL ``broker`` (None for nobody).
+    the ``broker`` (None for nobody).
 
     ``topology`` is what is believed of the network where the broker does not answer, about which
-    nothing is said where it ``broker_may_rest``. Raises InputError for a URL that is none.
+    nothing is said where it ``broker_may_rest``.
     """
     tell = say or (lambda _: None)
     told = None
@@ -60,7 +57,7 @@ def ask(
             tell(f"{error}; archive and catalogs are believed instead")
     if broker is not None:
         try:
-            found, used = ask_network(broker, token, tls)
+            found, used = ask_network(broker)
             return Live(told, found, used, "what is reserved now (broker)")
         except BrokerError as error:
             if not (broker_may_rest and error.code == "unreachable"):
@@ -99,19 +96,17 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
     return found
 
 
-def ask_network(
-    url: str, token: str | None = None, tls: Tls | None = None
-) -> tuple[Topology, dict[tuple[str, str], float]]:
+def ask_network(broker: BrokerClient) -> tuple[Topology, dict[tuple[str, str], float]]:
     """The broker's network, and what is reserved on each directed link now in bits per second.
 
-    Raises BrokerError, and InputError for a URL that is none.
+    Raises BrokerError.
     """
-    data = BrokerClient(url, _BROKER_TIMEOUT_S, token, tls).topology()
+    data = broker.topology()
     try:
         return network_from_broker(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BrokerError(
-            f"the broker at {url} sent an answer that is no topology "
+            f"the broker at {broker.url} sent an answer that is no topology "
             f"({type(error).__name__} {error}): is it an ADON broker of this version?",
             "bad_answer",
         ) from None

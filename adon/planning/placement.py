@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.planning.live import Live, Say, ask
+from adon.planning.live import BROKER_TIMEOUT_S, Live, Say, ask
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.archive import Archive, ArchiveError
-from monitors.archive.knowledge import Knowledge
+from monitors.archive.asked import AskedEstimates, of_archive
+from monitors.archive.asked import ask as estimates
 from network_provisioner.base.errors import InputError
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.credentials import from_environment
 from network_provisioner.stores.database_url import place as at
 from network_provisioner.topology.data import topology_from_dict
@@ -24,7 +24,7 @@ from pegasus_hooks.planner.layout import check_mapping
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.estimates.believe import believe, believe_sites
+from site_selector.estimates.believe import believe, believe_sites, subjects
 from site_selector.inputs import Inputs, known_site, load_inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
@@ -116,10 +116,18 @@ class PlacementInputs:
         )
 
     def asked(
-        self, say: Say | None
-    ) -> AbstractContextManager[tuple[MeasurementSource | None, Live]]:
+        self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
+    ) -> tuple[AskedEstimates, Live]:
         """See :func:`sources`."""
-        return sources(self.archive, self.config, self.pool, self.broker, say)
+        return sources(
+            sites,
+            transformations,
+            archive=self.archive,
+            config=self.config,
+            pool=self.pool,
+            broker=self.broker,
+            say=say,
+        )
 
 
 def place_files(
@@ -129,114 +137,82 @@ def place_files(
     inputs = files.inputs()
     if files.output_site is not None:
         known_site(files.output_site, inputs.sites, "output site")
-    with files.asked(say) as (measured, live):
-        return place(
-            inputs,
-            output_site=files.output_site,
-            source=measured,
-            live=live,
-            seed=seed,
-            alternatives=alternatives,
-        )
+    measured, live = files.asked(say, *subjects(inputs, files.output_site))
+    return place(
+        inputs,
+        output_site=files.output_site,
+        source=measured,
+        live=live,
+        seed=seed,
+        alternatives=alternatives,
+    )
 
 
 def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
     """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
-        gather: Callable[..., World] = partial(
-            believe, files.inputs(), output_site=files.output_site
-        )
+        inputs = files.inputs()
+        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
+        measured, live = files.asked(say, *subjects(inputs, files.output_site))
     elif files.sites is not None:
         catalog = sites_of(read_document(files.sites, "Pegasus 5 site catalog"))
         gather = partial(believe_sites, catalog)
+        measured, live = files.asked(say, catalog)
     else:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    with files.asked(say) as (measured, live):
-        return gather(
-            measured,
-            now=time.time(),
-            topology=live.topology,
-            pool=live.pool,
-            in_use_bps=live.in_use_bps,
-            use=live.use,
-        )
+    return gather(
+        measured,
+        now=time.time(),
+        topology=live.topology,
+        pool=live.pool,
+        in_use_bps=live.in_use_bps,
+        use=live.use,
+    )
 
 
-@contextmanager
 def sources(
+    sites: Collection[str],
+    transformations: Collection[str] = (),
+    *,
     archive: str | Path | None = None,
     config: Path | None = None,
     pool: str | None = None,
     broker: str | None = None,
     say: Say | None = None,
-) -> Iterator[tuple[MeasurementSource | None, Live]]:
-    """Everyone to be asked beside the catalogs: measurements, open as long as the context lasts,
-    and what runs now.
+) -> tuple[AskedEstimates, Live]:
+    """Everyone is asked beside the catalogs: measurements of these sites, the paths between them
+    and transformations, and what runs now.
 
-    ``pool`` is a collector (``host:port``, "" for that of CONDOR_CONFIG), ``broker`` a URL. What is
-    not given is taken from ``config`` (``adon.yml``), if that is: archive, pool, network, and the
-    broker, if one runs there. ``say`` gets one line for each that was asked and did not answer.
-    Raises InputError.
+    ``archive`` is read itself, ``pool`` is a collector (``host:port``, "" for that of
+    CONDOR_CONFIG), ``broker`` a URL. What is not given is taken from ``config`` (``adon.yml``), if
+    that is: pool, network, the broker, if one runs there, and, where it does not answer, its
+    archive. ``say`` gets one line for each that was asked and did not answer. Raises InputError,
+    also where ``archive`` is no archive.
     """
-    topology, configured_token = None, None
-    rests = False
+    topology, token, rests, now = None, None, False, time.time()
+    fallback: str | Path | None = None
     if config is not None:
         loaded = load_config(config)
-        learnt, topology = configured(config)
-        archive = archive or learnt
+        topology, fallback = topology_from_dict(loaded.topology), at(loaded.broker.archive)
         if pool is None and loaded.pool is not None:
             pool = loaded.pool.collector
         if broker is None:
-            scheme = "http" if loaded.security.tls is None else "https"
-            broker, rests = f"{scheme}://{loaded.broker.listen}", True
-            configured_token = loaded.broker.token
-    if isinstance(archive, Path) and not archive.exists():
-        raise InputError(f"{archive}: found no such file, expected an archive of measurements")
-    token, tls = (None, None) if broker is None else from_environment(os.environ)
-    live = ask(
-        pool,
-        broker,
-        token=configured_token or token,
-        tls=tls,
-        topology=topology,
-        say=say,
-        broker_may_rest=rests,
-    )
-    if archive is None:
-        yield None, live
-    else:
-        with opened(archive, say) as measurements:
-            yield Knowledge(measurements) if measurements else None, live
-
-
-@contextmanager
-def opened(archive: str | Path, say: Say | None) -> Iterator[Archive | None]:
-    """An archive for reading; None, and a line to ``say``, for a database that does not answer.
-    Raises InputError for what is no archive."""
-    try:
-        found = Archive(archive, read_only=True)
-    except ArchiveError as error:
-        if isinstance(archive, Path):
-            raise
-        if say is not None:
-            say(f"{error}; measurements are left out")
-        yield None
-    else:
-        with found:
-            yield found
-
-
-def configured(config: Path) -> tuple[str | Path | None, Topology]:
-    """The archive that ``adon.yml`` names, None before the first measurement, and its network.
-
-    A relative path counts from the file's own folder: a planner is started anywhere. Raises
-    InputError.
-    """
-    loaded = load_config(config)
-    archive = at(loaded.broker.archive, config.parent)
-    there = not isinstance(archive, Path) or archive.exists()
-    return archive if there else None, topology_from_dict(loaded.topology)
+            broker, rests, token = loaded.broker_url, True, loaded.broker.token
+    client = None
+    if broker is not None:
+        own, tls = from_environment(os.environ)
+        client = BrokerClient(broker, BROKER_TIMEOUT_S, token or own, tls)
+    live = ask(pool, client, topology=topology, say=say, broker_may_rest=rests)
+    if isinstance(archive, Path):
+        if not archive.exists():
+            raise InputError(f"{archive}: found no such file, expected an archive of measurements")
+        return AskedEstimates(of_archive(archive, sites, transformations, now)), live
+    answers = live.use and archive is None  # whoever told of no network is not asked again
+    known = estimates(client if answers else None, archive or fallback, sites, transformations, now)
+    if known.note and say is not None:
+        say(known.note)
+    return known, live
 
 
 def saved(

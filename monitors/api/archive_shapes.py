@@ -93,6 +93,27 @@ class EstimateAnswer(Answer):
     source: str
 
 
+class EstimatesBody(Body):
+    """What is to be decided on: sites, with all paths between them, and transformations."""
+
+    sites: Annotated[list[str], Field(max_length=1000)] = Field(examples=[["mu", "tacc"]])
+    transformations: Annotated[list[str], Field(max_length=10_000)] = Field(
+        default_factory=list, examples=[["soykb::bwa_mem:1.0"]]
+    )
+
+
+class KnownAnswer(EstimateAnswer):
+    """An estimate of what a decision reads; ``note`` says where something else was measured."""
+
+    note: str
+
+
+class EstimatesAnswer(Answer):
+    """All that is known and may be seen."""
+
+    estimates: list[KnownAnswer]
+
+
 class RollUpAnswer(Answer):
     """What an hour or a day had, from ``start`` on, ``width_s`` long; ``quantiles`` within 1 %."""
 

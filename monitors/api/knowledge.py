@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import IO, Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
 from monitors.api.archive import Instant, Name, Names
-from monitors.api.archive_shapes import EstimateAnswer, RollUpsAnswer, shown_estimate
+from monitors.api.archive_shapes import (
+    EstimateAnswer,
+    EstimatesAnswer,
+    EstimatesBody,
+    RollUpsAnswer,
+    shown_estimate,
+)
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
@@ -156,7 +163,30 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         kind = "application/vnd.apache.parquet"
         return _file(room, _parquet(found), kind, "measurements.parquet")
 
+    _add_estimates(routes, archive, rules, clock)
     return routes
+
+
+def _add_estimates(
+    routes: APIRouter, archive: Archive, rules: Rules, clock: Callable[[], float]
+) -> None:
+    @routes.post("/v1/estimates", response_model=EstimatesAnswer)
+    def estimates(body: EstimatesBody, caller: Caller) -> Response:
+        """All that site selection reads of these sites, the paths between them and these
+        transformations, as far as the caller may see it: what :mod:`monitors.archive.asked` asks
+        once for a whole workflow."""
+        caller.need(May.SEE)
+        now, may_see = clock(), partial(rules.may_see_series, caller)
+        sites, transformations = frozenset(body.sites), frozenset(body.transformations)
+        found = knowledge.known_estimates(archive, sites, transformations, now, may_see)
+        return answers.answer(
+            {
+                "estimates": [
+                    {**shown_estimate(*key, one, now), "note": getattr(one, "note", "")}
+                    for key, one in found.items()
+                ]
+            }
+        )
 
 
 def _file(

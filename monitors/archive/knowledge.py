@@ -9,7 +9,7 @@ those measured lately says what the path carries, for a slower one is slow by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,6 +105,39 @@ class Knowledge:
     def subjects(self, metric: str) -> Sequence[str]:
         """The archive's."""
         return self._source.subjects(metric)
+
+
+_FOR_MAPPING = (
+    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
+    *sorted(_OF_PATHS), _PROBES,
+)  # fmt: skip
+
+
+def known_estimates(
+    source: Source,
+    sites: Collection[str],
+    transformations: Collection[str],
+    now: float,
+    may_see: Callable[[str, str], bool] = lambda metric, subject: True,
+) -> dict[tuple[str, str], Estimate]:
+    """All that site selection reads of these sites, the paths between them, and transformations, by
+    metric and subject, as :class:`Knowledge` has it; without what somebody may not see."""
+    seen = Knowledge(source)
+    found: dict[tuple[str, str], Estimate] = {}
+    for metric in _FOR_MAPPING:
+        for subject in source.subjects(metric):
+            name, _, site = subject.rpartition("@")
+            ends = [end.partition("/")[0] for end in subject.split(">")]
+            key = (metric, subject)
+            if all(end in sites for end in ends):  # hosts speak for their sites
+                key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
+            elif subject not in transformations and not (name in transformations and site in sites):
+                continue
+            if key not in found and may_see(*key):
+                known = seen.estimate(*key, now)
+                if known is not None:
+                    found[key] = known
+    return found
 
 
 def _known(source: Source, metric: str, subject: str, now: float, note: str = "") -> Known | None:

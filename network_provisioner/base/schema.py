@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
+from functools import partial
+from pathlib import Path
 from reprlib import repr as shown
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -21,6 +23,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails
@@ -29,6 +32,7 @@ from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
+from network_provisioner.stores.database_url import place
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")
@@ -59,11 +63,13 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return _ADAPTERS[kind]
 
 
-def read(schema: type[T], data: object, what: str) -> T:
-    """``data`` as ``schema`` has it. Raises InputError, one line that begins with ``what``."""
+def read(schema: type[T], data: object, what: str, folder: Path | None = None) -> T:
+    """``data`` as ``schema`` has it; every :data:`File` in it counts from ``folder``. Raises
+    InputError, one line that begins with ``what``."""
     if not isinstance(data, Mapping):
         raise InputError(f"{what} is {shown(data)}, expected a mapping")
-    return _validated(schema, adapter(schema).validate_python, data, what)
+    validate = partial(adapter(schema).validate_python, context=folder)
+    return _validated(schema, validate, data, what)
 
 
 def read_json(schema: type[T], text: str | bytes, what: str) -> T:
@@ -95,6 +101,12 @@ def checked(function: Callable[[Any, str], T]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _from_folder(value: str, info: ValidationInfo) -> str:
+    return str(place(value, info.context)) if value and info.context is not None else value
+
+
+File = Annotated[str, AfterValidator(_from_folder)]
+"""A file's path, or the URL of a database; relative ones count from the folder of the document."""
 Rate = Annotated[float, checked(parse_rate)]
 """Bits per second: ``200 Mb/s``."""
 Duration = Annotated[float, checked(parse_duration)]

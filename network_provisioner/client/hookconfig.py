@@ -4,7 +4,7 @@
  "timeout_s": 2.0,                      longest total wait for a broker that does not answer
  "patience_s": null,                    longest wait for a queued path; null: as its template says
  "template": "default",                 by name; "default" lets the application find its own
- "archive": "/abs/archive.sqlite",      measurement archive, or null
+ "archive": "archive.sqlite",           read where the broker is away; a file or URL, or null
  "token": null,                         the broker's token, or null
  "token_file": null,                    better: the file that has it (or ADON_TOKEN_FILE)
  "ca": null,                            PEM file that an https broker is known by (or ADON_CA)
@@ -12,6 +12,8 @@
  "watch": null,                         folder where running workflows are noted for the watcher
  "ahead": false,                        whether the watcher reserves for whole workflows in advance
  "site": null}                          where HTCondor's access point stands, or null
+
+Files count from the folder of this one, or from a user's home where they begin with ``~``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from pathlib import Path
 from network_provisioner.base.errors import InputError
 
 _NUMBERS = ("timeout_s", "patience_s")
+_FILES = ("archive", "token_file", "ca", "watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +76,11 @@ def load(path: Path) -> HookConfig:
             raise InputError(f"{path}: {key}: found {value!r}, expected text")
     if data.get("template") is None:
         data.pop("template", None)
+    data |= {key: _located(data[key], path) for key in _FILES if data.get(key)}
     return HookConfig(**data)
+
+
+def _located(named: str, path: Path) -> str:
+    if "://" in named or named.startswith("~"):
+        return named
+    return str(path.absolute().parent / named)

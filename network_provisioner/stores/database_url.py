@@ -25,8 +25,9 @@ def is_database_url(where: str | Path) -> bool:
 
 
 def place(where: str, folder: Path = Path()) -> str | Path:
-    """A database's URL as it is, or a file's path, which counts from ``folder``."""
-    return where if is_database_url(where) else folder / where
+    """A database's URL (or SQLite's ``:memory:``) as it is, or a file's path, which counts from
+    ``folder``."""
+    return where if is_database_url(where) or where == ":memory:" else folder / where
 
 
 def check_state(where: str) -> None:

@@ -22,7 +22,7 @@ from pegasus_hooks.prepost import sizes
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.estimates.believe import believe, believe_sites
+from site_selector.estimates.believe import believe, believe_sites, subjects
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
@@ -75,6 +75,15 @@ class BeliefReader:
             except InputError as other:
                 self._note += f"; sites and paths by default: {other}"
 
+    def subjects(self) -> tuple[set[str], set[str]]:
+        """The sites and the transformations that a source is asked about."""
+        nodes = self._dag.nodes.values()
+        places, names = ([*self._catalog], []) if self._inputs is None else subjects(self._inputs)
+        return (
+            {*places, *(node.site for node in nodes)},
+            {*names, *(node.transformation for node in nodes)},
+        )
+
     def __call__(self, source: MeasurementSource | None, now: float) -> Beliefs:
         """With what ``source`` has by the Unix second ``now``."""
         measured = source or NoMeasurements()
@@ -95,7 +104,7 @@ class BeliefReader:
             {pair: path.rate_bps for pair, path in world.paths.items() if path.rate_bps > 0},
             {pair: path.setup.value for pair, path in world.paths.items()},
             files,
-            self._note,
+            "; ".join(filter(None, (self._note, world.note))),
         )
 
 

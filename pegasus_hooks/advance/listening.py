@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from monitors.archive.archive import Archive
-from monitors.archive.knowledge import Knowledge
+from monitors.archive.asked import ask
 from monitors.watcher.events import Event, EventKind, Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from network_provisioner.base.errors import AdonError
@@ -31,6 +30,7 @@ from pegasus_hooks.advance.booking import (
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after, after_start
 from pegasus_hooks.prepost import prejob
+from site_selector.estimates.beliefs import MeasurementSource
 
 log = logging.getLogger(__name__)
 
@@ -162,15 +162,17 @@ def ahead_of(
     broker: ReservingBroker,
     topology: Topology | None = None,
     rules: CorrectionRules | None = None,
+    measured: MeasurementSource | None = None,
 ) -> AdvanceReservations:
-    """What reserves for the workflow planned to ``submit_dir``. Raises InputError."""
+    """What reserves for the workflow planned to ``submit_dir``. Without ``measured`` the broker is
+    asked for it. Raises InputError."""
     dag = read_dag(submit_dir)
     booking = WorkflowReservations(dag.workflow, broker, partial(requests_of, submit_dir, config))
     believer = BeliefReader(dag, topology)
-    archive = place(config.archive) if config.archive else None
-    return AdvanceReservations(
-        dag, booking, partial(believed_of, believer, archive), rules or CorrectionRules()
-    )
+    beliefs = partial(believed_of, believer, config)
+    if measured is not None:
+        beliefs = partial(believer, measured)
+    return AdvanceReservations(dag, booking, beliefs, rules or CorrectionRules())
 
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
@@ -180,13 +182,11 @@ def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, Tr
     return {(request.src, request.dst): request for request, _ in found}
 
 
-def believed_of(believer: BeliefReader, archive: str | Path | None, now: float) -> Beliefs:
-    """What is believed at Unix second ``now``, with what ``archive`` has by then. Raises
-    InputError."""
-    if archive is None or (isinstance(archive, Path) and not archive.exists()):
-        return believer(None, now)
-    with Archive(archive, read_only=True) as measured:
-        return believer(Knowledge(measured), now)
+def believed_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
+    """What is believed at Unix second ``now``, with what the broker knows by then, or the archive
+    where that does not answer. Raises InputError for a broker that cannot be."""
+    archive = place(config.archive) if config.archive else None
+    return believer(ask(client_of(config), archive, *believer.subjects(), now), now)
 
 
 class StartingListener:

@@ -173,13 +173,15 @@ class PathBelief:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places."""
+    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places; ``note``
+    says in one line where measurements could not be asked for."""
 
     now: float
     sites: Mapping[str, SiteBelief]
     paths: Mapping[tuple[str, str], PathBelief]
     compute: Mapping[tuple[str, str], ComputeBelief]
     output_ratio: Mapping[str, Belief] = field(default_factory=dict)
+    note: str = ""
 
 
 def beliefs_dict(world: World) -> dict[str, Any]:
@@ -204,6 +206,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
             f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}
             for (name, site), b in world.compute.items()
         },
+        **({"note": world.note} if world.note else {}),
     }
 
 

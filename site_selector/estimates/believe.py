@@ -63,13 +63,10 @@ def believe(
     ``output_site``: a place to which results go and which may be no site of the catalog.
     """
     measured = source or NoMeasurements()
-    places = dict.fromkeys(inputs.sites)
-    places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
-    if output_site is not None:
-        places[output_site] = None
+    places, names = subjects(inputs, output_site)
     network = Network(topology, in_use_bps, use)
     ratios = {}
-    for name in transformations(inputs):
+    for name in names:
         found = measured.estimate("output_ratio", name, now)
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
@@ -79,7 +76,17 @@ def believe(
         path_beliefs(inputs.sites, places, measured, network, now),
         compute_beliefs(inputs, measured, pool or {}, now),
         ratios,
+        getattr(measured, "note", ""),
     )
+
+
+def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:
+    """What :func:`believe` asks about: the sites and other places, and the transformations."""
+    places = dict.fromkeys(inputs.sites)
+    places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
+    if output_site is not None:
+        places[output_site] = None
+    return list(places), list(transformations(inputs))
 
 
 def believe_sites(
@@ -100,6 +107,7 @@ def believe_sites(
         _sites(sites, measured, pool, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
+        note=getattr(measured, "note", ""),
     )
 
 

@@ -117,6 +117,8 @@ def summary_text(mapping: SiteMapping) -> str:
             for name, value in sorted(mapping.portfolio.items(), key=lambda i: i[1])
         ),
     ]
+    if mapping.beliefs.get("note"):
+        lines.append(mapping.beliefs["note"])
     hedge = mapping.withstands
     if hedge is not None:
         lines.insert(
@@ -151,7 +153,8 @@ def beliefs_text(beliefs: Mapping[str, Any]) -> str:
     for name, b in beliefs["compute"].items():
         runtime = ("runtime", "seconds", b)
         compute += _lines(name, [runtime if b["kind"] == "runtime" else ("Γ_c", "bytes_rate", b)])
-    return "\n\n".join(table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1)
+    tables = [table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1]
+    return "\n\n".join([*tables, beliefs["note"]] if beliefs.get("note") else tables)
 
 
 def _lines(

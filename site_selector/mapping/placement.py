@@ -205,6 +205,7 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
         "at": at,
         "policy": mapping.policy,
         "makespan_s": finite(mapping.makespan_s),
+        "note": mapping.beliefs.get("note", ""),
         "placements": [_placement(one) for one in mapping.placements],
     }
     write_whole(submit_dir / FILE, lambda out: json.dump(document, out), "placements")

@@ -1,0 +1,80 @@
+"""Whom estimates are asked of, once for a whole workflow: the broker first, for it alone opens its
+archive; where none answers, the archive itself, if this user may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monitors.archive.estimates import Estimate
+from monitors.archive.knowledge import Known, known_estimates
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.client.broker import BrokerClient
+
+LEFT_OUT = "measurements are left out, and the catalogs believed"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedEstimates:
+    """What was known when it was asked, by metric and subject. ``note``, one line, says why
+    measurements are left out where they are."""
+
+    known: Mapping[tuple[str, str], Estimate] = field(default_factory=dict)
+    note: str = ""
+
+    def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
+        """Of what was asked for; None where nothing is known."""
+        return self.known.get((metric, subject))
+
+
+def ask(
+    broker: BrokerClient | None,
+    archive: str | Path | None,
+    sites: Collection[str],
+    transformations: Collection[str],
+    now: float,
+) -> AskedEstimates:
+    """Of these sites, the paths between them, and transformations, at ``now`` (Unix seconds). Never
+    raises: who does not answer stands in the note."""
+    why = []
+    if broker is not None:
+        try:
+            return AskedEstimates(_of_broker(broker, sites, transformations))
+        except AdonError as error:
+            why.append(str(error))
+    try:
+        if archive is not None and not (isinstance(archive, Path) and not archive.exists()):
+            return AskedEstimates(of_archive(archive, sites, transformations, now))
+    except (AdonError, OSError, ValueError) as error:
+        why.append(str(error))
+    return AskedEstimates({}, f"{'; '.join(why)}; {LEFT_OUT}" if why else "")
+
+
+def of_archive(
+    archive: str | Path, sites: Collection[str], transformations: Collection[str], now: float
+) -> dict[tuple[str, str], Estimate]:
+    """The same of an archive. Raises InputError, ArchiveError."""
+    from monitors.archive.archive import Archive  # noqa: PLC0415  # only where no broker answers
+
+    with Archive(archive, read_only=True) as opened:
+        return known_estimates(opened, sites, transformations, now)
+
+
+def _of_broker(
+    broker: BrokerClient, sites: Collection[str], transformations: Collection[str]
+) -> dict[tuple[str, str], Estimate]:
+    wanted = {"sites": [*sites], "transformations": [*transformations]}
+    answer = broker.call("POST", "/v1/estimates", wanted)
+    try:
+        return {
+            (str(one["metric"]), str(one["subject"])): Known(
+                float(one["value"]), float(one["spread"]), int(one["count"]), float(one["at"]),
+                str(one["source"]), str(one["unit"]), note=str(one["note"]),
+            )
+            for one in answer["estimates"]
+        }  # fmt: skip
+    except (LookupError, TypeError, ValueError):
+        raise BrokerError(
+            f"{broker.url} answered {answer!r:.80}, expected estimates", "bad_answer"
+        ) from None
