@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -26,6 +27,7 @@ _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
 _COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
 _PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
 _DISK_BYTES = 2e9
+_KEPT = {"state": "broker's state", "archive": "archive of measurements"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     yield _network()
     yield _disk()
     if config is not None:
-        yield _state(config)
-        yield _archive(config)
+        yield from (_kept(config, key) for key in _KEPT)
+        yield from _unused(config)
 
 
 def _python_packages() -> Iterator[CheckResult]:
@@ -123,32 +125,30 @@ def _disk() -> CheckResult:
     )  # fmt: skip
 
 
-def _state(file: Path) -> CheckResult:
-    """Whether the broker could keep its state where the configuration says."""
-    from adon.config.adon_yml import load_config
-
-    what = f"the broker's state as {file} has it"
-    try:
-        where = load_config(file).broker.state
-        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
-    except AdonError as error:
-        found, works = str(error), False
-    return CheckResult(what, found, works, advice="mend broker.state: docs/state.md")
-
-
-def _archive(file: Path) -> CheckResult:
-    """Whether the broker could keep measurements where the configuration says."""
+def _kept(file: Path, key: str) -> CheckResult:
+    """Whether the broker could keep its state, or measurements, where the configuration says."""
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
 
-    what = f"the archive of measurements as {file} has it"
+    what = f"the {_KEPT[key]} as {file} has it"
     try:
-        where = load_config(file).broker.archive
+        where = getattr(load_config(file).broker, key)
         found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
-        Archive(where, read_only=True).close()  # another program's is refused
+        if key == "archive":
+            Archive(where, read_only=True).close()  # another program's is refused
     except AdonError as error:
         found, works = str(error), False
-    return CheckResult(what, found, works, advice="mend broker.archive: docs/archive.md")
+    return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
+
+
+def _unused(file: Path) -> Iterator[CheckResult]:
+    """Files that lie about and may be taken for those that are used."""
+    from adon.config.adon_yml import load_config, used_files
+
+    with contextlib.suppress(AdonError):  # told already
+        for line in used_files(load_config(file), file):
+            if line.startswith("warning: "):
+                yield CheckResult("one archive, one state", line, False, False)
 
 
 def _database(url: str) -> tuple[str, bool]:

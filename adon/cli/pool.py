@@ -7,6 +7,8 @@ lease. How the pool grows stands in adon.yml, section 'expansion'.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from condor_plugins.pool.demand import Expanded, Expansion, SlotDemand, Worker
     from monitors.archive.measurement import Measurement
 
+
+_BROKER_S = 5.0
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
@@ -214,11 +218,18 @@ def shrunk(name: str, workers: int, now: float) -> Measurement:
 
 
 def record(config: Config, found: Measurement) -> None:
-    """Into the broker's archive, where there is one. The pool has changed already, so what cannot
-    be recorded is told and is no failure."""
+    """By the broker, or where none answers into its archive, if there is one. The pool has changed
+    already, so what cannot be recorded is told and is no failure."""
     from monitors.archive.archive import Archive
+    from monitors.workflows.sink import BrokerSink
+    from network_provisioner.client.credentials import from_environment
 
     where = config.broker.archive
+    with contextlib.suppress(AdonError):
+        token, tls = from_environment(os.environ)
+        sink = BrokerSink(config.broker_url, config.broker.token or token, tls, _BROKER_S)
+        sink.record_many([found])
+        return
     if "://" not in where and not Path(where).exists():
         return  # no broker works in this folder, and a new file would be found by nobody
     try:

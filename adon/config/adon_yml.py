@@ -16,6 +16,7 @@ from adon.config.sections import Config, MonitoringConfig
 from adon.config.yamlfile import read_yaml
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import read
+from network_provisioner.stores.database_url import is_database_url, shown_url
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.sitepolicy import policy_from_dict
 from network_provisioner.topology.data import topology_from_dict
@@ -49,6 +50,24 @@ def check_monitoring(settings: MonitoringConfig, network: Topology) -> None:
     from adon.service.monitoring import check  # noqa: PLC0415  # what a command without it never reads
 
     check(settings, network)
+
+
+def used_files(config: Config, file: Path) -> list[str]:
+    """Lines: where the broker of ``file`` keeps what it knows, and which files of the same name lie
+    where they were looked for by earlier versions or may be meant, and are not used."""
+    lines = []
+    for key, used in (("state", config.broker.state), ("archive", config.broker.archive)):
+        lines.append(f"{key} {shown_url(used) if is_database_url(used) else used}")
+        path, folder = Path(used), file.absolute().parent
+        inside = path.relative_to(folder) if path.is_relative_to(folder) else path.name
+        for other in dict.fromkeys((Path.cwd() / inside, Path.cwd() / path.name)):
+            if other != path and other.exists() and not (path.exists() and path.samefile(other)):
+                lines.append(
+                    f"warning: {other} is not used, {used} is: relative paths count from the "
+                    f"folder of {file.name}. To go on with the former, stop the broker and move it "
+                    f"there, or name it in broker.{key}"
+                )
+    return lines
 
 
 def load_config(path: Path) -> Config:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.config.adon_yml import load_config
+from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
 from adon.config.security import check_exposure, described, keyring_of, tls_context
 from adon.machine import syscalls
@@ -72,7 +72,7 @@ def serve(
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     broker, books = make_broker(config, archive)
-    for words in broker.topology.warnings:
+    for words in (*used_files(config, config_file), *broker.topology.warnings):
         say(f"broker: {words}")
     if config.controller.driver == "openflow":
         say(

@@ -112,8 +112,7 @@ class GiveBack(_OfDecision):
             if transit is None:
                 break
             known = True
-            if transit.state not in ENDED:
-                self._release(broker, name)
+            self._release(broker, transit)
         if known or not unsure:
             return
         if not self._unknown:
@@ -123,8 +122,14 @@ class GiveBack(_OfDecision):
             broker.ask([without_path(self.watched, self.decision, self.pair, self.why)])
             self.note("told", self.pair.id, reason=self.why)
 
-    def _release(self, broker: Broker, name: str) -> None:
+    def _release(self, broker: Broker, transit: Transit) -> None:
+        ended = transit.state in ENDED
+        if ended and (transit.bytes or transit.seconds):
+            return
         moved = self.files.measure(self.watched, self.decision, self.pair)
+        if ended and not moved.seconds:
+            return  # its lease ended, and there is nothing to tell
+        name = transit.id
         transit = broker.release(name, moved.n_bytes, moved.seconds, self.outcome, **moved.used)
         self.note("given_back", name, outcome=self.outcome, state=str(transit.state))
 

@@ -167,8 +167,7 @@ class HeldPaths:
         self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""
     ) -> None:
         for pair in pairs:
-            nothing = pair.told and pair.state == TransitState.BEST_EFFORT
-            if (file.at, pair.id) not in self._returned and not nothing:
+            if (file.at, pair.id) not in self._returned:
                 self._returned.add((file.at, pair.id))
                 reason = pair.reason or why
                 self.add(

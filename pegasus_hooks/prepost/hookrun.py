@@ -18,7 +18,6 @@ from pathlib import Path
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.base.errors import AdonError
-from network_provisioner.base.model import Transit
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -96,9 +95,8 @@ def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
     from pegasus_hooks.prepost import postjob  # noqa: PLC0415
 
     config = hookconfig.load(call.config)
-    keep = _keeper(config.archive) if config.archive else None
     effects = _effects(config)
-    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
+    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
         workflow = job_files.braindump(call.submit_dir).get("wf_uuid", "")
@@ -133,26 +131,6 @@ def _effects(config: HookConfig) -> Effects:
     from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
 
     return Effects(client_of(config), Budget(config.timeout_s))
-
-
-def _keeper(archive_path: str) -> Callable[[Transit], None]:
-    """Records what a transfer taught when its broker was away: nobody else can. The broker's own
-    recorder uses the same ids, so nothing is counted twice."""
-
-    def keep(transit: Transit) -> None:
-        import site  # noqa: PLC0415
-
-        from monitors.archive.archive import Archive  # noqa: PLC0415
-        from monitors.archive.transfers import Recorder  # noqa: PLC0415
-        from network_provisioner.stores.database_url import is_database_url  # noqa: PLC0415
-
-        if is_database_url(archive_path):
-            site.main()  # what speaks to it is installed beside us; a file needs nothing
-
-        with Archive(archive_path) as archive:
-            Recorder(archive).record(transit)
-
-    return keep
 
 
 def _call(argv: list[str]) -> HookArguments:

@@ -8,7 +8,7 @@ and the watcher or its lease ends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import Moves
 from monitors.workflows.planned.transferlist import RELAY, SitePair
-from network_provisioner.base.errors import AdonError, BrokerError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
 from network_provisioner.base.units import goodput
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, Effects, give_back, ids_of
@@ -82,8 +82,6 @@ _FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right af
 
 _NOTHING = PairResult(None, 0.0, 0, 0)
 
-Keep = Callable[[Transit], None]
-
 
 def run(
     submit_dir: Path,
@@ -92,10 +90,9 @@ def run(
     exit_code: int,
     config: HookConfig,
     effects: Effects,
-    keep: Keep | None = None,
 ) -> None:
-    """Give back and record. ``keep`` takes results that no broker took. Raises InputError where
-    the submit directory cannot be read; the broker's failures are recorded, not raised."""
+    """Give back and record. Raises InputError where the submit directory cannot be read; the
+    broker's failures are recorded, not raised: the watcher tells it later."""
     place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
     moves = moves_at(place, listing)
     if moves is None:
@@ -111,11 +108,6 @@ def run(
         transit, given_back = _release(pair, result, outcome, used, effects)
         line = {**_line(pair, result, outcome, transit), **used, "given_back": given_back}
         lines.append({**head, "event": "transfer", **line})
-        if transit is None and keep is not None:
-            try:
-                keep(_as_transit(pair, result, place))
-            except (AdonError, OSError) as error:  # what is left to give back counts for more
-                effects.warnings.append(f"{pair.id}: not in the archive: {error}")
     if decision and decision.get("retry") == retry:
         ids = {pair.id for pair in pairs}
         left = {i: u for i, u in to_give_back(decision).items() if i not in ids}
@@ -209,25 +201,6 @@ def _release(
         effects.warnings.append(f"{pair.id}: left to its lease: {error}")
         return None, False
     return transit, True
-
-
-def _as_transit(pair: Pair, result: PairResult, place: HookedJob) -> Transit:
-    """What the broker would know if it could be told."""
-    return Transit(
-        id=pair.id,
-        src=pair.src,
-        dst=pair.dst,
-        state=TransitState.RELEASED,
-        workflow=place.workflow,
-        job=place.job,
-        retry=place.retry,
-        path=list(pair.path),
-        layer=pair.layer,
-        granted_bps=pair.granted_bps,
-        released_at=place.at,
-        bytes=result.n_bytes or 0,
-        seconds=result.seconds,
-    )
 
 
 def _line(pair: Pair, result: PairResult, outcome: str, transit: Transit | None) -> dict[str, Any]:

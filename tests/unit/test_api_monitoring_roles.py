@@ -42,6 +42,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ),
     ("get", "/v1/measurements/export"): (SEE, "/v1/measurements/export?metric=rtt", None),
     ("get", "/v1/estimates"): (SEE, "/v1/estimates?metric=rtt&subject=mu%3Etacc", None),
+    ("post", "/v1/estimates"): (SEE, "/v1/estimates", {"sites": ["mu"]}),
     ("get", "/v1/estimates/gamma_a"): (SEE, "/v1/estimates/gamma_a?src=mu&dst=tacc", None),
     ("get", "/v1/estimates/gamma_c"): (SEE, "/v1/estimates/gamma_c?transformation=a&site=mu", None),
     ("get", "/v1/estimates/t_q"): (SEE, "/v1/estimates/t_q?site=mu", None),

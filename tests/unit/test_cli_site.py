@@ -169,13 +169,13 @@ def test_the_broker_tells_the_network_and_what_is_reserved() -> None:
 def test_an_answer_that_is_no_topology_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerClient, "topology", lambda _: {"links": [{"a": 1}]})
     with pytest.raises(BrokerError, match="sent an answer that is no topology"):
-        live.ask_network(f"http://{NOBODY}")
+        live.ask_network(BrokerClient(f"http://{NOBODY}"))
 
 
 def test_capacity_minus_what_is_reserved(monkeypatch: pytest.MonkeyPatch, workflow: Path) -> None:
     topology = topology_from_dict(CONFIG["topology"])
     used = {("s1", "s2"): 150e6}
-    monkeypatch.setattr(live, "ask_network", lambda url, token, tls: (topology, used))
+    monkeypatch.setattr(live, "ask_network", lambda broker: (topology, used))
     found = lines(adon("site", "show", "--sites", "sites.yml", "--broker"))
     (line,) = [row for row in found if row.startswith("mu>tacc")]
     assert line.startswith("mu>tacc Γ_a 50 Mb/s topology")

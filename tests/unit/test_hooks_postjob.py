@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
-from monitors.archive.archive import ArchiveError
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
@@ -46,11 +44,8 @@ def before(submit_dir: Path, broker: FakeBroker) -> None:
     prejob.run(submit_dir, JOB, 0, CONFIG, effects(broker))
 
 
-def after(
-    submit_dir: Path, broker: FakeBroker, code: int = 0, kept: list[Transit] | None = None
-) -> list[dict[str, object]]:
-    keep = kept.append if kept is not None else None
-    postjob.run(submit_dir, JOB, 0, code, CONFIG, effects(broker), keep)
+def after(submit_dir: Path, broker: FakeBroker, code: int = 0) -> list[dict[str, object]]:
+    postjob.run(submit_dir, JOB, 0, code, CONFIG, effects(broker))
     return [line for line in journal(submit_dir) if line["hook"] == "post"]
 
 
@@ -86,33 +81,16 @@ def test_without_a_decision_the_same_ids_are_given_back(submit_dir: Path) -> Non
     assert [r[0] for r in broker.released] == IDS
 
 
-def test_a_broker_that_is_away_is_recorded_and_the_measurement_kept(submit_dir: Path) -> None:
+def test_a_broker_that_is_away_is_recorded(submit_dir: Path) -> None:
     broker = FakeBroker()
     before(submit_dir, broker)
     record(submit_dir)
     job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, [{"lfn": "f", "bytes": 500}])
     broker.refuses_release = BrokerError("it is away")
-    kept: list[Transit] = []
-    lines = after(submit_dir, broker, kept=kept)
+    lines = after(submit_dir, broker)
     assert [line["event"] for line in lines] == ["transfer"] * 2 + ["warning"] * 2
-    assert (kept[0].id, kept[0].bytes, kept[0].seconds, kept[0].layer) == (IDS[0], 500, 2.0, "l2")
     decision = job_files.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
     assert decision["given_back"] is False
-
-
-def test_an_archive_that_cannot_be_written_costs_only_the_measurement(submit_dir: Path) -> None:
-    broker = FakeBroker()
-    before(submit_dir, broker)
-    broker.refuses_release = BrokerError("it is away")
-
-    def keep(_transit: Transit) -> None:
-        raise ArchiveError("archive.sqlite: readonly")
-
-    postjob.run(submit_dir, JOB, 0, 0, CONFIG, effects(broker), keep)
-    lines = [line for line in journal(submit_dir) if line["hook"] == "post"]
-    reasons = [str(line["reason"]) for line in lines if line["event"] == "warning"]
-    assert [line["event"] for line in lines].count("transfer") == 2
-    assert sum("archive.sqlite: readonly" in reason for reason in reasons) == 2
 
 
 def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:

@@ -127,6 +127,20 @@ def test_what_ended_is_not_given_back_again(run: Path) -> None:
     assert broker.released == []
 
 
+@pytest.mark.parametrize("state", [TransitState.EXPIRED, TransitState.BEST_EFFORT])
+def test_what_was_moved_is_told_also_where_nothing_is_held_any_more(
+    run: Path, state: TransitState
+) -> None:
+    (run / "00/00" / f"{JOB}.multipart/1000-transfer").write_text(RECORD.format(success="True"))
+    pair = decision_of(run).pairs[0]
+    broker = Broker(Transit(BASE, "a", "b", state))
+    give_back(run, Journal(), pair).do(broker)
+    assert broker.released == [(BASE, 500, 2.0, "exit 1")]
+    told = Broker(Transit(BASE, "a", "b", TransitState.EXPIRED, bytes=500, seconds=2.0))
+    give_back(run, Journal(), pair).do(told)
+    assert told.released == []
+
+
 def test_a_hook_that_was_killed_before_it_asked_is_on_record(run: Path) -> None:
     broker, journal = Broker(), Journal()
     action = give_back(run, journal, Pair(BASE, "a", "b", UNASKED), why="killed")
