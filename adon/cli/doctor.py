@@ -136,7 +136,7 @@ def _kept(file: Path, key: str) -> CheckResult:
         found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
-    except AdonError as error:
+    except (AdonError, OSError) as error:
         found, works = str(error), False
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
 

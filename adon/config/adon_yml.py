@@ -9,6 +9,7 @@ that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,9 @@ def used_files(config: Config, file: Path) -> list[str]:
         path, folder = Path(used), file.absolute().parent
         inside = path.relative_to(folder) if path.is_relative_to(folder) else path.name
         for other in dict.fromkeys((Path.cwd() / inside, Path.cwd() / path.name)):
-            if other != path and other.exists() and not (path.exists() and path.samefile(other)):
+            # pathlib raises where a folder is closed to this user.
+            here, there = (os.path.exists(p) for p in (path, other))  # noqa: PTH110
+            if other != path and there and not (here and path.samefile(other)):
                 lines.append(
                     f"warning: {other} is not used, {used} is: relative paths count from the "
                     f"folder of {file.name}. To go on with the former, stop the broker and move it "

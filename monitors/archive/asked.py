@@ -44,9 +44,10 @@ def ask(
         except AdonError as error:
             why.append(str(error))
     try:
-        if archive is not None and not (isinstance(archive, Path) and not archive.exists()):
-            return AskedEstimates(of_archive(archive, sites, transformations, now))
-    except (AdonError, OSError, ValueError) as error:
+        known = {} if archive is None else of_archive(archive, sites, transformations, now)
+        if known:
+            return AskedEstimates(known)
+    except (AdonError, ValueError) as error:
         why.append(str(error))
     return AskedEstimates({}, f"{'; '.join(why)}; {LEFT_OUT}" if why else "")
 

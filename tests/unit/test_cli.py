@@ -14,10 +14,11 @@ import pytest
 import yaml
 from api_rig import application, serving
 from broker_rig import Rig
-from cli_world import adon, write_world
+from cli_world import adon, config_file, write_world
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
+from monitors.archive.archive import Archive
 
 VERBS = {
     "site": ("map", "explain", "show"),
@@ -214,6 +215,19 @@ def test_doctor_tells_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "apt-get (private copies of HTCondor, GridFTP and tools)",
         "setpriv",
     }
+
+
+def test_doctor_says_which_files_are_used_and_which_are_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    Archive("a.sqlite").close()
+    out = adon("doctor", "--config", config_file(tmp_path)).out
+    assert f"{tmp_path / 's.sqlite'} can be written" in out
+    assert f"{tmp_path / 'a.sqlite'} can be written" in out
+    assert f"warning: {elsewhere / 'a.sqlite'} is not used, {tmp_path / 'a.sqlite'} is" in out
 
 
 def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from adon.config.adon_yml import parse_config
+from adon.config.adon_yml import load_config, parse_config, used_files
 from adon.config.sections import split_address
 from network_provisioner.base.errors import InputError
 
@@ -19,3 +22,66 @@ def test_defaults_are_loopback_and_simulated() -> None:
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT"):
         split_address(address, "x")
+
+
+FILES: dict[str, Any] = {
+    "topology": GOOD["topology"],
+    "controller": {"password_file": "password", "ca": "certificates/ca.pem"},
+    "broker": {"state": "state.sqlite", "archive": "/var/archive.sqlite"},
+    "security": {
+        "tokens": [{"name": "ada", "role": "researcher", "token_file": "ada.token"}],
+        "tls": {"certificate": "b.pem", "key": "b.key", "clients": "c.pem"},
+    },
+    "expansion": {"token_file": "pool.token", "release": "condor"},
+}
+
+
+def test_every_relative_path_counts_from_the_folder_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "etc").mkdir()
+    config = parse_config(FILES, "etc/adon.yml")
+    tls, pool = config.security.tls, config.expansion
+    assert tls is not None and pool is not None
+    found = [
+        config.controller.password_file, config.controller.ca, config.broker.state,
+        config.security.tokens[0].token_file, tls.certificate, tls.key, tls.clients,
+        pool.token_file, pool.release, pool.directory,
+    ]  # fmt: skip
+    names = "password certificates/ca.pem state.sqlite ada.token b.pem b.key c.pem pool.token"
+    expected = [*names.split(), "condor", "adon-workers"]
+    assert found == [str(tmp_path / "etc" / name) for name in expected]
+    assert config.broker.archive == "/var/archive.sqlite"
+    bare = parse_config({"topology": GOOD["topology"]}, "etc/adon.yml").broker
+    assert bare.state == str(tmp_path / "etc" / "adon-broker.sqlite")
+    for place in (":memory:", "postgresql://adon@db.example.org/adon"):
+        kept = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
+        assert kept.broker.archive == place
+
+
+def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    file = folder / "adon.yml"
+    file.write_text("{topology: {nodes: [], links: []}, broker: {archive: data/a.sqlite}}")
+    config = load_config(Path("etc/adon.yml"))
+    state, used = folder / "adon-broker.sqlite", folder / "data" / "a.sqlite"
+    assert used_files(config, file) == [f"state {state}", f"archive {used}"]
+    for old in (tmp_path / "data" / "a.sqlite", tmp_path / "a.sqlite"):
+        old.parent.mkdir(exist_ok=True)
+        old.touch()
+        (_, _, warning) = used_files(config, file)
+        assert warning == (
+            f"warning: {old} is not used, {used} is: relative paths count from the folder of "
+            "adon.yml. To go on with the former, stop the broker and move it there, or name it in "
+            "broker.archive"
+        )
+        old.unlink()
+    used.parent.mkdir()
+    used.touch()
+    (tmp_path / "a.sqlite").symlink_to(used)
+    assert len(used_files(config, file)) == 2

@@ -91,6 +91,13 @@ def test_the_hooks_configuration(tmp_path: Path) -> None:
     file.write_text('{"broker": "http://127.0.0.1:8470", "timeout_s": 1, "archive": null}')
     config = hookconfig.load(file)
     assert (config.timeout_s, config.archive, config.template) == (1, None, "default")
+    more = '"archive": "a.sqlite", "ca": "/ca.pem", "token_file": "~/token", "watch": "w"'
+    file.write_text(f'{{"broker": "u", {more}}}')
+    config = hookconfig.load(file)
+    assert (config.archive, config.watch) == (str(tmp_path / "a.sqlite"), str(tmp_path / "w"))
+    assert (config.ca, config.token_file) == ("/ca.pem", "~/token")
+    file.write_text('{"broker": "u", "archive": "postgresql://adon@db/adon"}')
+    assert hookconfig.load(file).archive == "postgresql://adon@db/adon"
 
 
 @pytest.mark.parametrize(

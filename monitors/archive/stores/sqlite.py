@@ -217,6 +217,9 @@ class SqliteEngine:
             yield
         except sqlite3.Error as error:
             raise _explained(self.path, error) from error
+        except OSError as error:
+            why = error.strerror or error
+            raise ArchiveError(f"archive {self.path}: cannot be opened: {why}") from error
 
 
 class _Writing:
