@@ -20,7 +20,7 @@ from network_provisioner.topology.graph import Link, Node, Topology
 Say = Callable[[str], None]
 
 _POOL_TIMEOUT_S = 15.0  # a collector that drops packets lets the bindings wait much longer
-BROKER_TIMEOUT_S = 2.0  # for each of two questions
+BROKER_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

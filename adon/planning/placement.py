@@ -29,6 +29,8 @@ from site_selector.inputs import Inputs, known_site, load_inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
+_ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkflow:
@@ -199,17 +201,20 @@ def sources(
             pool = loaded.pool.collector
         if broker is None:
             broker, rests, token = loaded.broker_url, True, loaded.broker.token
-    client = None
+    client, patient = None, None
     if broker is not None:
         own, tls = from_environment(os.environ)
         client = BrokerClient(broker, BROKER_TIMEOUT_S, token or own, tls)
+        patient = BrokerClient(broker, _ESTIMATES_TIMEOUT_S, token or own, tls)
     live = ask(pool, client, topology=topology, say=say, broker_may_rest=rests)
     if isinstance(archive, Path):
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")
         return AskedEstimates(of_archive(archive, sites, transformations, now)), live
     answers = live.use and archive is None  # whoever told of no network is not asked again
-    known = estimates(client if answers else None, archive or fallback, sites, transformations, now)
+    known = estimates(
+        patient if answers else None, archive or fallback, sites, transformations, now
+    )
     if known.note and say is not None:
         say(known.note)
     return known, live

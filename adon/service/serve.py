@@ -72,7 +72,7 @@ def serve(
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     broker, books = make_broker(config, archive)
-    for words in (*used_files(config, config_file), *broker.topology.warnings):
+    for words in broker.topology.warnings:
         say(f"broker: {words}")
     if config.controller.driver == "openflow":
         say(
@@ -101,6 +101,8 @@ def serve(
             f"({described(config, keyring)}), {config.controller.driver} controller, sites "
             + ", ".join(broker.topology.sites)
         )
+        for words in used_files(config, config_file):
+            say(f"broker: {words}")
         web.run(sockets=[sock])
     finally:
         monitoring.stop()
