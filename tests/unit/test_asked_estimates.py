@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from api_rig import serving, token_of
 from broker_rig import Rig
-from cli_world import CONFIG, NOBODY, config_file
+from cli_world import CONFIG, NOBODY, adon, config_file, write_world
 from hooks_world import http, listening, respond
 from test_api_archive import NOW, Here
 from test_planner_request import small
@@ -151,6 +151,17 @@ def test_an_archive_that_cannot_be_read_leaves_the_mapping_to_the_catalogs(
     (note,) = notes
     assert str(tmp_path / "a.sqlite") in note and note.endswith(LEFT_OUT) and "\n" not in note
     assert found.tell().beliefs["note"] == note
+
+
+def test_the_command_and_its_explanation_say_that_measurements_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    (tmp_path / "a.sqlite").write_bytes(b"no database" * 500)
+    ran = adon("site", "explain", "workflow.yml", "--config", at(tmp_path, NOBODY))
+    assert (ran.code, ran.err.count("\n")) == (0, 1) and LEFT_OUT in ran.err
+    assert LEFT_OUT in ran.out
 
 
 def test_a_broker_whose_archive_is_broken_leaves_the_mapping_to_the_catalogs(
