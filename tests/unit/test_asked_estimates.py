@@ -150,7 +150,7 @@ def test_an_archive_that_cannot_be_read_leaves_the_mapping_to_the_catalogs(
         found, notes = planned(file)
     (note,) = notes
     assert str(tmp_path / "a.sqlite") in note and note.endswith(LEFT_OUT) and "\n" not in note
-    assert found.tell().beliefs["note"] == note
+    assert found.tell().beliefs["note"] == note.removeprefix("warning: ")
 
 
 def test_the_command_and_its_explanation_say_that_measurements_are_left_out(
@@ -172,7 +172,7 @@ def test_a_broker_whose_archive_is_broken_leaves_the_mapping_to_the_catalogs(
     with serving(here.app) as port:
         found, notes = planned(at(tmp_path, f"127.0.0.1:{port}"))
     (note,) = notes
-    assert "closed" in note and found.tell().beliefs["note"] == note
+    assert "closed" in note and found.tell().beliefs["note"] == note.removeprefix("warning: ")
 
 
 def test_a_broker_that_answers_500_is_one_line_and_its_archive_is_read(tmp_path: Path) -> None:
