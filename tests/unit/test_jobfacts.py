@@ -375,6 +375,21 @@ def test_what_a_job_moved_by_the_tools_own_records(planned: Submitted) -> None:
     assert moved.details["path"] is None and moved.details["direction"] == "in"
 
 
+def test_a_jobs_own_transfers_from_a_staging_site_that_is_local(planned: Submitted) -> None:
+    """Captured from Pegasus 5.1.2: the list's URLs there are of files, as those of its own are."""
+    folder = Path(__file__).parent / "lite_local"
+    output = planned.output("align_ID0000001")
+    output.with_suffix(".sh").write_text((folder / "split_ID1.sh").read_text())
+    output.write_text((folder / "split_ID1.out").read_text())
+    at = 1795378872.0  # of the captured run
+    planned.nodes.write_text(submitted(1, at, ONE) + executing(1, at + 1) + terminated(1, at + 9))
+    found = took(FollowedWorkflow(planned.path), "job_transfer")
+    assert {m.subject: (m.value, m.details["direction"]) for m in found} == {
+        "local>mu": (19.0, "in"),
+        "mu>local": (19.0, "out"),
+    }
+
+
 def test_bytes_that_nobody_knows_are_none(planned: Submitted) -> None:
     staged(planned, MOVED.format(start=int(START) + 2))
     (moved,) = took(FollowedWorkflow(planned.path), "job_transfer")
