@@ -256,7 +256,7 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     text = ""
     for number, at in enumerate((START, START + 100), 1):
         text += submitted(number, at, ONE) + executing(number, at + 1)
-        text += terminated(number, at + 7, returned=3)
+        text += terminated(number, at + 7, returned=71)  # of PegasusLite
         said = kickstart(at + 2, f"failed {number}")
         output.with_name(f"{output.name}.00{number - 1}").write_text(said)
     planned.nodes.write_text(text)
@@ -264,6 +264,8 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     assert (first.details["stderr"], second.details["stderr"]) == ("failed 1", "failed 2")
     assert first.details["cpu_s"] == 2.0
     assert (first.value, first.details["host"]) == (4.0, "n1")
+    assert [one.details["exitcode"] for one in (first, second)] == [3, 3]
+    assert [one.details["output"] for one in (first, second)] == [f"{output}.000", f"{output}.001"]
 
 
 def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
@@ -276,8 +278,9 @@ def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
         submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 7, returned=1)
         for n, at in ((1, START), (2, START + 100))
     ))  # fmt: skip
-    found = [job.details["stderr"] for job in took(FollowedWorkflow(planned.path))]
-    assert found == ["words of 0", "words of 1"]
+    found = took(FollowedWorkflow(planned.path))
+    assert [job.details["stderr"] for job in found] == ["words of 0", "words of 1"]
+    assert [(job.details["output"], job.details["exitcode"]) for job in found] == [("", 1)] * 2
 
 
 @settings(max_examples=25)
