@@ -64,7 +64,10 @@ def facts(
     """What was measured of two workflows that ran at once, by name and metric."""
     root = tmp_path_factory.mktemp("wf")
     made = {"plain": case_at_both_sites, "failing": without_a_voice}
-    planned = {name: plan(user, case(root / name, user.home)) for name, case in made.items()}
+    more = {"plain": [], "failing": ["--staging-site", "mu=local,tacc=local"]}
+    planned = {
+        name: plan(user, case(root / name, user.home), *more[name]) for name, case in made.items()
+    }
     for submit in planned.values():
         user.types(["pegasus-run", str(submit)], root)
     codes = {name: ended(submit) for name, submit in planned.items()}
@@ -100,8 +103,9 @@ def test_every_job_has_what_kickstart_wrote(
         assert (job["outcome"], job["exitcode"], job["retry"]) == ("done", 0, 0)
         assert job["host"] and job["cpu_s"] > 0 and job["stderr"] == ""
     split = found["split_ID1"][0]
-    assert (split["task"], split["bytes_in"], split["bytes_out"]) == ("ID1", 19, 19)
-    assert found["join_ID4"][0]["bytes_in"] == 10
+    assert (split["task"], split["bytes_out"]) == ("ID1", 19)
+    # Before 6.0 kickstart does not write how large inputs are.
+    assert (split["bytes_in"], found["join_ID4"][0]["bytes_in"]) in ((19, 10), (0, 0))
 
 
 def test_every_transfer_between_sites_has_its_bytes(
