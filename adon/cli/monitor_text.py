@@ -130,8 +130,10 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
         yield f"stuck: {printable(workflow['stuck'])}"
     if workflow.get("reason"):
         yield f"why: {printable(workflow['reason'])}"
+    lost, slots = duration(found["lost_s"]), duration(found["lost_slot_s"])
     yield f"makespan {duration(found['makespan_s'])}, run times together " + (
-        f"{duration(found['cumulative_s'])}, lost in failures {duration(found['lost_s'])}"
+        f"{duration(found['cumulative_s'])}, lost in failures {lost}"
+        + (f" ({slots} of slots)" if slots != lost else "")
     )
     outcomes = ", ".join(f"{count} {word}" for word, count in found["outcomes"].items())
     attempts, retries = found["attempts"], found["retries"]

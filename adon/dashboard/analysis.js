@@ -121,7 +121,7 @@ export function analysed({ analysis: a }) {
     cards({
       makespan: duration(a.makespan_s),
       "jobs' time": [duration(a.cumulative_s), "all that ended well"],
-      "lost time": [duration(a.lost_s), "attempts that did not"],
+      "lost time": [duration(a.lost_s), `attempts that did not; ${duration(a.lost_slot_s)} of slots`],
       attempts: whole(a.attempts),
       retries: whole(a.retries),
       ...Object.fromEntries(Object.entries(a.outcomes || {}).map(([name, n]) => [name, whole(n)])),

@@ -232,6 +232,7 @@ def without_path(watched: Watched, decision: DecisionFile, pair: Pair, why: str)
         job=decision.job,
         retry=decision.retry,
         best_effort=why,
+        **decision.whose,
     )
 
 

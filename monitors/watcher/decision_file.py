@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome
+
+WHOSE = ("user", "project", "experiment", "application")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class DecisionFile:
-    """One decision file; ``left_over`` are ids of an earlier PRE that could not be given back."""
+    """One decision file; ``left_over`` are ids of an earlier PRE that could not be given back,
+    ``whose`` what a request says of whose transfers these are."""
 
     file: Path
     job: str
@@ -82,6 +85,7 @@ class DecisionFile:
     pairs: tuple[Pair, ...] = ()
     given_back: bool = False
     left_over: tuple[str, ...] = ()
+    whose: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> DecisionFile:
@@ -92,7 +96,7 @@ class DecisionFile:
     def of(cls, file: Path, data: Mapping[str, Any]) -> DecisionFile:
         """The same from what stands in it."""
         retry, at, pairs = data.get("retry"), data.get("at"), data.get("pairs")
-        left = data.get("left_over")
+        left, whose = data.get("left_over"), data.get("whose")
         return cls(
             file=file,
             job=file.name.removesuffix(DECISION_ENDING),
@@ -101,6 +105,7 @@ class DecisionFile:
             pairs=tuple(filter(None, map(Pair.of, pairs))) if isinstance(pairs, list) else (),
             given_back=data.get("given_back") is True,
             left_over=tuple(filter(None, map(_text, left))) if isinstance(left, list) else (),
+            whose={k: _text(whose.get(k)) for k in WHOSE} if isinstance(whose, dict) else {},
         )
 
     @property

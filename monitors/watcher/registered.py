@@ -16,7 +16,13 @@ from monitors.watcher.events import ListenerOf, Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import PendingActions
 from monitors.watcher.registry import Registration
-from monitors.watcher.workflow_files import Files, elsewhere, process_alive
+from monitors.watcher.workflow_files import (
+    DeletedFiles,
+    Files,
+    elsewhere,
+    is_deleted,
+    process_alive,
+)
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
@@ -59,7 +65,7 @@ class RegisteredWorkflows:
                 continue
             held.tick(self.now())
             if not pending.of(held.watched.workflow) and held.finished():
-                self._forget(entry, "has ended")
+                self._forget(entry)
         return bool(self._followed)
 
     def logs(self) -> set[Path]:
@@ -71,14 +77,9 @@ class RegisteredWorkflows:
             following = self._followed.get(entry.file) or self._follow(entry, pending)
             following.look()
         except (InputError, OSError) as error:
-            if not entry.submit_dir.is_dir():
-                self._forget(entry, "has no submit directory any more")
-            elif self._complaints.get(entry.file) != str(error):
+            if self._complaints.get(entry.file) != str(error):
                 self._complaints[entry.file] = str(error)
                 log.warning("%s: %s", entry.workflow, error)
-        else:
-            if not entry.submit_dir.is_dir():
-                self._forget(entry, "has no submit directory any more")
 
     def _follow(self, entry: Registration, pending: PendingActions) -> HeldPaths:
         try:
@@ -87,7 +88,11 @@ class RegisteredWorkflows:
             log.warning("%s: %s", entry.workflow, error)
             config = self.config
         here = entry.host in ("", registry.this_host())
-        files = Files(entry.submit_dir, process_alive if here else elsewhere)
+        files: Files | DeletedFiles
+        if is_deleted(entry.submit_dir):
+            files = DeletedFiles(entry.submit_dir)
+        else:
+            files = Files(entry.submit_dir, process_alive if here else elsewhere)
         watched = Watched(entry.workflow, entry.submit_dir, files.dag, config)
         following = HeldPaths(
             watched=watched,
@@ -97,19 +102,19 @@ class RegisteredWorkflows:
             journal=_journal,
             clock=self.clock,
             now=self.now,
-            listener=self.listener_of(watched),
+            listener=self.listener_of(watched) if files.logs else None,
         )
         self._followed[entry.file] = following
         self._logs[entry.file] = files.logs
         log.info("%s: watched in %s", entry.workflow, entry.submit_dir)
         return following
 
-    def _forget(self, entry: Registration, why: str) -> None:
+    def _forget(self, entry: Registration) -> None:
         if registry.drop(entry):
             self._followed.pop(entry.file, None)
             self._logs.pop(entry.file, None)
             self._complaints.pop(entry.file, None)
-            log.info("%s: %s", entry.workflow, why)
+            log.info("%s: has ended", entry.workflow)
 
 
 def _journal(watched: Watched, lines: list[Mapping[str, Any]]) -> None:

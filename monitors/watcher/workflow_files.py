@@ -64,7 +64,8 @@ class JobSource(Protocol):
         ...
 
     def gone(self, now: float) -> list[Event]:
-        """That DAGMan is no more, found out at ``now`` (Unix seconds), where no log tells it."""
+        """That DAGMan is no more, found out at ``now`` (Unix seconds), where no log tells it.
+        Raises OSError."""
         ...
 
     def decision_files(self) -> list[DecisionFile]:
@@ -87,6 +88,31 @@ def process_alive(pid: int) -> bool | None:
 def elsewhere(_pid: int) -> bool | None:
     """For a DAGMan on another machine."""
     return None
+
+
+def is_deleted(submit_dir: Path) -> bool:
+    """Whether nothing is left of a submit directory. Raises OSError where nobody can tell."""
+    return not (submit_dir / "braindump.yml").exists()
+
+
+class DeletedFiles:
+    """A :class:`JobSource`: what its user deleted does not run any more."""
+
+    def __init__(self, submit_dir: Path) -> None:
+        self.dag = submit_dir
+        self.logs: list[Path] = []
+
+    def events(self) -> list[Event]:
+        """See :class:`JobSource`."""
+        return []
+
+    def gone(self, now: float) -> list[Event]:
+        """See :class:`JobSource`."""
+        return [Event(EventKind.DAG_ENDED, now)]
+
+    def decision_files(self) -> list[DecisionFile]:
+        """See :class:`JobSource`."""
+        return []
 
 
 @dataclass(slots=True)
@@ -123,6 +149,7 @@ class Files:
         self._seen: set[JobEvent] = set()
         self._submissions: dict[int, _Submission] = {}
         self._alive = alive
+        self._place = submit_dir
         self._pid = 0  # of the DAGMan that runs, 0 for none
         self._folders = _Folders(plan)
 
@@ -143,7 +170,10 @@ class Files:
 
     def gone(self, now: float) -> list[Event]:
         """See :class:`JobSource`."""
-        if self._pid and self._alive(self._pid) is False:
+        alive = self._alive(self._pid) if self._pid else False
+        if not alive and is_deleted(self._place):  # after pegasus-remove: no log tells more
+            return [Event(EventKind.DAG_ENDED, now)]
+        if self._pid and alive is False:
             self._pid = 0
             return [Event(EventKind.DAG_GONE, now)]
         return []

@@ -121,7 +121,8 @@ class Analysis:
     """Of one workflow, or several together. Instants in Unix seconds, None before the first.
 
     ``makespan_s`` is from the first submission to the last end, ``cumulative_s`` the time that the
-    workflow's own jobs ran whose attempts ended well, ``lost_s`` that of those which did not.
+    workflow's own jobs ran whose attempts ended well, ``lost_s`` that of those which did not, by
+    their own records, ``lost_slot_s`` how long these had a slot, with all that went on around them.
     """
 
     first_at: float | None = None
@@ -129,6 +130,7 @@ class Analysis:
     makespan_s: float = 0.0
     cumulative_s: float = 0.0
     lost_s: float = 0.0
+    lost_slot_s: float = 0.0
     attempts: int = 0
     retries: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -162,6 +164,7 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
         makespan_s=max(0.0, last - first),
         cumulative_s=sum(m.value for m in own if _done(m)),
         lost_s=sum(m.value for m in own if not _done(m)),
+        lost_slot_s=sum(_slot_s(m) for m in own if not _done(m)),
         attempts=len(jobs),
         retries=len(jobs) - len({(m.workflow, text(m, "job")) for m in jobs}),
         outcomes=dict(sorted(Counter(text(m, "outcome") for m in jobs).items())),
@@ -170,6 +173,11 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
         transfers=moved,
         failures=_failures(jobs),
     )
+
+
+def _slot_s(job: Measurement) -> float:
+    started = number(job, "started_at")
+    return job.value if started is None else max(0.0, job.at - started)
 
 
 def split_subject(subject: str) -> tuple[str, str]:

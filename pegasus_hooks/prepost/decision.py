@@ -2,6 +2,7 @@
 its own next run, POST, the watcher.
 
     job, retry, workflow  whose it is
+    whose                 user, project, experiment and application, as the broker was told
     at, since             when this PRE began, and when the first of those that it deferred did
     pairs                 a :class:`~monitors.watcher.decision_file.Pair` for each pair of sites
     service               how the template wants it served; null where no broker said so
@@ -39,6 +40,7 @@ class PathDecision:
     at: float
     since: float
     pairs: list[Pair]
+    whose: Mapping[str, str] = field(default_factory=dict)
     service: Mapping[str, Any] | None = None
     tuned: Mapping[str, int] = field(default_factory=dict)
     deferred: bool = False
@@ -53,6 +55,7 @@ class PathDecision:
                 "job": self.job,
                 "retry": self.retry,
                 "workflow": self.workflow,
+                "whose": dict(self.whose),
                 "at": self.at,
                 "since": self.since,
                 "pairs": [pair.as_json() for pair in self.pairs],

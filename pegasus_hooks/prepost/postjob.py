@@ -19,7 +19,7 @@ from monitors.workflows.logs import transferlog
 from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import Moves
-from monitors.workflows.planned.transferlist import RELAY, SitePair
+from monitors.workflows.planned.transferlist import SitePair, is_relay
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import goodput
@@ -49,9 +49,10 @@ class PairResult:
 def placed(attempts: Iterable[TransferAttempt], moves: Moves) -> list[TransferAttempt]:
     """The attempts with the sites that their ends really are at: the tool writes the labels of its
     list, and calls the machine that it relays over ``local`` wherever that is."""
+    listed = {url for pair in moves.pairs for transfer in pair.transfers for url in transfer.urls}
 
     def site(label: str, url: str) -> str:
-        return moves.site if label == RELAY else moves.site_of(label, url)
+        return moves.site if is_relay(label, url, listed) else moves.site_of(label, url)
 
     return [replace(a, src=site(a.src, a.src_url), dst=site(a.dst, a.dst_url)) for a in attempts]
 

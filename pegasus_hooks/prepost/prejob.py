@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.watcher.decision_file import Pair
+from monitors.watcher.decision_file import WHOSE, Pair
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
 from monitors.workflows.planned.moves import Moves, moves_of
@@ -198,6 +198,7 @@ def run(
     decision = PathDecision(
         job, retry, place.workflow, place.at, decisions.since(data, retry, place.at),
         [one.decision() for one in requests], left_over=before, warnings=effects.warnings,
+        whose={key: getattr(one.request, key) for one in requests[:1] for key in WHOSE},
     )  # fmt: skip
     try:
         if moves and not moves.lite:

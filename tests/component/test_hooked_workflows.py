@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -213,6 +214,22 @@ def test_the_dag_is_removed_and_its_watcher_goes_on(flow: Flow) -> None:
     until(lambda: flow.job("ClusterId") == "" and not flow.dagman())
     assert flow.watcher() == watcher
     os.kill(watcher, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_dag_is_removed_and_its_directory_deleted(flow: Flow, killed: bool) -> None:
+    """Whether the watcher saw it or another has to find out."""
+    flow.submit()
+    flow.running()
+    config = Path(shutil.copy(flow.folder / "hooks.json", flow.watch.parent))
+    flow.pool.run(["condor_rm", flow.cluster])
+    if killed:
+        os.kill(flow.watcher(), signal.SIGKILL)
+    until(lambda: shutil.rmtree(flow.folder, ignore_errors=True) or not flow.folder.exists())
+    if killed:
+        until(lambda: registry.wake(flow.watch, config, WATCHER))
+    flow.given_back()
 
 
 @pytest.mark.long

@@ -175,9 +175,9 @@ CASES: dict[str, Callable[[Path, Path], Case]] = {
 }
 
 
-def plan(user: User, case: Case) -> Path:
+def plan(user: User, case: Case, *more: str) -> Path:
     """The submit directory."""
-    answer = json.loads(user.types([*TYPED, "workflow.yml"], case.root))
+    answer = json.loads(user.types([*TYPED, *more, "workflow.yml"], case.root))
     return Path(answer["submit_dir"])
 
 

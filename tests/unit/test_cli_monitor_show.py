@@ -138,6 +138,15 @@ def long_ones() -> list[Measurement]:
     ]  # fmt: skip
 
 
+def test_what_slots_lost_is_said_where_a_job_says_less() -> None:
+    """PegasusLite staged for a minute around a program that failed at once."""
+    failed = job("a_ID1", outcome="failed", seconds=2.0, at=T0 + 62, started_at=T0)
+    made = asdict(analyse([failed])) | {"workflows": [UUID]}
+    row = {"id": UUID, "name": "w", "user": "", "state": "failed", "stuck": ""}
+    row["totals"] = {"done": 0, "fail": 1, "total": 1}
+    assert "lost in failures 2 s (62 s of slots)" in analysis_text(row, made)
+
+
 def test_all_of_it_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = ("--archive", tmp_path / "archive.sqlite")
     with Archive(where[1]) as opened:

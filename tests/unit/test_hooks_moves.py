@@ -139,6 +139,49 @@ def test_what_a_node_moved_itself_is_reported(plan: Planned) -> None:
     assert decision["given_back"] is True
 
 
+def at_local(url: str) -> str:
+    """What Pegasus 5.1.2 wrote of a job whose staging site is ``local``, with other URLs there."""
+    folder = "file:///home/ada/plain/local/scratch/adon/pegasus/mini/run0001/00/00"
+    found = (Path(__file__).parent / "lite_local" / "split_ID1").with_suffix
+    return "".join(found(end).read_text().replace(folder, url) for end in (".sh", ".out"))
+
+
+@pytest.mark.parametrize("url", ["file:///staging", "gsiftp://dtn.example.edu:2811/staging"])
+def test_a_staging_site_may_be_local(plan: Planned, url: str) -> None:
+    """Its URL is in the list, and that of what pegasus-transfer calls ``local`` is not."""
+    script, record, told = at_local(url).partition("- invocation: True\n")
+    plan.job("split_ID1", "t::split:1.0", "mu", "vanilla")
+    (plan.folder / "split_ID1.sh").write_text(script)
+    broker = FakeBroker()
+    assert asks(plan, "split_ID1", broker) == [("local", "mu", None)]
+    told = told.replace("duration: 0.0", "duration: 2.0")
+    (plan.folder / "split_ID1.out").write_text(record + told)
+    effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
+    postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
+    assert [r[1:] for r in broker.released] == [(19, 2.0, "success"), (19, 2.0, "success")]
+
+
+def test_what_passes_a_machine_that_the_tool_calls_local(plan: Planned) -> None:
+    """Between two servers that no tool speaks to both of, for a job at ``mu``."""
+    ends = ("s3://ada@store/f", gsiftp("tacc", "f"))
+    plan.transfer_job(
+        "stage_in_remote_mu_0_0", [File("f", "store", ends[0], "tacc", ends[1])], "mu"
+    )
+    job, broker = "stage_in_remote_mu_0_0", FakeBroker()
+    assert [pair[:2] for pair in asks(plan, job, broker)] == [("store", "mu"), ("mu", "tacc")]
+    steps = (
+        (("store", ends[0]), ("local", "file:///tmp/t1")),
+        (("local", "file:///tmp/t1"), ("tacc", ends[1])),
+    )
+    (plan.folder / f"{job}.out").write_text("- transfer_attempts:\n" + "".join(
+        f'  - src_url: "{src[1]}"\n    src_label: "{src[0]}"\n    dst_url: "{dst[1]}"\n'
+        f'    dst_label: "{dst[0]}"\n    success: True\n    start: 1000\n    duration: 2.0\n'
+        '    lfn: "f"\n    bytes: 7\n' for src, dst in steps
+    ))  # fmt: skip
+    postjob.run(plan.where, job, 0, 0, CONFIG, Effects(broker, Budget(60.0), now=lambda: 0.0))
+    assert [r[1:] for r in broker.released] == [(7, 2.0, "success")] * 2
+
+
 def test_an_input_that_bypasses_the_staging_site_comes_from_where_it_lies(plan: Planned) -> None:
     """Pegasus gives it the label of the site that it goes to."""
     url = gsiftp("archive", "f.x")

@@ -256,7 +256,7 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     text = ""
     for number, at in enumerate((START, START + 100), 1):
         text += submitted(number, at, ONE) + executing(number, at + 1)
-        text += terminated(number, at + 7, returned=3)
+        text += terminated(number, at + 7, returned=71)  # of PegasusLite
         said = kickstart(at + 2, f"failed {number}")
         output.with_name(f"{output.name}.00{number - 1}").write_text(said)
     planned.nodes.write_text(text)
@@ -264,6 +264,8 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     assert (first.details["stderr"], second.details["stderr"]) == ("failed 1", "failed 2")
     assert first.details["cpu_s"] == 2.0
     assert (first.value, first.details["host"]) == (4.0, "n1")
+    assert [one.details["exitcode"] for one in (first, second)] == [3, 3]
+    assert [one.details["output"] for one in (first, second)] == [f"{output}.000", f"{output}.001"]
 
 
 def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
@@ -276,8 +278,9 @@ def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:
         submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 7, returned=1)
         for n, at in ((1, START), (2, START + 100))
     ))  # fmt: skip
-    found = [job.details["stderr"] for job in took(FollowedWorkflow(planned.path))]
-    assert found == ["words of 0", "words of 1"]
+    found = took(FollowedWorkflow(planned.path))
+    assert [job.details["stderr"] for job in found] == ["words of 0", "words of 1"]
+    assert [(job.details["output"], job.details["exitcode"]) for job in found] == [("", 1)] * 2
 
 
 @settings(max_examples=25)
@@ -373,6 +376,21 @@ def test_what_a_job_moved_by_the_tools_own_records(planned: Submitted) -> None:
     assert moved.details["goodput_bps"] == 2e7
     assert (moved.details["files"], moved.details["retries"]) == (2, 1)
     assert moved.details["path"] is None and moved.details["direction"] == "in"
+
+
+def test_a_jobs_own_transfers_from_a_staging_site_that_is_local(planned: Submitted) -> None:
+    """Captured from Pegasus 5.1.2: the list's URLs there are of files, as those of its own are."""
+    folder = Path(__file__).parent / "lite_local"
+    output = planned.output("align_ID0000001")
+    output.with_suffix(".sh").write_text((folder / "split_ID1.sh").read_text())
+    output.write_text((folder / "split_ID1.out").read_text())
+    at = 1795378872.0  # of the captured run
+    planned.nodes.write_text(submitted(1, at, ONE) + executing(1, at + 1) + terminated(1, at + 9))
+    found = took(FollowedWorkflow(planned.path), "job_transfer")
+    assert {m.subject: (m.value, m.details["direction"]) for m in found} == {
+        "local>mu": (19.0, "in"),
+        "mu>local": (19.0, "out"),
+    }
 
 
 def test_bytes_that_nobody_knows_are_none(planned: Submitted) -> None:

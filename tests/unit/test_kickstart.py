@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,10 +66,19 @@ def test_one_run() -> None:
 
 
 def test_the_runs_of_a_clustered_job_are_kept_apart() -> None:
-    second = DOCUMENT.replace("toy.fa.bwt", "other").replace("exitcode: 0", "exitcode: 3")
+    second = DOCUMENT.replace("toy.fa.bwt", "other").replace("raw: 0", "raw: 768")
     one, two = kickstart.invocations(DOCUMENT + second)
     assert (one.exitcode, two.exitcode) == (0, 3)
     assert "other" in two.outputs and "other" not in one.outputs
+
+
+@pytest.mark.parametrize(("status", "code"), [(768, 3), (9, -9), (139, -11), (-1, -128)])
+def test_the_exit_code_is_pegasus_analyzers(status: int, code: int) -> None:
+    """Of what a signal ended, or could not be started, kickstart writes no exit code."""
+    ended = f"raw: {status}\n      signalled:\n        signal: 9\n"
+    text = DOCUMENT.replace("raw: 0\n      regular_exitcode: 0\n", ended)
+    (found,) = kickstart.invocations(text)
+    assert found.exitcode == code
 
 
 @given(st.text(max_size=200), st.integers(0, len(DOCUMENT)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,19 @@ def test_a_hook_that_was_killed_before_it_asked_is_on_record(run: Path) -> None:
     assert (line["event"], line["reason"]) == ("told", "killed")
     (request,) = broker.told
     assert (request.id, request.best_effort, request.job) == (BASE, "killed", JOB)
+
+
+def test_what_is_told_later_has_its_owner(run: Path) -> None:
+    broker, effects = FakeBroker(BrokerError("away")), Effects(FakeBroker(), Budget(60.0))
+    with (run / "braindump.yml").open("a") as dump:
+        dump.write('dax_label: "soykb"\n')
+    prejob.run(run, JOB, 1, CONFIG, replace(effects, broker=broker))
+    (asked,) = broker.asked
+    decision, back = decision_of(run), Broker()
+    Tell(watched(run), Journal(), decision, decision.pairs[0]).do(back)
+    (told,) = back.told
+    assert told.best_effort and told == replace(asked, best_effort=told.best_effort)
+    assert (told.user, told.project, told.application) == ("u", "genes", "soykb")
 
 
 def test_a_reason_that_is_refused_is_on_record_here(run: Path) -> None:

@@ -244,9 +244,8 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     seconds = attempt.end - attempt.start if attempt.start else 0.0
     if records:  # the tool's own times, of a clustered job from the first task to the last
         seconds = max(one.end for one in records) - min(one.start for one in records)
-    returned = attempt.returned
-    if not returned and records:
-        returned = next((one.exitcode for one in records if one.exitcode), returned)
+    # As pegasus-analyzer: what ran around the tool returns another code where that failed.
+    returned = next((one.exitcode for one in records if one.exitcode), attempt.returned)
     ran = attempt.start or attempt.end
     return Measurement(
         id=f"job:{workflow}:{attempt.key}",
@@ -275,7 +274,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "bytes_in": sum(one.bytes_in for one in records) if records else None,
             "bytes_out": sum(one.bytes_out for one in records) if records else None,
             "stderr": left.stderr,
-            "output": _shown(job.output),
+            "output": _shown(left.output),
         },
     )
 

@@ -22,7 +22,7 @@ from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
 from monitors.workflows.planned.submit_dir import JobKind
-from monitors.workflows.planned.transferlist import RELAY, is_local
+from monitors.workflows.planned.transferlist import is_relay
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import goodput
 
@@ -84,6 +84,7 @@ def transfer_fact(
 
 _LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
 _LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
+_URL = re.compile(r'"url":\s*"([^"\\]+)"')
 _SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
 _DIRECTIONS = {
     JobKind.STAGE_IN: "in",
@@ -95,10 +96,11 @@ _DIRECTIONS = {
 @dataclass(frozen=True, slots=True)
 class Listed:
     """What a job's transfer list says: site names by the way the tool writes them, sizes by logical
-    file name where they are declared."""
+    file name where they are declared, all URLs."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    urls: frozenset[str] = frozenset()
 
 
 def listed(output: Path | None) -> Listed:
@@ -113,7 +115,8 @@ def listed(output: Path | None) -> Listed:
         labels = set(_LABEL.findall(text))
         if labels:
             sizes = {lfn: int(size) for lfn, size in _SIZE.findall(text)}
-            return Listed({label.replace("-", "_"): label for label in labels}, sizes)
+            names = {label.replace("-", "_"): label for label in labels}
+            return Listed(names, sizes, frozenset(_URL.findall(text)))
     return Listed()
 
 
@@ -231,7 +234,7 @@ def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
 
 
 def _site(label: str, url: str, attempt: Attempt, known: Listed) -> str:
-    if label == RELAY and is_local(url) and attempt.job.site:
+    if attempt.job.site and is_relay(label, url, known.urls):
         return attempt.job.site
     return known.names.get(label, label)
 

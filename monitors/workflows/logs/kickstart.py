@@ -11,6 +11,7 @@ are: the hooks do without a YAML library.
           utime: 0.102
           stime: 0.014
         status:
+          raw: 0                (as wait(2) has it: 256 times the exit code, or the signal)
           regular_exitcode: 0
       files:
         Gmax_toy.fa.bwt:
@@ -30,7 +31,9 @@ from datetime import datetime
 _BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
 # The first level of the document, two spaces deep (version 3.0 of its format).
 _FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
-_EXIT = re.compile(r"^  mainjob:.*?^      regular_exitcode: *(-?\d+)", re.MULTILINE | re.DOTALL)
+_EXIT = re.compile(
+    r"^  mainjob:.*?^      (raw|regular_exitcode): *(-?\d+)", re.MULTILINE | re.DOTALL
+)
 _CPU = re.compile(
     r"^  mainjob:\s*$(?:\n {4,}.*)*?\n      utime: *([\d.]+)\s*\n      stime: *([\d.]+)\s*$",
     re.MULTILINE,
@@ -45,12 +48,14 @@ _STDERR = re.compile(
 _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
 
 _DIGITS = 19  # of a size in bytes at most
+_NOT_STARTED = -128  # as pegasus-analyzer
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One run of one job; times in Unix seconds, sizes in bytes by logical file name. ``cpu_s`` is
-    what the program used of processors, None where nobody tells; ``source`` is what wrote it."""
+    """One run of one job; times in Unix seconds, sizes in bytes by logical file name. ``exitcode``
+    is minus the signal where one ended it, -128 where it could not be started; ``cpu_s`` is what
+    the program used of processors, None where nobody tells; ``source`` is what wrote it."""
 
     start: float
     end: float
@@ -97,7 +102,7 @@ def _invocation(text: str) -> JobRecord | None:
     try:
         start = datetime.fromisoformat(fields["start"].strip()).timestamp()
         end = start + float(fields["duration"])
-        code = int(exitcode[1]) if exitcode else 0
+        code = _exitcode(exitcode[1], int(exitcode[2])) if exitcode else 0
     except (KeyError, ValueError, OverflowError):
         return None
     if not start <= end < float("inf"):
@@ -109,6 +114,14 @@ def _invocation(text: str) -> JobRecord | None:
     return JobRecord(
         start, end, code, host=host, cpu_s=_cpu_s(text), inputs=inputs, outputs=outputs
     )
+
+
+def _exitcode(name: str, status: int) -> int:
+    if name != "raw":
+        return status
+    if status < 0:
+        return _NOT_STARTED
+    return -(status & 127) or status >> 8
 
 
 def _cpu_s(text: str) -> float | None:

@@ -127,12 +127,13 @@ _MULTIPART = ".multipart"
 class JobOutput:
     """``records`` of the run (a clustered job has one for each of its tasks), ``moved`` what
     ``pegasus-transfer`` told of the files it moved, or else ``logged`` what it logged; ``stderr``
-    the end of what the job complained."""
+    the end of what the job complained; ``output`` the file of its output, where one was found."""
 
     records: Sequence[JobRecord] = ()
     moved: Sequence[Moved] = ()
     logged: Sequence[Summary] = ()
     stderr: str = ""
+    output: Path | None = None
 
     @property
     def record(self) -> JobRecord | None:
@@ -144,23 +145,26 @@ def read_output(job: PlannedJob, started: float, ended: float, *, complained: bo
     """What a run between two event times (Unix seconds) left; ``stderr`` where ``complained``."""
     if job.output is None or not started:
         return JobOutput()
-    text, ending, records = _output_of(job.output, started, ended)
+    text, output, records = _output_of(job.output, started, ended)
+    ending = output.name[len(job.output.name) :] if output is not None else ""
     moved = _moved(job.output, text, started, ended)
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
     stderr = _complaint(job, text, ending, started, ended) if complained else ""
-    return JobOutput(records, moved, logged, stderr)
+    return JobOutput(records, moved, logged, stderr, output)
 
 
-def _output_of(output: Path, started: float, ended: float) -> tuple[str, str, list[JobRecord]]:
-    """The run's output, what its name has more than ``output``, and the records in it."""
-    aged = ("", "")
+def _output_of(
+    output: Path, started: float, ended: float
+) -> tuple[str, Path | None, list[JobRecord]]:
+    """The run's output, the file that it is in, and the records in it."""
+    aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
         text = end_of(path, _READ_BYTES)
         records = [one for one in records_in(text) if is_of(one, started, ended)]
         if records:
-            return text, path.name[len(output.name) :], records
-        if text and not aged[0] and _written_in(path, started, ended):
-            aged = (text, path.name[len(output.name) :])
+            return text, path, records
+        if (text > aged[0] == "" or aged[1] is None) and _written_in(path, started, ended):
+            aged = (text, path)
     return *aged, []
 
 

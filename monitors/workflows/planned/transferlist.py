@@ -16,7 +16,7 @@ disk. Standard library only: the hooks import this.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -80,6 +80,11 @@ class Transfer:
     def destination(self) -> SiteUrl:
         """The first destination."""
         return self.destinations[0]
+
+    @property
+    def urls(self) -> set[str]:
+        """Of all its sources and destinations."""
+        return {one.url for one in (*self.sources, *self.destinations)}
 
     @property
     def schemes(self) -> tuple[str, str]:
@@ -252,6 +257,12 @@ def _transfer(item: dict[str, Any], where: str) -> Transfer:
         checksum=item.get("generate_checksum") is True,
         verify=item.get("verify_checksum_remote") is True,
     )
+
+
+def is_relay(label: str, url: str, listed: Container[str]) -> bool:
+    """Whether an end of a transfer that was made is the machine it passed, and not a site of that
+    name: of its own files there no list has the URL."""
+    return label == RELAY and is_local(url) and url not in listed
 
 
 def is_local(url: str) -> bool:
