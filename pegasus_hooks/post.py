@@ -1,8 +1,8 @@
 """The POST script of every job: ``python -I -S post.py --config FILE JOB RETRY RETURN``.
 
 DAGMan runs it in the submit directory, also after a job that failed; the exit code is the job's
-own. Around Pegasus's own check: ``--config FILE --exitcode-path PROGRAM -- ARGUMENTS``; there jobs
-that moved no data leave before anything is imported.
+own. Around Pegasus's own check: ``--config FILE --exitcode-path PROGRAM [--retry RETRY] --
+ARGUMENTS``; there jobs that moved no data leave before anything is imported.
 """
 
 import sys
@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
         import posix  # noqa: PLC0415
 
         try:  # noqa: SIM105 - contextlib takes longer to load than all of this
-            posix.execv(argv[3], argv[3:4] + argv[5:])
+            posix.execv(argv[3], argv[3:4] + argv[argv.index("--") + 1 :])
         except OSError:
             pass  # the hook below says it
     here = __file__.rpartition("/")[0]
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 def has_nothing_to_do(argv: list[str]) -> bool:
     """Whether Pegasus's check is all that there is to do: of a job for which nothing was asked, and
     with ``-M``, which has the check keep the sizes of what the job wrote."""
-    if argv[:1] + argv[2:3] + argv[4:5] != ["--config", "--exitcode-path", "--"]:
+    if argv[:1] + argv[2:3] != ["--config", "--exitcode-path"] or "--" not in argv:
         return False
     output = argv[-1]
     if "-M" not in argv or not output.endswith(".out") or "stage_" in output.rpartition("/")[2]:

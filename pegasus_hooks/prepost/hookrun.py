@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
-from network_provisioner.client.patience import Budget
+from network_provisioner.client.patience import BrokerCalls, Budget
 from pegasus_hooks.prepost import WATCHER
 
 _EXEC_FAILED = 127
@@ -58,8 +59,9 @@ def pre(argv: list[str]) -> int:
 def post(argv: list[str]) -> int:
     """``--config FILE JOB RETRY RETURN``: give paths back; the exit code is the job's own.
 
-    With ``--config FILE --exitcode-path PROGRAM -- ARGUMENTS`` it stands in for pegasus-exitcode:
-    the job is read from those arguments, and PROGRAM, run with them untouched, gives the code.
+    With ``--config FILE --exitcode-path PROGRAM [--retry RETRY] -- ARGUMENTS`` it stands in for
+    pegasus-exitcode: the job is read from those arguments, and PROGRAM, run with them untouched,
+    gives the code.
     """
     if "--exitcode-path" in argv:
         return _around_exitcode(argv)
@@ -129,10 +131,25 @@ def _register(call: HookArguments, config: HookConfig) -> Callable[[Path, str], 
     return register
 
 
-def _effects(config: HookConfig) -> Effects:
-    from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
+class _Broker:
+    """The broker's client, made with the first call: many jobs make none. A token that cannot be
+    read is a broker that cannot be asked."""
 
-    return Effects(client_of(config), Budget(config.timeout_s))
+    def __init__(self, config: HookConfig) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
+
+        try:
+            client = client_of(self._config)
+        except InputError as error:
+            raise BrokerError(str(error)) from None
+        return getattr(client, name)
+
+
+def _effects(config: HookConfig) -> Effects:
+    return Effects(cast("BrokerCalls", _Broker(config)), Budget(config.timeout_s))
 
 
 def _keeper(archive_path: str) -> Callable[[Transit], None]:
@@ -163,13 +180,17 @@ def _call(argv: list[str]) -> HookArguments:
 
 
 def _call_of_exitcode(ours: list[str], theirs: list[str]) -> HookArguments:
-    """The job from pegasus-exitcode's arguments, ``-r $RETURN -R $RETRY … ./00/00/<job>.out``."""
+    """The job from ours and pegasus-exitcode's arguments, ``-r $RETURN … ./00/00/<job>.out``.
+
+    The retry is DAGMan's own ``$RETRY``, which is right also where PRE asked nothing or left
+    nothing. In a DAG that was planned before that stood in ours, it is Pegasus 6.0's ``-R``.
+    """
     config, _ = _config(ours)
     options = dict(pairwise(theirs))
     output = Path(theirs[-1]) if theirs else Path()
     if output.suffix != ".out":
         raise AdonError(f"found arguments {theirs}, expected pegasus-exitcode's, ending in a .out")
-    retry = options.get("-R", "0")
+    retry = dict(pairwise(ours)).get("--retry") or options.get("-R", "0")
     code = _exit_code(options.get("-r", "0"))
     return HookArguments(
         config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code

@@ -204,8 +204,8 @@ def _release(
                 )
             )  # fmt: skip
     except BrokerError as error:
-        if error.code == "unknown_transit" and unanswered:
-            return transit, True  # what never reached the broker is not there to be given back
+        if error.code == "unknown_transit" and not pair.granted_bps:
+            return transit, True  # what was never granted is not there to be given back
         effects.warnings.append(f"{pair.id}: left to its lease: {error}")
         return None, False
     return transit, True

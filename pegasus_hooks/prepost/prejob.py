@@ -79,6 +79,9 @@ def _name(text: str) -> str:
 
 
 MULTIPART_ENDING = ".multipart"
+# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
+# the path of the job's output without its ending.
+_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
 DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
 _LATER = "its outputs leave when its program has ended: no path is kept that long"
 
@@ -252,7 +255,7 @@ def _tune(
     submit_file: Path, moves: Moves, services: list[Service], effects: Effects
 ) -> dict[str, int]:
     try:
-        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services))
+        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services), _RECORDS)
     except OSError as error:
         effects.warnings.append(f"the transfer is not tuned: {error}")
         return {}

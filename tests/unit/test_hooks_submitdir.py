@@ -18,7 +18,7 @@ from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from pegasus_hooks import post, pre
-from pegasus_hooks.prepost import hookrun
+from pegasus_hooks.prepost import hookrun, postjob
 
 
 def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_jobs_that_move_no_data_import_nothing() -> None:
     assert set(sys.modules) == before and sys.path == path
 
 
-AROUND = ["--config", "F", "--exitcode-path", "/x/pegasus-exitcode", "--"]
-THEIRS = ["-r", "0", "-R", "0", "-l", "w.log", "-M", "w.cache.meta"]
+AROUND = ["--config", "F", "--exitcode-path", "/x/pegasus-exitcode", "--retry", "1", "--"]
+THEIRS = ["-r", "0", "-l", "w.log", "-M", "w.cache.meta"]
 
 
 def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
@@ -154,6 +154,27 @@ def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
     assert not post.has_nothing_to_do(["--config", "F", "align_ID1", "0", "0"])
     (tmp_path / "00/align_ID1.adon.json").write_text("{}")
     assert not post.has_nothing_to_do(argv)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "retry"),
+    [
+        (["--retry", "2"], THEIRS, 2),  # Pegasus 5.1 tells its check no retry
+        (["--retry", "2"], ["-r", "0", "-R", "2"], 2),  # 6.0 does
+        (["--retry", ""], ["-r", "0", "-R", "1"], 1),  # planned before we asked for it
+        ([], THEIRS, 0),
+    ],
+)
+def test_the_retry_is_what_dagman_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: list[str], theirs: list[str], retry: int
+) -> None:
+    seen: list[tuple[object, ...]] = []
+    monkeypatch.setattr(postjob, "run", lambda *given: seen.append(given))
+    monkeypatch.setattr(os, "execv", lambda *_given: None)
+    (tmp_path / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')
+    around = ["--config", str(tmp_path / "hooks.json"), "--exitcode-path", "/x", *ours, "--"]
+    hookrun.post([*around, *theirs, ".//00/00/stage_in_1.out"])
+    assert seen[0][1:4] == ("stage_in_1", retry, 0)
 
 
 def test_what_pegasus_judges_alone_costs_no_imports(

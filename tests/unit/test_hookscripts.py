@@ -72,11 +72,12 @@ def test_the_check_of_a_job_is_pegasus_own(
 ) -> None:
     python, check = program("python", what), program("exitcode", f"exit {code}")
     text = hookscripts.exitcode_script(commands(python, check))
-    theirs = ["-r", "1", "-R", "0", "-s", "a  b*", "-l", "", ".//00/00/x.out"]
-    assert run(tmp_path, text, *theirs) == code
+    theirs = ["-r", "1", "-s", "a  b*", "-l", "", ".//00/00/x.out"]
+    assert run(tmp_path, text, "2", *theirs) == code
     assert said(tmp_path, "exitcode") == theirs
     ours = said(tmp_path, "python")
-    assert ours[2].endswith("/post.py") and ours[ours.index("--") + 1 :] == theirs
+    assert ours[2].endswith("/post.py")
+    assert ours[ours.index("--retry") + 1 :] == ["2", "--", *theirs]
 
 
 def test_without_python_jobs_go_on(tmp_path: Path, program: Make) -> None:
@@ -92,11 +93,11 @@ def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
     (tmp_path / "flow-0.dag.rescue001").touch()
     given_ = commands(program("python"), program("exitcode", "exit 5"))
     text = hookscripts.catalog_exitcode_script(given_)
-    assert run(tmp_path, text, "-r", "0", "-R", "2", "/run/00/00/x.out") == 5
-    wanted = ["-r", "0", "-R", "2", "-l", "flow-0.exitcode.log", "-M", "flow-0.cache.meta"]
+    assert run(tmp_path, text, "2", "-r", "0", "/run/00/00/x.out") == 5
+    wanted = ["-r", "0", "-l", "flow-0.exitcode.log", "-M", "flow-0.cache.meta"]
     assert said(tmp_path, "exitcode") == [*wanted, "/run/00/00/x.out"]
     ours = said(tmp_path, "python")
-    assert ours[ours.index("--") + 1 :] == [*wanted, "/run/00/00/x.out"]
+    assert ours[ours.index("--retry") + 1 :] == ["2", "--", *wanted, "/run/00/00/x.out"]
 
 
 WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_size=12)
@@ -106,8 +107,10 @@ WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_s
 @given(words=st.lists(WORDS, min_size=1, max_size=6))
 def test_every_argument_arrives_as_it_is(tmp_path: Path, program: Make, words: list[str]) -> None:
     text = hookscripts.exitcode_script(commands(program("python"), program("exitcode")))
-    run(tmp_path, text, *words)
+    run(tmp_path, text, "0", *words)
     assert said(tmp_path, "exitcode") == words
+    run(tmp_path, text, "-r", *words)  # of a DAG that was planned before the retry stood there
+    assert said(tmp_path, "exitcode") == ["-r", *words]
 
 
 @pytest.mark.parametrize("path", ["/a b/adon-pre", '/a"b', "/a'b", "/a$b", "/a\tb"])
