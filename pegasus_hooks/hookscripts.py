@@ -3,7 +3,8 @@
 Properties and profiles take a path and no command, so a small shell script stands between DAGMan
 and Python. It costs nothing that can be measured (1 ms of the 10 that Python needs to start), and
 it keeps the promise that a failure of ours never fails a job even where ours never gets to run: a
-Python that is gone, killed or out of memory counts as a hook that had nothing to say.
+Python that is gone, killed or out of memory counts as a hook that had nothing to say. Most jobs
+have no transfers: the script knows them by their files, and starts no Python.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def pre_script(commands: Commands) -> str:
     """PRE of every job, called with PRE_ARGUMENTS."""
     return (
         f"#!/bin/sh\n{MARK}asks for the paths of a job's transfers.\n"
+        f"{_NO_TRANSFERS}"
         f'{_hook(commands, "pre.py")} "$@"\n'
         f"test $? -eq {DEFER_STATUS} && exit {DEFER_STATUS}\n"
         "exit 0\n"
@@ -97,13 +99,31 @@ def safe_path(path: str, what: str) -> str:
     return path
 
 
+# A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.
+_NO_TRANSFERS = """\
+case "$1" in *stage_*) ;; *)
+    for file in "$1.sh" */"$1.sh" */*/"$1.sh" 00/00/00; do test -e "$file" && break; done
+    test -e "$file" || exit 0 ;;
+esac
+"""
+# Nothing was asked for the job, and by -M the check itself keeps the sizes of what it wrote.
+_NOTHING_ASKED = """\
+kept=
+for output; do test "$output" != -M || kept=1; done
+case "$kept$output" in *stage_*) ;; 1*.out)
+    test -e "${output%.out}.adon.json" || exec CHECK "$@" ;;
+esac
+"""
+
+
 def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str:
+    check = shlex.quote(commands.exitcode)
     return (
         f"#!/bin/sh\n{MARK}gives a job's paths back, then is pegasus-exitcode; {whose} its own.\n"
         'retry=\ncase "$1" in [0-9]*) retry=$1 && shift ;; esac\n'
-        f"{arguments}"
+        f"{arguments}{_NOTHING_ASKED.replace('CHECK', check)}"
         f'{_hook(commands, "post.py")} --exitcode-path /bin/true --retry "$retry" -- "$@"\n'
-        f'exec {shlex.quote(commands.exitcode)} "$@"\n'
+        f'exec {check} "$@"\n'
     )
 
 

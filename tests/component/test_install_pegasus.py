@@ -183,7 +183,7 @@ def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
 
 
 def test_one_catalog_has_hooks_that_this_pegasus_checks_jobs_with(pegasus: Set) -> None:
-    """PRE and POST are run as DAGMan would; each version of pegasus-exitcode takes other options."""
+    """PRE and POST are run as DAGMan would; versions of Pegasus take other options."""
     catalog = pegasus.case.root / "transformations.yml"
     before = catalog.read_bytes()
     out = pegasus.adon("install", "pegasus", "--catalog", str(catalog), "--yes")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -138,22 +137,7 @@ def test_jobs_that_move_no_data_import_nothing() -> None:
     assert set(sys.modules) == before and sys.path == path
 
 
-AROUND = ["--config", "F", "--exitcode-path", "/x/pegasus-exitcode", "--retry", "1", "--"]
 THEIRS = ["-r", "0", "-l", "w.log", "-M", "w.cache.meta"]
-
-
-def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "00").mkdir()
-    argv = [*AROUND, *THEIRS, ".//00/align_ID1.out"]
-    assert post.has_nothing_to_do(argv)
-    assert not post.has_nothing_to_do([*AROUND, *THEIRS, ".//00/stage_in_local_mu_0_0.out"])
-    assert not post.has_nothing_to_do([*AROUND, *THEIRS[:-2], ".//00/align_ID1.out"])
-    assert not post.has_nothing_to_do(["--config", "F", "align_ID1", "0", "0"])
-    (tmp_path / "00/align_ID1.adon.json").write_text("{}")
-    assert not post.has_nothing_to_do(argv)
 
 
 @pytest.mark.parametrize(
@@ -177,24 +161,10 @@ def test_the_retry_is_what_dagman_says(
     assert seen[0][1:4] == ("stage_in_1", retry, 0)
 
 
-def test_what_pegasus_judges_alone_costs_no_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_check_that_cannot_be_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The check becomes of the hook before anything is imported, with its arguments as they are."""
-    check = tmp_path / "pegasus-exitcode"
-    check.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 41\n')
-    check.chmod(0o755)
-    around = ["--config", "missing", "--exitcode-path", str(check), "--"]
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-v", post.__file__, *around, *THEIRS, "a b.out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (41, "".join(f"{w}|" for w in [*THEIRS, "a b.out"]))
-    assert "hookrun" not in done.stderr and "import 'json'" not in done.stderr
-    # Where it cannot be run, it is said, and noted where the hook runs.
     monkeypatch.chdir(tmp_path)
     lost = ["--config", "missing", "--exitcode-path", str(tmp_path / "gone"), "--"]
     assert post.main([*lost, *THEIRS, "x.out"]) == 127
+    assert "gone: No such file" in capfd.readouterr().err
