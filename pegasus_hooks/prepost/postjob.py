@@ -140,11 +140,10 @@ def measure(
     known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
     attempts = _attempts(listing, place.job, decision, moves)
     tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
-    text = job_files.submit_text(listing.with_suffix(".sub"))
     return {
         (pair.src, pair.dst): (
             pair_result(pair, attempts, known),
-            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, text),
+            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, moves.submit_text),
         )
         for pair in moves.pairs
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,7 @@ def job_requests(
     pairs = moves.pairs
     job_path = listing.with_name(place.job)
     known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_path, moves.site)
-    text = job_files.submit_text(listing.with_suffix(".sub"))
-    whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
+    whose = asdict(identity_of(place.facts, moves.submit_text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
         request = TransitRequest(
@@ -216,7 +216,7 @@ def run(
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
-    may_defer = job_files.defers(submit_dir, place.facts, job, DEFER_STATUS)
+    may_defer = partial(job_files.defers, submit_dir, place.facts, job, DEFER_STATUS)
     answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)

@@ -2,8 +2,9 @@
 
 The same plan runs three times at the same time, each on slots of its own: with the scripts that
 ``adon install pegasus`` makes as PRE and POST of every job, a broker and a watcher behind them; as
-it is without ADON; and with a PRE that does nothing, which is what DAGMan itself adds. All have a POST, as Pegasus gives every job one; its own check of a
-job, which takes longer than all of ours, is a program here that does nothing.
+it is without ADON; and with a PRE that does nothing, which is what DAGMan itself adds. All have a
+POST, as Pegasus gives every job one; its own check of a job, which takes longer than all of ours,
+is a program here that does nothing.
 
 Jobs sleep, and transfers sleep for as long as their path needs for them: so it is the latency that
 counts, not what 2,000 jobs do to a small machine. The longer jobs run, the smaller is the share.
