@@ -122,7 +122,7 @@ def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str
         f"#!/bin/sh\n{MARK}gives a job's paths back, then is pegasus-exitcode; {whose} its own.\n"
         'retry=\ncase "$1" in [0-9]*) retry=$1 && shift ;; esac\n'
         f"{arguments}{_NOTHING_ASKED.replace('CHECK', check)}"
-        f'{_hook(commands, "post.py")} --exitcode-path /bin/true --retry "$retry" -- "$@"\n'
+        f'{_hook(commands, "post.py")} --retry "$retry" -- "$@"\n'
         f'exec {check} "$@"\n'
     )
 

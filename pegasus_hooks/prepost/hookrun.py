@@ -41,43 +41,55 @@ class HookArguments:
     code: int = 0
 
 
-def pre(argv: list[str]) -> int:
+def served(words: list[str]) -> int:
+    """A hook's exit code, its work done by the watcher: its name, its working directory, and its
+    arguments. Raises InputError where the hook sees other files than we do."""
+    hook, folder, *argv = words
+    if not (Path(folder) / "braindump.yml").exists():
+        raise InputError(f"{folder}: found no braindump.yml, expected a submit directory")
+    return (pre if hook == "pre" else post)(argv, Path(folder))
+
+
+def pre(argv: list[str], folder: Path | None = None) -> int:
     """``--config FILE JOB RETRY [MAX_RETRIES]``: ask for paths. 0, or prejob.DEFER_STATUS where
-    DAGMan will then ask again."""
+    DAGMan will then ask again. ``folder`` is where the hook runs, None for here."""
     code = 0
-    with _harmless(argv, "pre"):
-        call = _call(argv)
+    with _harmless(argv, "pre", folder):
+        call = _call(argv, folder)
         from pegasus_hooks.prepost import prejob  # noqa: PLC0415
 
         config = hookconfig.load(call.config)
         code = prejob.run(
-            call.submit_dir, call.job, call.retry, config, _effects(config), _register(call, config)
-        )
+            call.submit_dir, call.job, call.retry, config, _effects(config, folder is None),
+            _register(call, config),
+        )  # fmt: skip
     return code
 
 
-def post(argv: list[str]) -> int:
+def post(argv: list[str], folder: Path | None = None) -> int:
     """``--config FILE JOB RETRY RETURN``: give paths back; the exit code is the job's own.
 
-    With ``--config FILE --exitcode-path PROGRAM [--retry RETRY] -- ARGUMENTS`` it stands in for
-    pegasus-exitcode: the job is read from those arguments, and PROGRAM, run with them untouched,
-    gives the code.
+    With ``--config FILE [--exitcode-path PROGRAM] [--retry RETRY] -- ARGUMENTS`` the job is read
+    from pegasus-exitcode's arguments; PROGRAM, run with them untouched, gives the code, 0 without.
     """
-    if "--exitcode-path" in argv:
-        return _around_exitcode(argv)
+    if "--" in argv or "--exitcode-path" in argv:
+        return _around_exitcode(argv, folder)
     code = _exit_code(argv[-1] if argv else "")
-    with _harmless(argv, "post"):
-        _run_post(_call(argv))
+    with _harmless(argv, "post", folder):
+        _run_post(_call(argv, folder), folder is None)
     return code
 
 
-def _around_exitcode(argv: list[str]) -> int:
+def _around_exitcode(argv: list[str], folder: Path | None) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     ours, theirs = argv[:split], argv[split + 1 :]
-    program = ours[ours.index("--exitcode-path") + 1] if ours[-1] != "--exitcode-path" else ""
-    with _harmless(argv, "post"):
+    program = dict(pairwise(ours)).get("--exitcode-path", "")
+    with _harmless(argv, "post", folder):
         # With -M it writes them where the next hook finds them.
-        _run_post(_call_of_exitcode(ours, theirs), sizes_kept="-M" in theirs)
+        call = _call_of_exitcode(ours, theirs, folder)
+        _run_post(call, folder is None, sizes_kept="-M" in theirs)
+    if "--exitcode-path" not in ours:
+        return 0
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -87,8 +99,9 @@ def _around_exitcode(argv: list[str]) -> int:
     return _EXEC_FAILED
 
 
-def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
-    """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
+def _run_post(call: HookArguments, timer: bool, sizes_kept: bool = False) -> None:
+    """``timer``: whether a timer may keep the budget, as in a process of our own; ``sizes_kept``:
+    whether somebody else keeps the sizes of what jobs wrote."""
     if not sizes_kept and "stage_" not in call.job:
         from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
 
@@ -99,7 +112,7 @@ def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
 
     config = hookconfig.load(call.config)
     keep = _keeper(config.archive) if config.archive else None
-    effects = _effects(config)
+    effects = _effects(config, timer)
     postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects, keep)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
@@ -148,8 +161,8 @@ class _Broker:
         return getattr(client, name)
 
 
-def _effects(config: HookConfig) -> Effects:
-    return Effects(cast("BrokerCalls", _Broker(config)), Budget(config.timeout_s))
+def _effects(config: HookConfig, timer: bool) -> Effects:
+    return Effects(cast("BrokerCalls", _Broker(config)), Budget(config.timeout_s, timer=timer))
 
 
 def _keeper(archive_path: str) -> Callable[[Transit], None]:
@@ -172,14 +185,15 @@ def _keeper(archive_path: str) -> Callable[[Transit], None]:
     return keep
 
 
-def _call(argv: list[str]) -> HookArguments:
+def _call(argv: list[str], folder: Path | None) -> HookArguments:
     config, rest = _config(argv)
     if len(rest) < 2 or not rest[1].lstrip("-").isdecimal():
         raise AdonError(f"found arguments {argv}, expected --config FILE JOB RETRY …")
-    return HookArguments(config, Path.cwd(), rest[0], int(rest[1]), _exit_code(rest[-1]))
+    where = folder or Path.cwd()
+    return HookArguments(where / config, where, rest[0], int(rest[1]), _exit_code(rest[-1]))
 
 
-def _call_of_exitcode(ours: list[str], theirs: list[str]) -> HookArguments:
+def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -> HookArguments:
     """The job from ours and pegasus-exitcode's arguments, ``-r $RETURN … ./00/00/<job>.out``.
 
     The retry is DAGMan's own ``$RETRY``, which is right also where PRE asked nothing or left
@@ -192,8 +206,9 @@ def _call_of_exitcode(ours: list[str], theirs: list[str]) -> HookArguments:
         raise AdonError(f"found arguments {theirs}, expected pegasus-exitcode's, ending in a .out")
     retry = dict(pairwise(ours)).get("--retry") or options.get("-R", "0")
     code = _exit_code(options.get("-r", "0"))
+    where = folder or Path.cwd()
     return HookArguments(
-        config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code
+        where / config, where, output.stem, int(retry) if retry.isdecimal() else 0, code
     )
 
 
@@ -212,7 +227,7 @@ def _exit_code(text: str) -> int:
 
 
 @contextlib.contextmanager
-def _harmless(argv: list[str], hook: str) -> Iterator[None]:
+def _harmless(argv: list[str], hook: str, folder: Path | None) -> Iterator[None]:
     """Turns whatever goes wrong into a line of the journal."""
     try:
         yield
@@ -229,4 +244,4 @@ def _harmless(argv: list[str], hook: str) -> Iterator[None]:
         }
         print(f"adon {hook} hook: {reason}", file=sys.stderr)
         with contextlib.suppress(OSError):  # disk full: standard error has it
-            job_files.append_lines(Path.cwd() / job_files.HOOK_JOURNAL, [record])
+            job_files.append_lines((folder or Path.cwd()) / job_files.HOOK_JOURNAL, [record])
