@@ -3,7 +3,8 @@
 Properties and profiles take a path and no command, so a small shell script stands between DAGMan
 and Python. It costs nothing that can be measured (1 ms of the 10 that Python needs to start), and
 it keeps the promise that a failure of ours never fails a job even where ours never gets to run: a
-Python that is gone, killed or out of memory counts as a hook that had nothing to say.
+Python that is gone, killed or out of memory counts as a hook that had nothing to say. Most jobs
+have no transfers: the script knows them by their files, and starts no Python.
 """
 
 from __future__ import annotations
@@ -14,21 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
+from pegasus_hooks.prepost.prejob import DEFER_STATUS
 
 PRE_NAME, POST_NAME, CONFIG_NAME = "adon-pre", "adon-exitcode", "adon-hooks.json"
 MARK = "# Written by ADON: "  # by it a script is known as ours
 PRE_PROPERTY = "dagman.pre"
 PRE_ARGUMENTS = "$JOB $RETRY $MAX_RETRIES"
-POST_ARGUMENTS = "-r $RETURN -R $RETRY"  # of a POST of our own; Pegasus adds the job's output
+# First of the arguments of POST, and for ours alone: before 6.0 pegasus-exitcode is told no retry,
+# and fails the job where it is.
+POST_RETRY = "$RETRY"
+POST_ARGUMENTS = f"{POST_RETRY} -r $RETURN"  # of a POST of our own; Pegasus adds the job's output
 POST_PROPERTY = "dagman.post"
 POST_PATH_PROPERTY = "dagman.post.path.pegasus-exitcode"
 PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check runs
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
-MULTIPART_VARIABLE = "PEGASUS_MULTIPART_DIR"
-# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
-# the path of the job's output without its ending.
-MULTIPART_DIR = f"$Fpn(output){MULTIPART_ENDING}"
 _HOOKS = Path(__file__).resolve().parent
 
 
@@ -46,6 +46,7 @@ def pre_script(commands: Commands) -> str:
     """PRE of every job, called with PRE_ARGUMENTS."""
     return (
         f"#!/bin/sh\n{MARK}asks for the paths of a job's transfers.\n"
+        f"{_NO_TRANSFERS}"
         f'{_hook(commands, "pre.py")} "$@"\n'
         f"test $? -eq {DEFER_STATUS} && exit {DEFER_STATUS}\n"
         "exit 0\n"
@@ -53,8 +54,8 @@ def pre_script(commands: Commands) -> str:
 
 
 def exitcode_script(commands: Commands) -> str:
-    """In place of pegasus-exitcode: gives the paths back, then becomes it, its arguments and its
-    exit code as they are."""
+    """In place of pegasus-exitcode: gives the paths back, then becomes it, its arguments (all but
+    the retry before them) and its exit code as they are."""
     return _exitcode_script(commands, "its exit code is")
 
 
@@ -67,7 +68,7 @@ def catalog_exitcode_script(commands: Commands) -> str:
     arguments = (
         "for dag in *.dag; do break; done\n"
         "name=${dag%.dag}\n"
-        'set -- "$1" "$2" "$3" "$4" -l "$name.exitcode.log" -M "$name.cache.meta" "$5"\n'
+        'set -- "$1" "$2" -l "$name.exitcode.log" -M "$name.cache.meta" "$3"\n'
     )
     return _exitcode_script(commands, "arguments and exit code are", arguments)
 
@@ -78,13 +79,14 @@ def settings(pre: Path, post: Path) -> dict[str, str]:
     return {
         PRE_PROPERTY: safe_path(str(pre), "PRE script"),
         f"{PRE_PROPERTY}.arguments": PRE_ARGUMENTS,
-        POST_PATH_PROPERTY: safe_path(str(post), "POST script"),
+        # The planner writes it into the DAG as it is, before pegasus-exitcode's own arguments.
+        POST_PATH_PROPERTY: f"{safe_path(str(post), 'POST script')} {POST_RETRY}",
     }
 
 
 def wished() -> dict[str, str]:
     """Properties in which a user's own choice is as good, and is kept."""
-    return {"dagman.maxpre": str(MAX_PRE), f"env.{MULTIPART_VARIABLE}": MULTIPART_DIR}
+    return {"dagman.maxpre": str(MAX_PRE)}
 
 
 def safe_path(path: str, what: str) -> str:
@@ -97,12 +99,31 @@ def safe_path(path: str, what: str) -> str:
     return path
 
 
+# A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.
+_NO_TRANSFERS = """\
+case "$1" in *stage_*) ;; *)
+    for file in "$1.sh" */"$1.sh" */*/"$1.sh" 00/00/00; do test -e "$file" && break; done
+    test -e "$file" || exit 0 ;;
+esac
+"""
+# Nothing was asked for the job, and by -M the check itself keeps the sizes of what it wrote.
+_NOTHING_ASKED = """\
+kept=
+for output; do test "$output" != -M || kept=1; done
+case "$kept$output" in *stage_*) ;; 1*.out)
+    test -e "${output%.out}.adon.json" || exec CHECK "$@" ;;
+esac
+"""
+
+
 def _exitcode_script(commands: Commands, whose: str, arguments: str = "") -> str:
+    check = shlex.quote(commands.exitcode)
     return (
         f"#!/bin/sh\n{MARK}gives a job's paths back, then is pegasus-exitcode; {whose} its own.\n"
-        f"{arguments}"
-        f'{_hook(commands, "post.py")} --exitcode-path /bin/true -- "$@"\n'
-        f'exec {shlex.quote(commands.exitcode)} "$@"\n'
+        'retry=\ncase "$1" in [0-9]*) retry=$1 && shift ;; esac\n'
+        f"{arguments}{_NOTHING_ASKED.replace('CHECK', check)}"
+        f'{_hook(commands, "post.py")} --retry "$retry" -- "$@"\n'
+        f'exec {check} "$@"\n'
     )
 
 

@@ -15,9 +15,9 @@ def main(argv: list[str]) -> int:
         return 0
     here = __file__.rpartition("/")[0]
     sys.path.insert(0, here.rpartition("/")[0])
-    from pegasus_hooks.prepost import hookrun  # noqa: PLC0415
+    from pegasus_hooks import by_watcher  # noqa: PLC0415
 
-    return hookrun.pre(argv)
+    return by_watcher.main("pre", argv)
 
 
 def moves_its_own(job: str) -> bool:

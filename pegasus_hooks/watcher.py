@@ -11,10 +11,10 @@ def main(argv: list[str]) -> int:
     here = __file__.rpartition("/")[0]
     sys.path.insert(0, here.rpartition("/")[0])
     from monitors.watcher import program  # noqa: PLC0415
-    from pegasus_hooks.prepost import watched_jobs  # noqa: PLC0415
+    from pegasus_hooks.prepost import hookrun, watched_jobs  # noqa: PLC0415
     from pegasus_hooks.prepost.watched_jobs import listener_of  # noqa: PLC0415
 
-    return program.main(argv, watched_jobs, listener_of)
+    return program.main(argv, watched_jobs, listener_of, hookrun.served)
 
 
 if __name__ == "__main__":

@@ -36,10 +36,20 @@ mkdir -p first/plan
 pre=$(profile PRE) post=$(profile POST.PATH.ADON)
 {
     echo "JOB stage_in_1 00/00/stage_in_1.sub"
-    echo "SCRIPT POST stage_in_1 ${post:-$(said dagman.post.path.pegasus-exitcode)} -r \$RETURN"
-    echo "SCRIPT PRE stage_in_1 ${pre:-$(said dagman.pre)} \$JOB"
+    own=$(sed -n 's/^ *POST.ARGUMENTS: "\(.*\)"$/\1/p' transformations.yml)
+    echo "SCRIPT POST stage_in_1 ${post:-$(said dagman.post.path.pegasus-exitcode) -r \$RETURN}" \
+        "$own .//00/00/stage_in_1.out"
+    echo "SCRIPT PRE stage_in_1 ${pre:-$(said dagman.pre)} \$JOB \$RETRY \$MAX_RETRIES"
 } > first/plan/adon-verify-0.dag
+mkdir -p first/plan/00/00
+printf 'wf_uuid: "u"\ndag: "adon-verify-0.dag"\n' > first/plan/braindump.yml
 exit 0
+"""
+# Of 5.1.2: an option that it does not know fails the job.
+_EXITCODE = """#!/bin/sh
+while getopts r:l:M:NIUf:s: one; do test "$one" != '?' || exit 2; done
+shift $((OPTIND - 1))
+test -s "$1" || { echo "found no output $1" >&2; exit 1; }
 """
 
 
@@ -109,6 +119,9 @@ def make_pegasus(root: Path, properties: bytes | None = None) -> FakePegasus:
     planner = root / "bin" / "pegasus-plan"
     planner.write_text(_PLANNER)
     planner.chmod(0o755)
+    exitcode = root / "bin" / "pegasus-exitcode"
+    exitcode.write_text(_EXITCODE)
+    exitcode.chmod(0o755)
     (root / "share/pegasus/java/pegasus.jar").write_bytes(b"jar")
     fake = FakePegasus(root)
     fake.mood("fine")

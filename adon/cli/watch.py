@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.watcher import program, registry, watcher
     from monitors.watcher.registered import RegisteredWorkflows
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.prepost import watched_jobs
+    from pegasus_hooks.prepost import hookrun, watched_jobs
     from pegasus_hooks.prepost.watched_jobs import listener_of
 
     config = hookconfig.load(args.config)
@@ -48,5 +48,5 @@ def _run(args: argparse.Namespace) -> int:
         lock = registry.hold(folder)
     if lock is not None:
         workflows = RegisteredWorkflows(folder, config, watched_jobs, listener_of)
-        program.watch(workflows, lock, stop)
+        program.watch(workflows, lock, stop, hookrun.served)
     return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from monitors.watcher import registry, watcher
 from monitors.watcher.actions import JobFiles
 from monitors.watcher.events import ListenerOf
+from monitors.watcher.hook_server import RunHook, serving
 from monitors.watcher.registered import RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
 from network_provisioner.base.errors import InputError
@@ -23,7 +24,7 @@ IDLE_S = 60.0
 log = logging.getLogger(__name__)
 
 
-def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf) -> int:
+def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf, run_hook: RunHook) -> int:
     """What PRE starts: writes its log into the folder, and ends when nothing is left to watch."""
     parser = argparse.ArgumentParser(prog="watcher.py", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="the hooks' configuration")
@@ -37,7 +38,7 @@ def main(argv: Sequence[str], files: JobFiles, listener_of: ListenerOf) -> int:
         return 0
     watcher.log_to(folder / registry.LOG)
     workflows = RegisteredWorkflows(folder, config, files, listener_of)
-    watch(workflows, lock, watcher.stopped(), None if options.stay else IDLE_S)
+    watch(workflows, lock, watcher.stopped(), run_hook, None if options.stay else IDLE_S)
     return 0
 
 
@@ -52,6 +53,7 @@ def watch(
     workflows: RegisteredWorkflows,
     lock: int,
     stop: threading.Event,
+    run_hook: RunHook,
     idle_s: float | None = None,
 ) -> None:
     """Watch until ``stop`` is set, or for ``idle_s`` seconds nothing was left to watch. Takes the
@@ -61,7 +63,8 @@ def watch(
         try:
             _say_who(held)
             log.info("watching %s", workflows.folder)
-            Watcher(workflows).run(stop, idle_s)
+            with serving(workflows.folder, run_hook):
+                Watcher(workflows).run(stop, idle_s)
         finally:
             os.close(held)
         # A PRE that found the lock held has left its workflow in the folder before it looked.

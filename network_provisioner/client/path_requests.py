@@ -56,11 +56,11 @@ class Effects:
 class Patience:
     """``limit_s`` is how long a request may wait, None for as its template says, ``most_s`` at any
     rate; ``waited_s`` how long it has, before it was deferred; ``may_defer`` whether whoever
-    requests would do so again later."""
+    requests would do so again later, asked only where it matters."""
 
     limit_s: float | None = None
     waited_s: float = 0.0
-    may_defer: bool = False
+    may_defer: Callable[[], bool] = lambda: False
     most_s: float = float("inf")
 
 
@@ -123,9 +123,12 @@ def ask(
             limit_s = one.service.patience_s + _GRACE_S
         until = started + min(limit_s, patience.most_s) - patience.waited_s
         pending[number] = _Pending(request, one.transit, one.service, until)
-    deferred = patience.may_defer and any(
-        one.waiting and one.service.when_queued == "defer" and one.until > started
-        for one in pending.values()
+    deferred = (
+        any(
+            one.waiting and one.service.when_queued == "defer" and one.until > started
+            for one in pending.values()
+        )
+        and patience.may_defer()
     )
     if not deferred:
         _follow(list(pending.values()), effects)

@@ -49,10 +49,14 @@ class BrokerCalls(Protocol):
 
 
 class Budget:
-    """``total_s`` seconds for all calls together. Works in a process's main thread."""
+    """``total_s`` seconds for all calls together. The timer works in a process's main thread;
+    without it (``timer``) a call takes as long as its client lets it."""
 
-    def __init__(self, total_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, total_s: float, clock: Callable[[], float] = time.monotonic, timer: bool = True
+    ) -> None:
         self.left_s = total_s
+        self._timer = timer
         self._total_s = total_s
         self._clock = clock
 
@@ -64,6 +68,11 @@ class Budget:
         if self.left_s <= 0:
             raise self._used_up()
         started = self._clock()
+        if not self._timer:
+            try:
+                return action()
+            finally:
+                self.left_s -= self._clock() - started
         before = signal.signal(signal.SIGALRM, self._interrupt)
         # The interval repeats, so that a handler that fires inside a C call is not the last one.
         signal.setitimer(signal.ITIMER_REAL, self.left_s, 0.05)

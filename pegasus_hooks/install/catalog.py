@@ -69,8 +69,6 @@ def entry(home: PegasusHome, part: InstallPart, indent: str = "") -> list[str]:
         f"      POST: {_OUR_POST.lower()}",
         f"      POST.PATH.{_OUR_POST}: {_quoted(post)}",
         f"      POST.ARGUMENTS: {_quoted(hookscripts.POST_ARGUMENTS)}",
-        "    env:",
-        f"      {hookscripts.MULTIPART_VARIABLE}: {_quoted(hookscripts.MULTIPART_DIR)}",
     ]
     return [indent + line for line in lines]
 

@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
-from network_provisioner.client.patience import Budget
+from network_provisioner.client.patience import BrokerCalls, Budget
 from pegasus_hooks.prepost import WATCHER
 
 _EXEC_FAILED = 127
@@ -39,42 +40,55 @@ class HookArguments:
     code: int = 0
 
 
-def pre(argv: list[str]) -> int:
+def served(words: list[str]) -> int:
+    """A hook's exit code, its work done by the watcher: its name, its working directory, and its
+    arguments. Raises InputError where the hook sees other files than we do."""
+    hook, folder, *argv = words
+    if not (Path(folder) / "braindump.yml").exists():
+        raise InputError(f"{folder}: found no braindump.yml, expected a submit directory")
+    return (pre if hook == "pre" else post)(argv, Path(folder))
+
+
+def pre(argv: list[str], folder: Path | None = None) -> int:
     """``--config FILE JOB RETRY [MAX_RETRIES]``: ask for paths. 0, or prejob.DEFER_STATUS where
-    DAGMan will then ask again."""
+    DAGMan will then ask again. ``folder`` is where the hook runs, None for here."""
     code = 0
-    with _harmless(argv, "pre"):
-        call = _call(argv)
+    with _harmless(argv, "pre", folder):
+        call = _call(argv, folder)
         from pegasus_hooks.prepost import prejob  # noqa: PLC0415
 
         config = hookconfig.load(call.config)
         code = prejob.run(
-            call.submit_dir, call.job, call.retry, config, _effects(config), _register(call, config)
-        )
+            call.submit_dir, call.job, call.retry, config, _effects(config, folder is None),
+            _register(call, config),
+        )  # fmt: skip
     return code
 
 
-def post(argv: list[str]) -> int:
+def post(argv: list[str], folder: Path | None = None) -> int:
     """``--config FILE JOB RETRY RETURN``: give paths back; the exit code is the job's own.
 
-    With ``--config FILE --exitcode-path PROGRAM -- ARGUMENTS`` it stands in for pegasus-exitcode:
-    the job is read from those arguments, and PROGRAM, run with them untouched, gives the code.
+    With ``--config FILE [--exitcode-path PROGRAM] [--retry RETRY] -- ARGUMENTS`` the job is read
+    from pegasus-exitcode's arguments; PROGRAM, run with them untouched, gives the code, 0 without.
     """
-    if "--exitcode-path" in argv:
-        return _around_exitcode(argv)
+    if "--" in argv or "--exitcode-path" in argv:
+        return _around_exitcode(argv, folder)
     code = _exit_code(argv[-1] if argv else "")
-    with _harmless(argv, "post"):
-        _run_post(_call(argv))
+    with _harmless(argv, "post", folder):
+        _run_post(_call(argv, folder), folder is None)
     return code
 
 
-def _around_exitcode(argv: list[str]) -> int:
+def _around_exitcode(argv: list[str], folder: Path | None) -> int:
     split = argv.index("--") if "--" in argv else len(argv)
     ours, theirs = argv[:split], argv[split + 1 :]
-    program = ours[ours.index("--exitcode-path") + 1] if ours[-1] != "--exitcode-path" else ""
-    with _harmless(argv, "post"):
+    program = dict(pairwise(ours)).get("--exitcode-path", "")
+    with _harmless(argv, "post", folder):
         # With -M it writes them where the next hook finds them.
-        _run_post(_call_of_exitcode(ours, theirs), sizes_kept="-M" in theirs)
+        call = _call_of_exitcode(ours, theirs, folder)
+        _run_post(call, folder is None, sizes_kept="-M" in theirs)
+    if "--exitcode-path" not in ours:
+        return 0
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -84,8 +98,9 @@ def _around_exitcode(argv: list[str]) -> int:
     return _EXEC_FAILED
 
 
-def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
-    """``sizes_kept``: whether somebody else keeps the sizes of what jobs wrote."""
+def _run_post(call: HookArguments, timer: bool, sizes_kept: bool = False) -> None:
+    """``timer``: whether a timer may keep the budget, as in a process of our own; ``sizes_kept``:
+    whether somebody else keeps the sizes of what jobs wrote."""
     if not sizes_kept and "stage_" not in call.job:
         from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
 
@@ -95,7 +110,7 @@ def _run_post(call: HookArguments, sizes_kept: bool = False) -> None:
     from pegasus_hooks.prepost import postjob  # noqa: PLC0415
 
     config = hookconfig.load(call.config)
-    effects = _effects(config)
+    effects = _effects(config, timer)
     postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
@@ -127,30 +142,51 @@ def _register(call: HookArguments, config: HookConfig) -> Callable[[Path, str], 
     return register
 
 
-def _effects(config: HookConfig) -> Effects:
-    from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
+class _Broker:
+    """The broker's client, made with the first call: many jobs make none. A token that cannot be
+    read is a broker that cannot be asked."""
 
-    return Effects(client_of(config), Budget(config.timeout_s))
+    def __init__(self, config: HookConfig) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        from network_provisioner.client.hookclient import client_of  # noqa: PLC0415
+
+        try:
+            client = client_of(self._config)
+        except InputError as error:
+            raise BrokerError(str(error)) from None
+        return getattr(client, name)
 
 
-def _call(argv: list[str]) -> HookArguments:
+def _effects(config: HookConfig, timer: bool) -> Effects:
+    return Effects(cast("BrokerCalls", _Broker(config)), Budget(config.timeout_s, timer=timer))
+
+
+def _call(argv: list[str], folder: Path | None) -> HookArguments:
     config, rest = _config(argv)
     if len(rest) < 2 or not rest[1].lstrip("-").isdecimal():
         raise AdonError(f"found arguments {argv}, expected --config FILE JOB RETRY …")
-    return HookArguments(config, Path.cwd(), rest[0], int(rest[1]), _exit_code(rest[-1]))
+    where = folder or Path.cwd()
+    return HookArguments(where / config, where, rest[0], int(rest[1]), _exit_code(rest[-1]))
 
 
-def _call_of_exitcode(ours: list[str], theirs: list[str]) -> HookArguments:
-    """The job from pegasus-exitcode's arguments, ``-r $RETURN -R $RETRY … ./00/00/<job>.out``."""
+def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -> HookArguments:
+    """The job from ours and pegasus-exitcode's arguments, ``-r $RETURN … ./00/00/<job>.out``.
+
+    The retry is DAGMan's own ``$RETRY``, which is right also where PRE asked nothing or left
+    nothing. In a DAG that was planned before that stood in ours, it is Pegasus 6.0's ``-R``.
+    """
     config, _ = _config(ours)
     options = dict(pairwise(theirs))
     output = Path(theirs[-1]) if theirs else Path()
     if output.suffix != ".out":
         raise AdonError(f"found arguments {theirs}, expected pegasus-exitcode's, ending in a .out")
-    retry = options.get("-R", "0")
+    retry = dict(pairwise(ours)).get("--retry") or options.get("-R", "0")
     code = _exit_code(options.get("-r", "0"))
+    where = folder or Path.cwd()
     return HookArguments(
-        config, Path.cwd(), output.stem, int(retry) if retry.isdecimal() else 0, code
+        where / config, where, output.stem, int(retry) if retry.isdecimal() else 0, code
     )
 
 
@@ -169,7 +205,7 @@ def _exit_code(text: str) -> int:
 
 
 @contextlib.contextmanager
-def _harmless(argv: list[str], hook: str) -> Iterator[None]:
+def _harmless(argv: list[str], hook: str, folder: Path | None) -> Iterator[None]:
     """Turns whatever goes wrong into a line of the journal."""
     try:
         yield
@@ -186,4 +222,4 @@ def _harmless(argv: list[str], hook: str) -> Iterator[None]:
         }
         print(f"adon {hook} hook: {reason}", file=sys.stderr)
         with contextlib.suppress(OSError):  # disk full: standard error has it
-            job_files.append_lines(Path.cwd() / job_files.HOOK_JOURNAL, [record])
+            job_files.append_lines((folder or Path.cwd()) / job_files.HOOK_JOURNAL, [record])

@@ -133,11 +133,10 @@ def measure(
     known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
     attempts = _attempts(listing, place.job, decision, moves)
     tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
-    text = job_files.submit_text(listing.with_suffix(".sub"))
     return {
         (pair.src, pair.dst): (
             pair_result(pair, attempts, known),
-            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, text),
+            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, moves.submit_text),
         )
         for pair in moves.pairs
     }
@@ -197,8 +196,8 @@ def _release(
                 )
             )  # fmt: skip
     except BrokerError as error:
-        if error.code == "unknown_transit" and unanswered:
-            return transit, True  # what never reached the broker is not there to be given back
+        if error.code == "unknown_transit" and not pair.granted_bps:
+            return transit, True  # what was never granted is not there to be given back
         effects.warnings.append(f"{pair.id}: left to its lease: {error}")
         return None, False
     return transit, True

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,9 @@ def _name(text: str) -> str:
 
 
 MULTIPART_ENDING = ".multipart"
+# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
+# the path of the job's output without its ending.
+_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
 DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
 _LATER = "its outputs leave when its program has ended: no path is kept that long"
 
@@ -151,8 +155,7 @@ def job_requests(
     pairs = moves.pairs
     job_path = listing.with_name(place.job)
     known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_path, moves.site)
-    text = job_files.submit_text(listing.with_suffix(".sub"))
-    whose = asdict(identity_of(place.facts, text, config.project)) if pairs else {}
+    whose = asdict(identity_of(place.facts, moves.submit_text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
         request = TransitRequest(
@@ -214,7 +217,7 @@ def run(
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
-    may_defer = job_files.defers(submit_dir, place.facts, job, DEFER_STATUS)
+    may_defer = partial(job_files.defers, submit_dir, place.facts, job, DEFER_STATUS)
     answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
@@ -253,7 +256,7 @@ def _tune(
     submit_file: Path, moves: Moves, services: list[Service], effects: Effects
 ) -> dict[str, int]:
     try:
-        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services))
+        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services), _RECORDS)
     except OSError as error:
         effects.warnings.append(f"the transfer is not tuned: {error}")
         return {}

@@ -5,7 +5,8 @@ pegasus-transfer takes none of these from a list, so they go in by what it reads
 submits it:
 
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
-    environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, and our tools' folder first on PATH
+    environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, and our tools' folder first on PATH;
+                 PEGASUS_MULTIPART_DIR where nobody said it: where to leave records of what it moved
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
 named after, and become it. What a line was before stands above it in a comment, so that every edit
@@ -32,6 +33,7 @@ _USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to ser
 _USUAL_IRODS_THREADS = 4  # and ``-N 4``
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _BEFORE = "# adon: before: "
+_RECORDS = "PEGASUS_MULTIPART_DIR"
 _WORD = re.compile(r"(?:[^ \t']|'(?:[^']|'')*')+")
 _THREADS = re.compile(r"(--threads[ =])(\d+)")
 
@@ -60,15 +62,18 @@ def wanted(services: Iterable[Service]) -> TransferTuning:
     )
 
 
-def tune(submit_file: Path, pairs: Sequence[SitePair], want: TransferTuning) -> dict[str, int]:
-    """Have the job's submit file say what is wanted, or what it said before us; returns what now
-    holds of it. Raises OSError where the file cannot be written."""
+def tune(
+    submit_file: Path, pairs: Sequence[SitePair], want: TransferTuning, records: str = ""
+) -> dict[str, int]:
+    """Have the job's submit file say what is wanted, or what it said before us, and name the folder
+    for ``records``; returns what now holds of the tuning. Raises OSError where the file cannot be
+    written."""
     try:
         old = submit_file.read_bytes()
     except OSError:  # nothing to submit, or not in Pegasus's way
         return {}
     text = old.decode("utf-8", "surrogateescape")
-    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want)
+    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want, records)
     new = made.encode("utf-8", "surrogateescape")
     if new != old:
         draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
@@ -83,9 +88,9 @@ def tune(submit_file: Path, pairs: Sequence[SitePair], want: TransferTuning) -> 
 
 
 def edited(
-    text: str, transfers: Sequence[Transfer], want: TransferTuning
+    text: str, transfers: Sequence[Transfer], want: TransferTuning, records: str = ""
 ) -> tuple[str, TransferTuning]:
-    """The submit file for what is wanted, and what of that it can say."""
+    """The submit file for what is wanted, and what of the tuning it can say."""
     text = restored(text)
     lines = text.split("\n")
     found = [_find(lines, name) for name in ("environment", "arguments")]
@@ -109,8 +114,7 @@ def edited(
     else:
         values["PEGASUS_TRANSFER_THREADS"] = holds.threads
     ours = {name: str(value) for name, value in values.items() if value}
-    if ours:
-        lines[at_environment] = _with_environment(lines[at_environment], ours)
+    lines[at_environment] = _with_environment(lines[at_environment], ours, records)
     before = text.split("\n")
     for n in sorted((at_environment, at_arguments), reverse=True):
         if lines[n] != before[n]:
@@ -157,12 +161,18 @@ def _find(lines: Sequence[str], name: str) -> int | None:
     return found[0] if lines[found[0]].endswith('"') else None
 
 
-def _with_environment(line: str, ours: Mapping[str, str]) -> str:
+def _with_environment(line: str, ours: Mapping[str, str], records: str) -> str:
     head, _, rest = line.partition('"')
     words = _WORD.findall(rest[:-1])
-    path = next((v for word in words if (v := _value(word, "PATH")) is not None), _USUAL_PATH)
-    kept = [w for w in words if all(_value(w, name) is None for name in ("PATH", *ours))]
-    added = {"PATH": f"{TOOLS}:{path}", **ours}
+    added = dict(ours)
+    if ours:
+        path = next((v for word in words if (v := _value(word, "PATH")) is not None), _USUAL_PATH)
+        added = {"PATH": f"{TOOLS}:{path}", **ours}
+    if records and all(_value(word, _RECORDS) is None for word in words):
+        added[_RECORDS] = records
+    if not added:
+        return line
+    kept = [w for w in words if all(_value(w, name) is None for name in added)]
     return f'{head}"{" ".join([*kept, *(_quoted(f"{k}={v}") for k, v in added.items())])}"'
 
 

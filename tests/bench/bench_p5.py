@@ -21,8 +21,10 @@ from typing import Any
 
 import yaml
 
+from monitors.watcher import registry
 from monitors.workflows.planned import transferlist
 from network_provisioner.client.broker import BrokerClient
+from pegasus_hooks import hookscripts
 from pegasus_hooks.planner import ExecutableJob, Options, Sources, plan
 from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
@@ -137,7 +139,7 @@ def hook_cost(tell: Tell) -> Iterable[Figure]:
         submit_dir, jobs = planned(folder)
         with broker(folder) as url:
             tell(f"{ROUNDS} rounds of every hook")
-            spent = measure(submit_dir, jobs, url, folder / "hooks.json")
+            spent = measure(submit_dir, jobs, url, folder)
             live = BrokerClient(url).health()["live"]
             asked = len(BrokerClient(url).list(state="released"))
     if live or asked < ROUNDS:
@@ -149,33 +151,56 @@ def hook_cost(tell: Tell) -> Iterable[Figure]:
         yield from percentiles(hook, "ms", spent[hook], beside, high=0.95, goal=goal)
 
 
+def scripts(folder: Path, said: dict[str, str]) -> tuple[str, str]:
+    """PRE and POST as `adon install pegasus` writes them, around a check that does nothing."""
+    folder.mkdir()
+    config = folder / hookscripts.CONFIG_NAME
+    config.write_text(json.dumps(said))
+    commands = hookscripts.Commands(sys.executable, str(config), TRUE)
+    pre, post = folder / hookscripts.PRE_NAME, folder / hookscripts.POST_NAME
+    pre.write_text(hookscripts.pre_script(commands))
+    post.write_text(hookscripts.exitcode_script(commands))
+    for file in (pre, post):
+        file.chmod(0o755)
+    return str(pre), str(post)
+
+
 def measure(
-    submit_dir: Path, jobs: Iterable[ExecutableJob], url: str, config: Path
+    submit_dir: Path, jobs: Iterable[ExecutableJob], url: str, folder: Path
 ) -> dict[str, list[float]]:
     """Milliseconds of every hook and peer, taken in turn so that all see the same machine."""
-    config.write_text(json.dumps({"broker": url, "template": TEMPLATE}))
     transfers = [job for job in jobs if job.transfers]
     others = [job for job in jobs if job.task is not None]
-    pre = [*PYTHON, str(HOOKS / "pre.py"), "--config", str(config)]
-    post = [*PYTHON, str(HOOKS / "post.py"), "--config", str(config)]
+    said = {"broker": url, "template": TEMPLATE}
+    alone = scripts(folder / "alone", said)
+    watched = scripts(folder / "watched", {**said, "watch": str(folder / "watch")})
+    config = Path(alone[0]).with_name(hookscripts.CONFIG_NAME)
+    embedded = [*PYTHON, str(HOOKS / "post.py"), "--config", str(config)]
     spent: dict[str, list[float]] = {}
 
     def run(what: str, command: Sequence[str]) -> None:
         spent.setdefault(what, []).append(spawn(command, submit_dir))
 
-    for number in range(ROUNDS):
-        retry = str(number // len(transfers))
-        transfer, other = transfers[number % len(transfers)], others[number % len(others)]
-        run(TRUE, [TRUE])
-        run(NOTHING, [*PYTHON, "-c", "pass"])
-        run("PRE, other job", [*pre, other.name, "0", "2"])
-        write_record(submit_dir, other)
-        run("POST, other job", [*post, other.name, "0", "0"])
-        # As `adon install pegasus` has it: around Pegasus's check, which keeps the sizes itself.
-        check = ["--exitcode-path", TRUE, "--", "-r", "0", "-R", "0", "-M", "flow.cache.meta"]
-        output = f"./{other.folder}/{other.name}.out"
-        run("POST, other job, around pegasus-exitcode", [*post, *check, output])
-        run("PRE, transfer job", [*pre, transfer.name, retry, "2"])
-        move_files(submit_dir, transfer)
-        run("POST, transfer job", [*post, transfer.name, retry, "0"])
+    def output(job: ExecutableJob) -> list[str]:
+        return ["-r", "0", "-M", "flow.cache.meta", f"./{job.folder}/{job.name}.out"]
+
+    try:
+        for number in range(ROUNDS):
+            retry = number // len(transfers)
+            transfer, other = transfers[number % len(transfers)], others[number % len(others)]
+            run(TRUE, [TRUE])
+            run(NOTHING, [*PYTHON, "-c", "pass"])
+            run("PRE, other job", [watched[0], other.name, "0", "2"])
+            run("POST, other job", [watched[1], "0", *output(other)])
+            write_record(submit_dir, other)
+            run("POST, other job of the embedded planner", [*embedded, other.name, "0", "0"])
+            for nth, (who, (pre, post)) in enumerate(
+                {"transfer job": watched, "transfer job, no watcher": alone}.items()
+            ):
+                attempt = str(2 * retry + nth)
+                run(f"PRE, {who}", [pre, transfer.name, attempt, "2"])
+                move_files(submit_dir, transfer)
+                run(f"POST, {who}", [post, attempt, *output(transfer)])
+    finally:
+        registry.end(folder / "watch")
     return spent

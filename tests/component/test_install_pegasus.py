@@ -180,3 +180,13 @@ def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
     pegasus.plan()
     ours = str(pegasus.home / "share/pegasus/adon/adon-pre")
     assert all(found == {ours, "/bin/true"} for found in pegasus.scripts().values())
+
+
+def test_one_catalog_has_hooks_that_this_pegasus_checks_jobs_with(pegasus: Set) -> None:
+    """PRE and POST are run as DAGMan would; versions of Pegasus take other options."""
+    catalog = pegasus.case.root / "transformations.yml"
+    before = catalog.read_bytes()
+    out = pegasus.adon("install", "pegasus", "--catalog", str(catalog), "--yes")
+    assert re.search(r"^verified: PRE and POST around its \d transfer jobs$", out, re.MULTILINE)
+    pegasus.adon("install", "pegasus", "--catalog", str(catalog), "--undo", "--yes")
+    assert catalog.read_bytes() == before

@@ -101,6 +101,18 @@ def test_what_the_broker_never_heard_of_is_no_warning(submit_dir: Path) -> None:
     assert [line["event"] for line in lines] == ["transfer"] * 2
 
 
+def test_what_was_never_granted_is_no_warning(submit_dir: Path) -> None:
+    """As where a site is unknown to the broker, which PRE has said."""
+    broker = FakeBroker()
+    refused = BrokerError("no such site", "unknown_site")
+    broker.refuses = {"b": refused}
+    before(submit_dir, broker)
+    broker.refuses_release = BrokerError("no such transit", "unknown_transit")
+    assert [line["event"] for line in after(submit_dir, broker)] == ["transfer"] * 2
+    decision = job_files.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    assert decision["given_back"] is True
+
+
 @pytest.mark.parametrize("folder", [True, False])
 def test_kickstart_output_serves_where_there_are_no_records(submit_dir: Path, folder: bool) -> None:
     if folder:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -18,7 +17,7 @@ from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from pegasus_hooks import post, pre
-from pegasus_hooks.prepost import hookrun
+from pegasus_hooks.prepost import hookrun, postjob
 
 
 def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
@@ -145,42 +144,34 @@ def test_jobs_that_move_no_data_import_nothing() -> None:
     assert set(sys.modules) == before and sys.path == path
 
 
-AROUND = ["--config", "F", "--exitcode-path", "/x/pegasus-exitcode", "--"]
-THEIRS = ["-r", "0", "-R", "0", "-l", "w.log", "-M", "w.cache.meta"]
+THEIRS = ["-r", "0", "-l", "w.log", "-M", "w.cache.meta"]
 
 
-def test_pegasus_alone_judges_a_job_for_which_nothing_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("ours", "theirs", "retry"),
+    [
+        (["--retry", "2"], THEIRS, 2),  # Pegasus 5.1 tells its check no retry
+        (["--retry", "2"], ["-r", "0", "-R", "2"], 2),  # 6.0 does
+        (["--retry", ""], ["-r", "0", "-R", "1"], 1),  # planned before we asked for it
+        ([], THEIRS, 0),
+    ],
+)
+def test_the_retry_is_what_dagman_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: list[str], theirs: list[str], retry: int
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "00").mkdir()
-    argv = [*AROUND, *THEIRS, ".//00/align_ID1.out"]
-    assert post.has_nothing_to_do(argv)
-    assert not post.has_nothing_to_do([*AROUND, *THEIRS, ".//00/stage_in_local_mu_0_0.out"])
-    assert not post.has_nothing_to_do([*AROUND, *THEIRS[:-2], ".//00/align_ID1.out"])
-    assert not post.has_nothing_to_do(["--config", "F", "align_ID1", "0", "0"])
-    (tmp_path / "00/align_ID1.adon.json").write_text("{}")
-    assert not post.has_nothing_to_do(argv)
+    seen: list[tuple[object, ...]] = []
+    monkeypatch.setattr(postjob, "run", lambda *given: seen.append(given))
+    monkeypatch.setattr(os, "execv", lambda *_given: None)
+    (tmp_path / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')
+    around = ["--config", str(tmp_path / "hooks.json"), "--exitcode-path", "/x", *ours, "--"]
+    hookrun.post([*around, *theirs, ".//00/00/stage_in_1.out"])
+    assert seen[0][1:4] == ("stage_in_1", retry, 0)
 
 
-def test_what_pegasus_judges_alone_costs_no_imports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_check_that_cannot_be_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The check becomes of the hook before anything is imported, with its arguments as they are."""
-    check = tmp_path / "pegasus-exitcode"
-    check.write_text('#!/bin/sh\nprintf "%s|" "$@"\nexit 41\n')
-    check.chmod(0o755)
-    around = ["--config", "missing", "--exitcode-path", str(check), "--"]
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-v", post.__file__, *around, *THEIRS, "a b.out"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (41, "".join(f"{w}|" for w in [*THEIRS, "a b.out"]))
-    assert "hookrun" not in done.stderr and "import 'json'" not in done.stderr
-    # Where it cannot be run, it is said, and noted where the hook runs.
     monkeypatch.chdir(tmp_path)
     lost = ["--config", "missing", "--exitcode-path", str(tmp_path / "gone"), "--"]
     assert post.main([*lost, *THEIRS, "x.out"]) == 127
+    assert "gone: No such file" in capfd.readouterr().err

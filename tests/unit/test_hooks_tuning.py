@@ -67,6 +67,17 @@ def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
     assert "GRIDSTART_CLEANUP='/bin/rm -rf " in made
 
 
+def test_only_transfer_jobs_are_told_where_to_leave_records_and_only_where_nobody_did(
+    text: str,
+) -> None:
+    made, _ = tuning.edited(text, SERVERS, TransferTuning(), "/a b.multipart")
+    assert " 'PEGASUS_MULTIPART_DIR=/a b.multipart'" in made
+    own = text.replace("PEGASUS_SITE=", "PEGASUS_MULTIPART_DIR=/mine PEGASUS_SITE=")
+    compute = text.replace("pegasus::transfer", "soykb::sort")
+    for other in (own, compute):
+        assert tuning.edited(other, SERVERS, TransferTuning(), "/r") == (other, TransferTuning())
+
+
 def test_files_side_by_side_are_an_argument(text: str) -> None:
     made, holds = tuning.edited(text, SERVERS, TransferTuning(threads=5))
     assert holds == TransferTuning(threads=5)
@@ -201,9 +212,12 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
     postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{**tuned, "retries": 0}]
-    # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it.
+    # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
+    # where the records go.
     broker.service = Service()
-    assert before()["tuned"] == {} and submit_file.read_text() == text
+    assert before()["tuned"] == {} and tuning.restored(submit_file.read_text()) == text
+    records = {"PEGASUS_MULTIPART_DIR": "$Fpn(output).multipart"}
+    assert environment(submit_file.read_text()) == {**environment(text), **records}
     assert list(plan.folder.glob(".*")) == []
 
 

@@ -72,17 +72,55 @@ def test_the_check_of_a_job_is_pegasus_own(
 ) -> None:
     python, check = program("python", what), program("exitcode", f"exit {code}")
     text = hookscripts.exitcode_script(commands(python, check))
-    theirs = ["-r", "1", "-R", "0", "-s", "a  b*", "-l", "", ".//00/00/x.out"]
-    assert run(tmp_path, text, *theirs) == code
+    theirs = ["-r", "1", "-s", "a  b*", "-l", "", ".//00/00/stage_in_x.out"]
+    assert run(tmp_path, text, "2", *theirs) == code
     assert said(tmp_path, "exitcode") == theirs
     ours = said(tmp_path, "python")
-    assert ours[2].endswith("/post.py") and ours[ours.index("--") + 1 :] == theirs
+    assert ours[2].endswith("/post.py")
+    assert ours[ours.index("--retry") + 1 :] == ["2", "--", *theirs]
 
 
 def test_without_python_jobs_go_on(tmp_path: Path, program: Make) -> None:
     gone = commands(tmp_path / "gone", program("exitcode", "exit 3"))
     assert run(tmp_path, hookscripts.pre_script(gone), "a", "0", "0") == 0
     assert run(tmp_path, hookscripts.exitcode_script(gone), "-r", "0", "a.out") == 3
+
+
+THEIRS = ["-r", "0", "-l", "w.log", "-M", "w.cache.meta"]
+
+
+@pytest.mark.parametrize(
+    ("files", "job", "arguments", "starts"),
+    [
+        ([], "align", THEIRS, False),
+        (["00/00/align.sub", "00/00/sort.sh"], "align", THEIRS, False),
+        ([], "stage_in_1", THEIRS, True),
+        (["00/00/align.sh"], "align", THEIRS, True),  # PegasusLite, which may move files
+        (["align.sh"], "align", THEIRS, True),
+        (["00/00/00/x.sub"], "align", THEIRS, True),  # nobody knows how deep
+        ([], "align", THEIRS[:4], False),
+    ],
+)
+def test_jobs_without_transfers_start_no_python(
+    tmp_path: Path, program: Make, files: list[str], job: str, arguments: list[str], starts: bool
+) -> None:
+    given_ = commands(program("python"), program("exitcode", "exit 3"))
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert run(tmp_path, hookscripts.pre_script(given_), job, "0", "2") == 0
+    assert (tmp_path / "python.said").exists() is starts
+    # A decision file says that something was asked; without -M it is ours to keep sizes.
+    (tmp_path / "00/00").mkdir(parents=True, exist_ok=True)
+    text = hookscripts.exitcode_script(given_)
+    for asked in (False, True):
+        (tmp_path / "python.said").unlink(missing_ok=True)
+        if asked:
+            (tmp_path / "00/00" / f"{job}.adon.json").touch()
+        assert run(tmp_path, text, "1", *arguments, f".//00/00/{job}.out") == 3
+        assert said(tmp_path, "exitcode") == [*arguments, f".//00/00/{job}.out"]
+        here = asked or "stage_" in job or "-M" not in arguments
+        assert (tmp_path / "python.said").exists() is here
 
 
 def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
@@ -92,11 +130,11 @@ def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
     (tmp_path / "flow-0.dag.rescue001").touch()
     given_ = commands(program("python"), program("exitcode", "exit 5"))
     text = hookscripts.catalog_exitcode_script(given_)
-    assert run(tmp_path, text, "-r", "0", "-R", "2", "/run/00/00/x.out") == 5
-    wanted = ["-r", "0", "-R", "2", "-l", "flow-0.exitcode.log", "-M", "flow-0.cache.meta"]
-    assert said(tmp_path, "exitcode") == [*wanted, "/run/00/00/x.out"]
+    assert run(tmp_path, text, "2", "-r", "0", "/run/00/00/stage_in_x.out") == 5
+    wanted = ["-r", "0", "-l", "flow-0.exitcode.log", "-M", "flow-0.cache.meta"]
+    assert said(tmp_path, "exitcode") == [*wanted, "/run/00/00/stage_in_x.out"]
     ours = said(tmp_path, "python")
-    assert ours[ours.index("--") + 1 :] == [*wanted, "/run/00/00/x.out"]
+    assert ours[ours.index("--retry") + 1 :] == ["2", "--", *wanted, "/run/00/00/stage_in_x.out"]
 
 
 WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_size=12)
@@ -106,8 +144,10 @@ WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_s
 @given(words=st.lists(WORDS, min_size=1, max_size=6))
 def test_every_argument_arrives_as_it_is(tmp_path: Path, program: Make, words: list[str]) -> None:
     text = hookscripts.exitcode_script(commands(program("python"), program("exitcode")))
-    run(tmp_path, text, *words)
+    run(tmp_path, text, "0", *words)
     assert said(tmp_path, "exitcode") == words
+    run(tmp_path, text, "-r", *words)  # of a DAG that was planned before the retry stood there
+    assert said(tmp_path, "exitcode") == ["-r", *words]
 
 
 @pytest.mark.parametrize("path", ["/a b/adon-pre", '/a"b', "/a'b", "/a$b", "/a\tb"])

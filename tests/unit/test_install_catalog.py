@@ -93,9 +93,8 @@ def test_the_entry_comes_first_and_all_else_stays(
                 "PRE.ARGUMENTS": "$JOB $RETRY $MAX_RETRIES",
                 "POST": "adon",
                 "POST.PATH.ADON": f"{place.programs}/adon-exitcode",
-                "POST.ARGUMENTS": "-r $RETURN -R $RETRY",
+                "POST.ARGUMENTS": "$RETRY -r $RETURN",
             },
-            "env": {"PEGASUS_MULTIPART_DIR": "$Fpn(output).multipart"},
         },
     }  # fmt: skip
     # Line by line: theirs, with ours between them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -278,6 +279,24 @@ def test_hooks_that_do_not_run_are_taken_back(
     if code:
         assert "not accepted: " in out and "adon-pre does not run: " in out
         assert pegasus.tree() == before
+
+
+@pytest.mark.parametrize("catalog", [False, True])
+def test_a_check_of_jobs_that_takes_other_arguments_is_not_installed_around(
+    run: Run, pegasus: FakePegasus, tmp_path: Path, catalog: bool
+) -> None:
+    exitcode = pegasus.root / "bin" / "pegasus-exitcode"
+    exitcode.write_text('#!/bin/sh\necho "no such option: $1" >&2\nexit 2\n')
+    file = tmp_path / "tc.yml"
+    file.write_text(CATALOG)
+    before = pegasus.tree()
+    what = ("--catalog", str(file)) if catalog else ("--only", "hooks")
+    code, out, _ = run("--yes", *what)
+    assert code == 1
+    assert re.search(
+        r"^not accepted: \S+/adon-exitcode does not run: no such option: -r", out, re.M
+    )
+    assert pegasus.tree() == before and file.read_text() == CATALOG
 
 
 CATALOG = "pegasus: '5.0'\ntransformations:\n- name: a\n  sites: []\n"

@@ -116,7 +116,7 @@ def test_when_dagman_is_to_ask_again(
 ) -> None:
     broker = FakeBroker(QUEUED)
     broker.service = Service(when_queued=when_queued)
-    answers = asked(broker, Patience(20.0, waited_s, may_defer))
+    answers = asked(broker, Patience(20.0, waited_s, lambda: may_defer))
     assert answers.deferred is deferred
     assert {d.state for d in answers.answers} == {"queued" if deferred else "best_effort"}
     assert bool(broker.released) is not deferred
@@ -222,7 +222,7 @@ def test_whatever_the_broker_answers_nothing_waits_for_ever_and_nothing_is_lost(
     broker = FakeBroker(*states)
     broker.service = Service(when_queued=when_queued)
     clock = Clock(broker)
-    answers = ask(REQUESTS, Patience(limit_s, waited_s, may_defer), clock.effects)
+    answers = ask(REQUESTS, Patience(limit_s, waited_s, lambda: may_defer), clock.effects)
     assert [d.id for d in answers.answers] == [w.id for w in REQUESTS]
     assert clock.seconds <= limit_s + 1e-6
     given_up = {r[0] for r in broker.released}

@@ -86,7 +86,7 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
     work = tmp_path / "submit/adon"
     assert f"dagman.pre={work}/adon-pre" in conf
     assert "dagman.pre.arguments=$JOB $RETRY $MAX_RETRIES" in conf
-    assert f"dagman.post.path.pegasus-exitcode={work}/adon-exitcode" in conf
+    assert f"dagman.post.path.pegasus-exitcode={work}/adon-exitcode $RETRY" in conf
     assert f"pegasus.catalog.site.file={case.root}/sites.yml" in conf
     # What the user says is there once, and holds.
     assert [x for x in conf if "data.configuration" in x] == [
@@ -94,7 +94,6 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
     ]
     assert [x for x in conf if "maxpre" in x] == ["dagman.maxpre=7"]
     # pegasus-transfer leaves its records where POST reads them.
-    assert "env.PEGASUS_MULTIPART_DIR=$Fpn(output).multipart" in conf
     assert (run / "00/00/stage_in_local_mu_0_0.multipart").is_dir()
 
 

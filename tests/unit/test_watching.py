@@ -220,7 +220,7 @@ def test_what_comes_when_the_lock_is_given_up_is_still_seen(
     assert lock is not None
     monkeypatch.setattr(Watcher, "run", run)
     workflows = RegisteredWorkflows(world.folder, CONFIG, watched_jobs)
-    program.watch(workflows, lock, world.stop, 60.0)
+    program.watch(workflows, lock, world.stop, lambda _words: 0, 60.0)
     assert runs == [60.0, 60.0]
     free = registry.hold(world.folder)
     assert free is not None
@@ -260,7 +260,7 @@ def test_the_command_runs_until_it_is_stopped(
     monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
     assert main(["watch", "--config", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out
-    ((watching, lock, _stop),) = seen
+    ((watching, lock, _stop, _run_hook),) = seen
     found = watching.folder, watching.config.broker
     assert found == (world.folder, "http://127.0.0.1:9")
     os.close(lock)

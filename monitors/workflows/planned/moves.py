@@ -42,6 +42,7 @@ class Moves:
     ``later``  pairs of a PegasusLite job whose files move when its program has ended
     ``site``   where the job runs
     ``lite``   whether a PegasusLite script moves them, and no transfer job
+    ``submit_text``  the text of its submit file
     """
 
     now: list[SitePair]
@@ -49,6 +50,7 @@ class Moves:
     site: str = RELAY
     lite: bool = False
     site_of: SiteOf = lambda label, _url: label
+    submit_text: str = ""
 
     @property
     def pairs(self) -> list[SitePair]:
@@ -68,7 +70,8 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
     if transformation == job_files.TRANSFER or (not transformation and "stage_" in job):
         if not listing.exists():
             return None
-        return Moves(transferlist.site_pairs(transferlist.read(listing), site), [], site)
+        pairs = transferlist.site_pairs(transferlist.read(listing), site)
+        return Moves(pairs, [], site, submit_text=submit_text)
     script = listing.with_suffix(".sh")
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
@@ -93,7 +96,7 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
             at_once[pair.src, pair.dst].transfers.extend(pair.transfers)
         else:
             later.append(pair)
-    return Moves(now, later, site, lite=True, site_of=site_of)
+    return Moves(now, later, site, True, site_of, submit_text)
 
 
 def _placed(entry: Entry, site_of: SiteOf) -> Entry:
