@@ -17,6 +17,11 @@ from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_sche
 from site_selector.problem import Problem
 
 
+def done() -> bool:
+    """Whether there is nothing to compile."""
+    return kernel.is_warm()
+
+
 def warm() -> None:
     """Run every kernel compiled, on a workflow of two jobs."""
     kernel.compile_from_now_on()
@@ -41,7 +46,7 @@ def two_jobs() -> Problem:
 def main() -> int:
     """One line of progress where something is to be done, on standard error."""
     os.umask(os.umask(0o022) & 0o022)  # what is kept beside the package is for all its users
-    if kernel.is_warm():
+    if done():
         return 0
     if not kernel.can_keep():
         folder = kernel.cache_directory()

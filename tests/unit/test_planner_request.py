@@ -183,7 +183,7 @@ def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
     lines = out.splitlines()
     for answer, end in ((lines[:3], "so far"), (lines[4:7], "end")):
         sites = dict(line.split("\t") for line in answer)
-        assert (sites.keys(), sites["s"]) == ({"j1", "j2", "s"}, "local")
+        assert (set(sites), sites["s"]) == ({"j1", "j2", "s"}, "local")
         assert lines[4 * (end == "end") + 3].startswith(f"{end}\t3\t")
     last = lines[-1]
     word, count, policy, makespan = last.split("\t")
