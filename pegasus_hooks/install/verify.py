@@ -44,8 +44,8 @@ def verify(
 
     ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
     out of it, so that those of the installation show. ``catalog_entry`` is an entry (YAML) that the
-    transformation catalog gets, ``settings`` lines for the property file. Raises OSError where nothing
-    can be written or started.
+    transformation catalog gets, ``settings`` lines for the property file. Raises OSError where
+    nothing can be written or started.
     """
     with tempfile.TemporaryDirectory(prefix="adon-verify-") as name:
         work = Path(name)
