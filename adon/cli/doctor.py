@@ -98,10 +98,10 @@ def plug_in() -> Iterator[CheckResult]:
         told = next((file for file in files if names_plugin(file)), told)
     except AdonError:  # no planner, or nothing that it could read
         return
-    listed = [Path(one) for one in os.environ.get("CLASSPATH", "").split(":")]
-    jars = [home.java / JAR_NAME, *(jar for jar in listed if jar.name == JAR_NAME)]
     if told is None:
         return
+    listed = [Path(one) for one in os.environ.get("CLASSPATH", "").split(":")]
+    jars = [home.java / JAR_NAME, *(jar for jar in listed if jar.name == JAR_NAME)]
     whole = next((jar for jar in jars if whole_jar(jar)), None)
     yield CheckResult(
         f"the planner plug-in that {told} names",

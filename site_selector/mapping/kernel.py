@@ -109,13 +109,10 @@ def is_warm() -> bool:
 
 
 def _has_machine_code(function: Callable[..., Any]) -> bool:
-    return _kept(f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi")
-
-
-def _kept(name: str) -> bool:
-    """Whether there are files of that name in the caches."""
     own = cache_directory()
-    return any(any(folder.glob(f"*/{name}")) for folder in (own, _SHARED / own.name))
+    folder = own if own.exists() else _SHARED / own.name
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
+    return any(folder.glob(f"*/{name}"))
 
 
 @cache
@@ -172,8 +169,8 @@ def _worthwhile(steps: int) -> bool:
 
 @cache
 def _is_warm() -> bool:
-    """Looked at once: any machine code stands for all, what is missing takes a few seconds."""
-    return _kept("*.nbi")
+    """Looked at once."""
+    return is_warm()
 
 
 def _plain(value: Any) -> Any:

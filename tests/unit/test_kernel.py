@@ -128,6 +128,10 @@ def test_what_is_kept_is_for_this_source_only(tmp_path: Path) -> None:
     assert kernel._key.__wrapped__(tmp_path) != before
 
 
+def one_more() -> None:
+    """No kernel of ours."""
+
+
 def test_what_was_compiled_beside_the_package_serves_who_may_not_write_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,20 +140,25 @@ def test_what_was_compiled_beside_the_package_serves_who_may_not_write_there(
     monkeypatch.setattr(kernel, "_SHARED", shared)
     for name in ("cache_directory", "_is_writable"):
         monkeypatch.setattr(kernel, name, getattr(kernel, name).__wrapped__)
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
+    kernel.kernel(one_more)
     folder = kernel.cache_directory()
-    assert (folder.parent, kernel.can_keep(), kernel._kept("*.nbi")) == (shared, True, False)
+    assert (folder.parent, kernel.can_keep(), kernel.is_warm()) == (shared, True, False)
     (folder / "mapping").mkdir()
-    (folder / "mapping" / "kernel_a.f-1.py311.nbi").write_text("code")
+    (folder / "mapping" / "test_kernel.one_more-1.py311.nbi").write_text("code")
 
     # root may write anywhere
     monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
     own = kernel.cache_directory()
     assert tmp_path / "user" in own.parents
-    assert kernel._kept("kernel_a.f-*.nbi") and not own.exists()
+    assert kernel.is_warm() and not own.exists()
     assert kernel.can_keep()
-    assert (own / "mapping" / "kernel_a.f-1.py311.nbi").read_text() == "code"
+    [copy] = own.glob("mapping/*.nbi")
+    assert copy.read_text() == "code"
     assert own.stat().st_mode & 0o077 == 0
     assert [path.name for path in own.parent.iterdir()] == [own.name]
+    copy.unlink()  # one's own, half made, is gone on with
+    assert not kernel.is_warm()
 
 
 def test_code_for_another_processor_is_not_taken(tmp_path: Path) -> None:
