@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,14 +22,16 @@ from typing import TextIO
 
 from adon.planning.kept_placements import leave, told
 from adon.planning.live import Live
+from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
-from pegasus_hooks.plugin.together import bind, settle
+from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.uncertainty import uncertainty_of
+from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.placement import Mapping as SiteMapping
@@ -35,9 +39,8 @@ from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import Problem, build_problem
 
 SEED = 0
-# From so many jobs on, a quick mapping is sent before the good one, lest that come too late.
-FIRST_FROM = 2000
 _GRACE_S = 5.0  # after the planner has given up
+_COMPILING_S = 600.0
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -63,8 +66,8 @@ class MappingAnswer:
 
 
 def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
-    """Map the workflow of a request with what is known now: a quick mapping first where it is
-    large, the good one last. Raises InputError."""
+    """Map the workflow of a request with what is known now: a quick mapping first, lest the good
+    one come too late. Raises InputError."""
     find = partial(
         find_replicas,
         files=request.replica_files,
@@ -101,16 +104,21 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         chosen = map_problem(one, kinds, SEED, doubt)
         return chosen.assignment, chosen.policy
 
-    for way in (quick, good) if len(problem.jobs) >= FIRST_FROM else (good,):
-        best, policy = settle(whole, bound.groups, way, estimator.score)
+    def answer(way: MapIt, trials: int) -> MappingAnswer:
+        best, policy = settle(whole, bound.groups, way, estimator.score, trials)
         sites = bound.merged.expand(best)
-        yield MappingAnswer(
+        return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
             policy,
             estimator.makespan(best),
             last=way is good,
             tell=partial(told, inputs, world, problem, sites, policy),
         )
+
+    with kernel.without_compiling():
+        first = answer(quick, 0)
+    yield first
+    yield answer(good, MOST_TRIALS)
 
 
 def _sources(
@@ -135,6 +143,13 @@ def quick(problem: Problem) -> tuple[Assignment, str]:
     return found[best], best
 
 
+def _compile() -> None:
+    """For the next workflow: the planner may end this process before it has compiled all."""
+    signal.setitimer(signal.ITIMER_REAL, _COMPILING_S)
+    os.nice(10)
+    os.execv(sys.executable, [sys.executable, "-I", "-m", "site_selector.warm"])
+
+
 def _escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
@@ -156,6 +171,9 @@ def main() -> int:
                 # Before the answer: the planner ends this process with it.
                 leave(Path(request.submit_dir), found.tell)
             found.write(out)
+            if not found.last and not kernel.is_warm():
+                with suppress(OSError):  # too many processes
+                    detached(_compile)
     except AdonError as error:
         note(str(error))
         return 2

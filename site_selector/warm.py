@@ -5,6 +5,7 @@ Does nothing, quickly, where machine code of the present source is there already
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -16,9 +17,9 @@ from site_selector.mapping.policies import VARIANTS, by_level, greedy, list_sche
 from site_selector.problem import Problem
 
 
-def is_warm() -> bool:
-    """Whether machine code of every kernel is there."""
-    return all(map(kernel.has_machine_code, kernel.kernels()))
+def done() -> bool:
+    """Whether there is nothing to compile."""
+    return kernel.is_warm()
 
 
 def warm() -> None:
@@ -44,16 +45,17 @@ def two_jobs() -> Problem:
 
 def main() -> int:
     """One line of progress where something is to be done, on standard error."""
-    if is_warm():
+    os.umask(os.umask(0o022) & 0o022)  # what is kept beside the package is for all its users
+    if done():
+        return 0
+    if not kernel.can_keep():
+        folder = kernel.cache_directory()
+        print(f"{folder} cannot be written: each process compiles for itself", file=sys.stderr)
         return 0
     print("compiling what selects sites, once, in about 20 s", file=sys.stderr, flush=True)
     began = time.monotonic()
     warm()
-    if is_warm():
-        print(f"compiled in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    else:
-        folder = kernel.cache_directory()
-        print(f"{folder} cannot be written: each process compiles for itself", file=sys.stderr)
+    print(f"compiled in {time.monotonic() - began:.0f} s", file=sys.stderr)
     return 0
 
 

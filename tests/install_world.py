@@ -26,7 +26,9 @@ sad) log WARNING "ADON: 2 jobs of x mapped in 1 s (a 2) by the built-in rule, wi
     exit 0;;
 esac
 said() {
-    cat "$home/etc/pegasus.properties" "$HOME/.pegasusrc" 2>/dev/null |
+    rc="$HOME/.pegasusrc"
+    grep -q old "$home/mood" && test -f pegasus.properties && rc= # as before 6.0
+    cat "$home/etc/pegasus.properties" $rc pegasus.properties 2>/dev/null |
         sed -n "s/^$1 = //p" | tail -1
 }
 profile() { sed -n "s/^ *$1: \"\(.*\)\"$/\1/p" transformations.yml; }

@@ -64,6 +64,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
         "pegasus-plan", planner or "not on PATH", planner is not None, False,
         "the embedded planner stands in; install Pegasus to use its own",
     )  # fmt: skip
+    yield from plug_in()
     absent = [program for program in _PROGRAMS if shutil.which(program) is None]
     apt = shutil.which("apt-get")
     yield CheckResult(
@@ -82,6 +83,34 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     if config is not None:
         yield from (_kept(config, key) for key in _KEPT)
         yield from _unused(config)
+
+
+def plug_in() -> Iterator[CheckResult]:
+    """Whether a planner that is told to load the plug-in finds it."""
+    from pegasus_hooks.install.home import PROPERTIES, home_on_path
+    from pegasus_hooks.install.parts import names_plugin, whole_jar
+    from pegasus_hooks.plugin import JAR_NAME, SELECTOR_PROPERTY, SITE_SELECTOR_CLASS
+
+    told: Path | str | None = "_" + SELECTOR_PROPERTY.replace(".", "__").upper()
+    if os.environ.get(str(told)) != SITE_SELECTOR_CLASS:
+        told = None
+    try:
+        home = home_on_path()
+        files = (home.properties, Path.home() / ".pegasusrc", Path(PROPERTIES))
+        told = next((file for file in files if names_plugin(file)), told)
+    except AdonError:  # no planner, or nothing that it could read
+        return
+    if told is None:
+        return
+    listed = [Path(one) for one in os.environ.get("CLASSPATH", "").split(":")]
+    jars = [home.java / JAR_NAME, *(jar for jar in listed if jar.name == JAR_NAME)]
+    whole = next((jar for jar in jars if whole_jar(jar)), None)
+    yield CheckResult(
+        f"the planner plug-in that {told} names",
+        f"no whole {' or '.join(map(str, jars))}: nobody can plan" if whole is None else str(whole),
+        whole is not None,
+        advice="install it again: adon install pegasus, with the options of the first time",
+    )
 
 
 def _python_packages() -> Iterator[CheckResult]:

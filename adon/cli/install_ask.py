@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import adon
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,10 +26,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--undo", action="store_true", help="take out what was installed")
 
 
-def closed(python: Path) -> Path | None:
-    """The file or folder that keeps other users from running ``python``; None for none."""
-    way = (python, *python.parents)
-    return next((one for one in way if not one.stat().st_mode & stat.S_IXOTH), None)
+def closed(python: Path, package: Path = Path(adon.__file__)) -> Path | None:
+    """The file or folder that keeps other users from running ``python``, the program that it is a
+    link to, or the ``package`` with it; None for none."""
+    programs = [python]
+    while programs[-1].is_symlink():
+        programs.append(programs[-1].parent / programs[-1].readlink())
+    programs.append(python.resolve())
+    run = [*programs, *(folder for file in (*programs, package) for folder in file.parents)]
+    bits = [*((one, stat.S_IXOTH) for one in run), (package, stat.S_IROTH)]
+    return next((one for one, bit in bits if not one.stat().st_mode & bit), None)
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:
@@ -86,12 +93,14 @@ def _say(verdict: Verification) -> bool:
 def undo(args: argparse.Namespace, places: Sequence[InstallTarget], keep: Collection[str]) -> int:
     """Take out what is at the places, the parts ``keep`` excepted. Raises InputError."""
     from pegasus_hooks.install.edits import carry_out, check_writable
-    from pegasus_hooks.install.installing import changes_to_undo
+    from pegasus_hooks.install.installing import changes_to_undo, left
 
     place = places[0]
     in_use = still_needed(place, keep)
     wanted = changes_to_undo(place, places[1:], keep, in_use)
     needed = [change for change in wanted if change.needed]
+    for path in left(wanted):
+        print(f"left: {path}: found a file that is not ADON's")
     if not needed:
         files = dict.fromkeys(file for each in places for file in each.files)
         print(f"nothing to do: no ADON in {', '.join(str(file) for file in files)}")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,8 @@ Examples:
   adon install pegasus --home /opt/pegasus --config /etc/adon.yml
   adon install pegasus --only hooks                      paths for transfers; sites as before
   adon install pegasus --user                            for yourself, in your own files
-  adon install pegasus --catalog transformations.yml     hooks for who plans with this catalog
+  adon install pegasus --conf pegasus.properties         hooks for who plans with this file
+  adon install pegasus --catalog transformations.yml     the same, with this catalog
   adon install pegasus --home /opt/pegasus --callout     where no jar may be added: 5 s per job
   adon install pegasus --home /opt/pegasus --undo        as it was before
 
@@ -50,6 +52,10 @@ Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan
 2 it cannot be installed there, and nothing was changed.
 """
 _PARTS = ("selector", "hooks")
+_UNREAD = (
+    "before 6.0 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
+    "install --user --only selector, and the hooks into that file by --conf FILE"
+)
 
 
 def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
@@ -66,6 +72,10 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--catalog", type=Path, metavar="FILE",
         help="only the hooks, as an entry pegasus::transfer of this transformation catalog",
+    )  # fmt: skip
+    parser.add_argument(
+        "--conf", type=Path, metavar="FILE",
+        help="only the hooks, in this property file, for pegasus-plan --conf",
     )  # fmt: skip
     parser.add_argument(
         "--only", choices=_PARTS, metavar="PART",
@@ -100,8 +110,8 @@ def _seconds(text: str) -> float:
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import locked
 
-    if args.catalog is not None:
-        return _run_catalog(args)
+    if args.catalog is not None or args.conf is not None:
+        return _run_file(args)
     home = _home(args)
     places = _places(args, home)
     with locked(places[0].lock):
@@ -119,7 +129,7 @@ def _home(args: argparse.Namespace) -> PegasusHome | None:
     try:
         return home_on_path()
     except InputError:
-        if args.undo and (args.user or args.catalog):
+        if args.undo and (args.user or args.catalog or args.conf):
             return None
         if args.user and args.only == "selector":
             return None
@@ -198,6 +208,8 @@ def _install(
     if not needed:
         where = " and ".join(str(file) for file in place.files)
         print(f"nothing to do: ADON is installed as asked, in {where}")
+        if args.only != "hooks" and not args.dry_run:
+            _warm()
         return 0
     check_writable(needed)
     if not agreed(args, needed):
@@ -219,11 +231,14 @@ def _warm() -> None:
 
     In a process of its own: what it prints is its own affair, and it is no reason to fail.
     """
+    from site_selector import warm
 
+    if warm.done():
+        return
     print("preparing for large workflows (once, up to a minute)", flush=True)
     command = [sys.executable, "-I", "-m", "site_selector.warm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if not warm.done():
         said = done.stderr.strip().splitlines()
         print(f"note: not compiled beforehand: {said[-1] if said else done.returncode}")
 
@@ -262,12 +277,14 @@ def _verified(
 ) -> Verification:
     """Plan two jobs and judge."""
     from pegasus_hooks.install.installing import environment
-    from pegasus_hooks.install.verify import verify
+    from pegasus_hooks.install.verify import NOT_IN_THE_PLAN, verify
 
     environ = dict(os.environ)
     if place.shell:
         environ |= environment(place, parts)
-    return verify(home, parts, environ, own_home=args.user)
+    found = verify(home, parts, environ, own_home=args.user)
+    unread = args.user and found.good is False and found.said.startswith(NOT_IN_THE_PLAN)
+    return replace(found, said=f"{found.said}; {_UNREAD}") if unread else found
 
 
 # Every user's own, made when the first workflow runs.
@@ -320,34 +337,45 @@ def notes(args: argparse.Namespace) -> Iterator[str]:
         yield f"{error}; until that changes transfers go without a path"
 
 
-def _run_catalog(args: argparse.Namespace) -> int:
-    """Install or undo. Raises InputError."""
-    from pegasus_hooks.install.catalog import place_for_catalog
+def _run_file(args: argparse.Namespace) -> int:
+    """Install the hooks into a catalog or a property file, or undo that. Raises InputError."""
     from pegasus_hooks.install.edits import locked
+    from pegasus_hooks.install.home import place_for_file
 
+    option = "--conf" if args.catalog is None else "--catalog"
     for name, given in (
-        ("--user", args.user), ("--callout", args.callout), ("--timeout", args.timeout),
+        ("--conf", args.conf and args.catalog), ("--user", args.user),
+        ("--callout", args.callout), ("--timeout", args.timeout),
         ("--only selector", args.only == "selector"),
     ):  # fmt: skip
         if given:
-            raise InputError(f"--catalog: found beside {name}, expected one of both")
+            raise InputError(f"{option}: found beside {name}, expected one of both")
     home = _home(args)
-    place = place_for_catalog(args.catalog)
+    place = place_for_file(args.catalog or args.conf)
     with locked(place.lock):
         if args.undo:
             return undo(args, [place], {"selector"})
         assert home is not None
-        return _catalog_install(args, home, place)
+        return _install_file(args, home, place)
 
 
-def _catalog_install(args: argparse.Namespace, home: PegasusHome, place: InstallTarget) -> int:
+def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTarget) -> int:
     from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, entry
     from pegasus_hooks.install.edits import check_writable
+    from pegasus_hooks.install.installing import changes_to_install
+    from pegasus_hooks.install.parts import hooks_part
     from pegasus_hooks.install.verify import verify
 
-    python = str(Path(sys.executable).absolute())
-    part = catalog_part(place, home, python, hook_config(args))
-    wanted = changes_for_catalog(place, home, part)
+    python, config = str(Path(sys.executable).absolute()), hook_config(args)
+    if args.catalog is None:
+        exitcode = home.root / "bin" / "pegasus-exitcode"
+        part = hooks_part(place.programs, python, exitcode, config)
+        wanted = changes_to_install(place, [part], keep={"selector"})
+        lines = {"settings": part.lines()}
+    else:
+        part = catalog_part(place, home, python, config)
+        wanted = changes_for_catalog(place, home, part)
+        lines = {"catalog_entry": entry(home, part)}
     needed = [change for change in wanted if change.needed]
     if not needed:
         print(f"nothing to do: ADON is installed as asked, in {place.settings}")
@@ -355,8 +383,9 @@ def _catalog_install(args: argparse.Namespace, home: PegasusHome, place: Install
     check_writable(needed)
     if not agreed(args, needed):
         return 0 if args.dry_run else 1
-    lines = "".join(f"{line}\n" for line in entry(home, part))
-    if not conclude(place, wanted, [part], lambda: verify(home, [part], os.environ, False, lines)):
+    added = {name: "".join(f"{line}\n" for line in said) for name, said in lines.items()}
+    check = partial(verify, home, [part], os.environ, False, **added)
+    if not conclude(place, wanted, [part], check):
         return 1
     for line in notes(args):
         print(f"note: {line}")

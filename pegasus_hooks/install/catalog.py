@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -19,20 +18,13 @@ from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import hookscripts
 from pegasus_hooks.hookscripts import Commands, safe_path
 from pegasus_hooks.install.edits import FileEdit, find_block, heading, read, with_block
-from pegasus_hooks.install.home import InstallTarget, PegasusHome, real
+from pegasus_hooks.install.home import InstallTarget, PegasusHome
 from pegasus_hooks.install.parts import HOOKS, InstallPart, hook_files, program_edit
 from site_selector.catalogs.documents import parse_document
 
 _LIST, _INLINE = "transformations", "transformationCatalog"
 _WHAT = "transformation catalog"
 _OUR_POST = "ADON"  # Pegasus's name of a POST that is not one of its own
-
-
-def place_for_catalog(catalog: Path) -> InstallTarget:
-    """The catalog, and a folder beside it named like it."""
-    file = real(catalog)
-    folder = file.with_name(f"{file.stem}.adon")
-    return InstallTarget(file, folder, folder, own=(folder,))
 
 
 def catalog_part(

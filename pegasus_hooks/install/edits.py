@@ -136,7 +136,9 @@ def _replace(edit: FileEdit) -> None:
     if edit.after is None:
         edit.path.unlink(missing_ok=True)
     else:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(0o755)  # for all users, whatever the umask
         draft = _draft_of(edit.path)
         draft.unlink(missing_ok=True)
         try:
@@ -165,6 +167,8 @@ def _write(draft: Path, content: bytes, like: Path | int) -> None:
             for name in os.listxattr(like):
                 with contextlib.suppress(OSError):  # some are the kernel's own
                     os.setxattr(out, name, os.getxattr(like, name))
+        else:
+            os.fchmod(out, like)  # whatever the umask
         stream.write(content)
         stream.flush()
         os.fsync(out)

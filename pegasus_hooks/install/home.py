@@ -105,6 +105,13 @@ def place_for_all(home: PegasusHome) -> InstallTarget:
     return InstallTarget(home.properties, jars, programs, own=(programs,), planner=home.planner)
 
 
+def place_for_file(file: Path) -> InstallTarget:
+    """For who plans with a catalog or a property file: that, and a folder beside it."""
+    file = real(file)
+    folder = file.with_name(f"{file.stem}.adon")
+    return InstallTarget(file, folder, folder, own=(folder,))
+
+
 def place_for_user(home: Path, shell: str, callout: bool) -> InstallTarget:
     """For one user, who may write nowhere else.
 

@@ -58,13 +58,14 @@ def changes_to_install(
         _refuse_conflicts(place, part)
     jars = {name: content for part in parts for name, content in part.jars.items()}
     programs = {name: file for part in parts for name, file in part.programs.items()}
+    named = _names_jar((place, *others))
     return [
-        *(jar_edit(place.jars / name, content) for name, content in jars.items()),
+        *(jar_edit(place.jars / name, content, named) for name, content in jars.items()),
         *(program_edit(place.programs / name, file) for name, file in programs.items()),
         *(_with_block(place, file, parts, keep) for file in place.files),
         *(_without_block(file, keep) for file in _files(others) if file not in place.files),
         # What an earlier installation brought and this one does not, last: no setting names it.
-        *_removals(place, {*keep, *in_use}, {*jars, *programs}),
+        *_removals(place, named, {*keep, *in_use}, {*jars, *programs}),
     ]
 
 
@@ -82,8 +83,18 @@ def changes_to_undo(
     files = _files((place, *others))
     return [
         *(_without_block(file, keep) for file in files),
-        *_removals(place, {*keep, *in_use}),
+        *_removals(place, _names_jar((place, *others)), {*keep, *in_use}),
     ]
+
+
+def _names_jar(places: Sequence[InstallTarget]) -> bool:
+    """Whether our settings at one of the places are those of the plug-in."""
+    lines = (
+        line
+        for file in _files(places)
+        for line in block_parts(read(file), str(file)).get(SELECTOR, ())
+    )
+    return any(plugin.SITE_SELECTOR_CLASS in line for line in lines)
 
 
 def _files(places: Sequence[InstallTarget]) -> list[Path]:
@@ -91,12 +102,12 @@ def _files(places: Sequence[InstallTarget]) -> list[Path]:
 
 
 def _removals(
-    place: InstallTarget, keep: Collection[str], installed: Collection[str] = ()
+    place: InstallTarget, named: bool, keep: Collection[str], installed: Collection[str] = ()
 ) -> Iterator[FileEdit]:
     if SELECTOR not in keep:
         for name in JARS:
             if name not in installed:
-                yield jar_edit(place.jars / name, None)
+                yield jar_edit(place.jars / name, None, named)
     if HOOKS not in keep:
         for name in PROGRAMS:
             if name not in installed:
@@ -133,6 +144,16 @@ def _without_block(file: Path, keep: Collection[str]) -> FileEdit:
     if lines:
         return FileEdit(file, content, with_block(content, lines, str(file)))
     return FileEdit(file, content, without_block(content, str(file)))
+
+
+def left(edits: Iterable[FileEdit]) -> list[Path]:
+    """Files of our names that stay, for they are not known to be ours."""
+    names = {*JARS, *PROGRAMS}
+    return [
+        edit.path
+        for edit in edits
+        if edit.before is not None and not edit.needed and edit.path.name in names
+    ]
 
 
 def own_choice(path: Path, parts: Sequence[InstallPart]) -> str | None:

@@ -152,13 +152,25 @@ JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"
 PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
 
 
-def jar_edit(path: Path, content: bytes | None) -> FileEdit:
-    """A change of one of our jars. Raises InputError where a file of that name is somebody's."""
+def names_plugin(file: Path) -> bool:
+    """Whether a property file sets the plug-in as selector. Raises InputError where it cannot be
+    read."""
+    try:
+        said = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
+    except ValueError:  # Pegasus cannot read it either
+        return False
+    return said.get(plugin.SELECTOR_PROPERTY, "").strip() == plugin.SITE_SELECTOR_CLASS
+
+
+def jar_edit(path: Path, content: bytes | None, named: bool = False) -> FileEdit:
+    """A change of one of our jars. Raises InputError where a file of that name is somebody's; where
+    our settings have ``named`` it, what is left of a jar is ours."""
     path = real(path)
     before = read(path)
     size = len(content if content is not None else before or b"")
     shown = f"ADON's planner plug-in, {size} bytes"
-    return _change(FileEdit(path, before, content, shown), before is None or _our_jar(path, before))
+    known = before is None or _our_jar(path, before) or (named and not _is_zip(before))
+    return _change(FileEdit(path, before, content, shown), known)
 
 
 def program_edit(path: Path, file: ProgramFile | None) -> FileEdit:
@@ -183,6 +195,20 @@ def _our_jar(path: Path, content: bytes) -> bool:
         with zipfile.ZipFile(io.BytesIO(content)) as opened:
             return JARS.get(path.name) in opened.namelist()
     except zipfile.BadZipFile:
+        return False
+
+
+def _is_zip(content: bytes) -> bool:
+    return zipfile.is_zipfile(io.BytesIO(content))
+
+
+def whole_jar(path: Path) -> bool:
+    """Whether a file is a jar of ours that a planner can load."""
+    try:
+        content = path.read_bytes()
+        with zipfile.ZipFile(io.BytesIO(content)) as opened:
+            return _our_jar(path, content) and opened.testzip() is None
+    except (OSError, zipfile.BadZipFile):
         return False
 
 

@@ -15,6 +15,7 @@ from pegasus_hooks.install.home import PegasusHome
 from pegasus_hooks.install.parts import InstallPart
 
 LIMIT_S = 180.0
+NOT_IN_THE_PLAN = "the planner planned, but "
 _SITES = ("adon-a", "adon-b")
 _STAMP = re.compile(r"^[\d.: ]+UTC: \[\w[\w ]*\]\s*")
 # Java says where; what counts stands before it, last in a chain of causes.
@@ -37,16 +38,18 @@ def verify(
     environ: Mapping[str, str],
     own_home: bool,
     catalog_entry: str = "",
+    settings: str = "",
 ) -> Verification:
     """Plan two jobs with ``home`` and see whether the ``parts`` are in the plan.
 
     ``environ`` is the environment of the planner; without ``own_home`` the user's settings are kept
     out of it, so that those of the installation show. ``catalog_entry`` is an entry (YAML) that the
-    transformation catalog gets. Raises OSError where nothing can be written or started.
+    transformation catalog gets, ``settings`` lines for the property file. Raises OSError where
+    nothing can be written or started.
     """
     with tempfile.TemporaryDirectory(prefix="adon-verify-") as name:
         work = Path(name)
-        _write_workflow(work, home, catalog_entry)
+        _write_workflow(work, home, catalog_entry, settings)
         env = dict(environ)
         if not own_home:
             env = {k: v for k, v in env.items() if not k.startswith("_PEGASUS")}
@@ -88,7 +91,7 @@ def _judge(
         how = f": {_placed(work) or _plain(answered[1])}" if code == 0 else ""
         return Verification(True, f"ADON answered{how}")
     if code == 0:
-        return Verification(False, f"the planner planned, but did not ask ADON{_other_home(env)}")
+        return Verification(False, f"{NOT_IN_THE_PLAN}did not ask ADON{_other_home(env)}")
     return Verification(None, "")
 
 
@@ -104,7 +107,7 @@ def _scripts_in(submit: Path, pre: str, post: str, env: Mapping[str, str]) -> Ve
         without = [job for job in jobs if job not in said]
         if without or not jobs:
             missing = f"{kind} of {without[0]} is not ADON's" if jobs else "there is no transfer"
-            return Verification(False, f"the planner planned, but {missing}")
+            return Verification(False, f"{NOT_IN_THE_PLAN}{missing}")
         calls[kind] = said[jobs[0]].replace("$JOB ", f"{jobs[0]} ").split()
     job = (dag.parent / calls["POST"][-1]).with_suffix("")
     job.with_suffix(".in").write_text("[]")  # so that no broker is asked for what nobody runs
@@ -183,7 +186,7 @@ def _last(log: str) -> str:
     return (causes or lines or ["nothing"])[-1][:300]
 
 
-def _write_workflow(work: Path, home: PegasusHome, catalog_entry: str) -> None:
+def _write_workflow(work: Path, home: PegasusHome, catalog_entry: str, settings: str) -> None:
     """``first`` writes what ``second`` reads, at one of two sites, of which adon-b is faster."""
     sites = []
     for site in ("local", *_SITES):
@@ -215,7 +218,7 @@ def _write_workflow(work: Path, home: PegasusHome, catalog_entry: str) -> None:
     )
     (work / "pegasus.properties").write_text(
         "pegasus.data.configuration = sharedfs\npegasus.metrics.app = none\n"
-        "pegasus.mode = development\n"
+        f"pegasus.mode = development\n{settings}"
     )
     (work / "workflow.yml").write_text(
         "pegasus: '5.0'\nname: adon-verify\njobs:\n"

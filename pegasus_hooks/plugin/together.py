@@ -161,14 +161,18 @@ def bind(problem: Problem, names: Mapping[str, tuple[str | None, str | None]]) -
 
 
 def settle(
-    problem: Problem, groups: Sequence[Sequence[int]], map_it: MapIt, score: Score
+    problem: Problem,
+    groups: Sequence[Sequence[int]],
+    map_it: MapIt,
+    score: Score,
+    trials: int = MOST_TRIALS,
 ) -> tuple[list[int], str]:
     """A mapping in which the jobs of each group share a site, wherever one can run them all, and
     the policy it comes from.
 
     First without groups; then each group, that with most work first, goes where the whole ends
-    soonest; then the rest is mapped around them. ``score`` judges mappings of ``problem``, less is
-    better.
+    soonest, or after ``trials`` of that where most of its work went; then the rest is mapped around
+    them. ``score`` judges mappings of ``problem``, less is better.
     """
     first, policy = map_it(problem)
     best = list(first)
@@ -177,7 +181,6 @@ def settle(
     shared = [(jobs, sites) for jobs, sites in shared if sites]
     if not shared:
         return best, policy
-    trials = MOST_TRIALS
     for jobs, sites in sorted(shared, key=lambda item: (-work[list(item[0])].sum(), item[0][0])):
         if trials >= len(sites):
             trials -= len(sites)

@@ -9,11 +9,12 @@ are the same to the last bit whichever way it runs::
 
     run(len(values), double, values)
 
-A small workflow never imports numba. Compiling takes some seconds, once: numba keeps the machine
-code below ``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, under a name made from the source of all
-kernels (``kernel_*.py``), because numba itself would not see that a kernel which another one calls
-has changed. ``python -m site_selector.warm`` compiles all of them beforehand. Where that directory
-cannot be written, each process compiles for itself.
+A small workflow never imports numba. Compiling takes some 20 s, once: who may write the package
+keeps the machine code beside it, for all its users; everybody else below
+``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, beginning with a copy of what is beside the package.
+Both under a name made from the source of all kernels (``kernel_*.py``), because numba itself would
+not see that a kernel which another one calls has changed. ``python -m site_selector.warm`` compiles
+all of them beforehand. Where nothing can be written, each process compiles for itself.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import fcntl
 import hashlib
 import importlib
 import importlib.util
+import math
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -44,14 +47,17 @@ WARM_STEPS: Final = 300_000
 COLD_STEPS: Final = 9_000_000
 
 _HERE = Path(__file__).parent
+_SHARED = _HERE / "__pycache__" / "kernels"
 
 
 class _State:
-    """What this process has done so far. ``running``: whether compiled kernels are in use."""
+    """What this process has done so far. ``running``: whether compiled kernels are in use;
+    ``cold_steps``: steps before this process compiles what nobody has compiled yet."""
 
     def __init__(self) -> None:
         self.steps = 0
         self.running = False
+        self.cold_steps: float = COLD_STEPS
         self.kernels: set[Callable[..., Any]] = set()
         self.twins: dict[Callable[..., Any], Callable[..., Any]] = {}
         self.called: set[Callable[..., Any]] = set()
@@ -85,24 +91,51 @@ def compile_from_now_on() -> None:
     _state.running = True
 
 
-def kernels() -> list[Callable[..., Any]]:
-    """All kernels of the modules that were imported, by name."""
-    return sorted(_state.kernels, key=lambda k: (k.__module__, k.__qualname__))
+@contextmanager
+def without_compiling() -> Iterator[None]:
+    """What nobody has compiled yet runs as it stands meanwhile, however much there is to be done:
+    for an answer that cannot wait."""
+    _state.cold_steps = math.inf
+    try:
+        yield
+    finally:
+        _state.cold_steps = COLD_STEPS
 
 
-def has_machine_code(function: Callable[..., Any]) -> bool:
-    """Whether machine code of a kernel, as its source is now, has been kept."""
+def is_warm() -> bool:
+    """Whether machine code of all kernels of the modules that were imported has been kept, as their
+    source is now."""
+    return all(map(_has_machine_code, _state.kernels))
+
+
+def _has_machine_code(function: Callable[..., Any]) -> bool:
+    own = cache_directory()
+    folder = own if own.exists() else _SHARED / own.name
     name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-*.nbi"
-    return any(cache_directory().glob(f"*/{name}"))
+    return any(folder.glob(f"*/{name}"))
 
 
 @cache
-def cache_directory(package: Path = _HERE) -> Path:
-    """Where machine code of the kernels in a directory is kept.
+def cache_directory() -> Path:
+    """Where this process keeps machine code: beside the package where it may write there, else in
+    the user's cache."""
+    key = _key(_HERE)
+    there = next(folder for folder in (_SHARED, *_SHARED.parents) if os.access(folder, os.F_OK))
+    if os.access(there, os.W_OK | os.X_OK):
+        return _SHARED / key
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "adon" / "kernels" / key
 
-    Its name is made from their source and from what compiles them. As it was when first asked for:
-    that is the source which this process runs.
-    """
+
+def can_keep() -> bool:
+    """Whether what this process compiles serves the next one."""
+    return _is_writable(cache_directory())
+
+
+@cache
+def _key(package: Path) -> str:
+    """A name made from the source of a directory's kernels and from what compiles and runs them. As
+    it was when first asked for: that is the source which this process runs."""
     found = hashlib.sha256()
     for path in (Path(__file__), *sorted(package.glob("kernel_*.py"))):
         found.update(str(path).encode() + path.read_bytes())
@@ -110,23 +143,34 @@ def cache_directory(package: Path = _HERE) -> Path:
     origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
     # The version can be told without importing numba only by when it was installed.
     installed = origin.stat().st_mtime_ns if origin is not None else 0
-    found.update(repr((sys.version, platform.machine(), str(origin), installed)).encode())
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(home).expanduser() / "adon" / "kernels" / found.hexdigest()[:16]
+    machine = (platform.machine(), _processor())
+    found.update(repr((sys.version, *machine, str(origin), installed)).encode())
+    return found.hexdigest()[:16]
+
+
+def _processor(file: Path = Path("/proc/cpuinfo")) -> str:
+    """Its model: code made for one may not be for another, which has the same disk. "" where the
+    kernel does not tell."""
+    with suppress(OSError), file.open(errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part", "cpu"):
+                return value.strip()
+    return ""
 
 
 def _worthwhile(steps: int) -> bool:
     """Whether to run compiled from now on, when about ``steps`` more steps are to be done."""
     if not _state.running:
         _state.steps += steps
-        _state.running = _state.steps >= (WARM_STEPS if _is_warm() else COLD_STEPS)
+        _state.running = _state.steps >= (WARM_STEPS if _is_warm() else _state.cold_steps)
     return _state.running
 
 
 @cache
 def _is_warm() -> bool:
-    """Looked at once: any machine code stands for all, what is missing takes a few seconds."""
-    return any(cache_directory().glob("*/*.nbi"))
+    """Looked at once."""
+    return is_warm()
 
 
 def _plain(value: Any) -> Any:
@@ -172,14 +216,31 @@ def _compile(function: FunctionType, folder: Path) -> Callable[..., Any]:
 
 @cache
 def _is_writable(folder: Path) -> bool:
-    """Whether machine code can be kept there."""
+    """Whether machine code can be kept there; what is beside the package is there then, too."""
+    shared = _SHARED / folder.name
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder == shared:
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            _copy(shared, folder)
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(100_000))  # not on a full disk
     except OSError:
         return False
     return True
+
+
+def _copy(shared: Path, own: Path) -> None:
+    """numba reads only where it may write. Whole or not at all, and only what is not there."""
+    if own.exists() or not os.access(shared, os.R_OK | os.X_OK):
+        return
+    own.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=own.parent) as name, suppress(OSError, shutil.Error):
+        copy = Path(name) / "copy"
+        shutil.copytree(shared, copy)
+        copy.chmod(0o700)
+        copy.rename(own)
 
 
 @contextmanager

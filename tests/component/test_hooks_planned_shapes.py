@@ -22,9 +22,9 @@ from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.data import topology_to_dict
 from pegasus_hooks import hookscripts
-from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog, place_for_catalog
+from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog
 from pegasus_hooks.install.edits import carry_out
-from pegasus_hooks.install.home import place_for_all
+from pegasus_hooks.install.home import place_for_all, place_for_file
 from pegasus_hooks.install.installing import changes_to_install
 from pegasus_hooks.install.parts import hooks_part
 
@@ -77,7 +77,7 @@ def by_properties(pegasus: FakePegasus, config: HookConfig, _folder: Path) -> Pa
 def by_catalog(pegasus: FakePegasus, config: HookConfig, folder: Path) -> Path:
     catalog = folder / "tc.yml"
     catalog.write_text("pegasus: '5.0'\ntransformations:\n- name: a\n  sites: []\n")
-    place = place_for_catalog(catalog)
+    place = place_for_file(catalog)
     part = catalog_part(place, pegasus.home, sys.executable, config)
     carry_out(changes_for_catalog(place, pegasus.home, part), place.own)
     return place.programs

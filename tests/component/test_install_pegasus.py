@@ -41,6 +41,14 @@ class Set:
         own["JAVA_TOOL_OPTIONS"] = f"-Duser.home={self.user}"
         return {**kept, **own, "CONDOR_CONFIG": "ONLY_ENV", "XDG_CACHE_HOME": str(CACHE)}
 
+    @property
+    def before_6(self) -> bool:
+        done = subprocess.run(
+            [self.home / "bin/pegasus-version"], env=self.env, capture_output=True, text=True,
+            check=True,
+        )  # fmt: skip
+        return int(done.stdout.partition(".")[0]) < 6
+
     def adon(self, *arguments: str) -> str:
         """Run ``adon``; what it prints."""
         code = "import sys; from adon.cli.main import main; sys.exit(main())"
@@ -114,6 +122,9 @@ def test_planning_goes_on_as_before_with_sites_from_adon(pegasus: Set) -> None:
     out = pegasus.adon("install", "pegasus", "--yes")
     assert "verified: ADON answered: first at adon-b, second at adon-b" in out
     assert "nothing to do" in pegasus.adon("install", "pegasus", "--home", str(pegasus.home))
+    jar = pegasus.home / "share/pegasus/java/adon-pegasus.jar"
+    jar.write_bytes(jar.read_bytes()[:1000])
+    assert "verified: ADON answered" in pegasus.adon("install", "pegasus", "--yes")
     sites, selector, _ = pegasus.plan()
     assert selector == "org.adon.pegasus.AdonSiteSelector"
     assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
@@ -152,6 +163,17 @@ def test_the_callout_places_every_job_as_the_mapping_says_and_warns_once(pegasus
 def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
     before = tree(pegasus.home)
     (pegasus.user / ".bashrc").write_text("PS1=x\n")
+    if pegasus.before_6:
+        with pytest.raises(AssertionError, match=r"is not ADON's; before 6.0 Pegasus reads no "):
+            pegasus.adon("install", "pegasus", "--user", "--yes")
+        pegasus.adon("install", "pegasus", "--user", "--only", "selector", "--yes")
+        out = pegasus.adon("install", "pegasus", "--conf", "pegasus.properties", "--yes")
+        assert "verified: PRE and POST around its" in out
+        sites, selector, _ = pegasus.plan(". ~/.bashrc")
+        assert selector == "org.adon.pegasus.AdonSiteSelector"
+        assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
+        assert pegasus.hooked(pegasus.case.root / "pegasus.adon")
+        return
     out = pegasus.adon("install", "pegasus", "--user", "--yes")
     assert "verified: ADON answered: first at adon-b, second at adon-b" in out
     sites, selector, _ = pegasus.plan(". ~/.bashrc")
@@ -172,9 +194,10 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
 
 def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
     """Pegasus has no room for both: the hooks' POST does not run then."""
-    (pegasus.user / ".pegasusrc").write_text(
-        "dagman.post = mine\ndagman.post.path.mine = /bin/true\n"
-    )
+    # The second is read before 6.0, too.
+    for file in (pegasus.user / ".pegasusrc", pegasus.case.root / "pegasus.properties"):
+        with file.open("a") as stream:
+            stream.write("dagman.post = mine\ndagman.post.path.mine = /bin/true\n")
     out = pegasus.adon("install", "pegasus", "--only", "hooks", "--yes")
     assert "dagman.post = mine, which runs instead of pegasus-exitcode" in out
     pegasus.plan()

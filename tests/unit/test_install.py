@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 
+from adon.cli.install_ask import closed
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks import plugin, properties
@@ -29,7 +30,7 @@ from pegasus_hooks.install.installing import (
     changes_to_undo,
     environment,
 )
-from pegasus_hooks.install.parts import InstallPart, callout_part
+from pegasus_hooks.install.parts import InstallPart, callout_part, whole_jar
 
 OWN = b"# mine\npegasus.metrics.app = none\nlast.without.newline = \\"
 USER = dict(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -147,6 +148,35 @@ def test_a_file_of_our_name_that_is_not_ours_is_left_alone(pegasus: FakePegasus)
     assert not needed(changes_to_undo(place_for_all(pegasus.home)))
 
 
+@pytest.mark.parametrize("left", [b"", b"PK\x03\x04 and no more", None])
+def test_what_is_left_of_our_jar_is_replaced_and_removed(
+    pegasus: FakePegasus, left: bytes | None
+) -> None:
+    place = place_for_all(pegasus.home)
+    before = pegasus.tree()
+    for again in (install, undo):
+        install(place, part())
+        pegasus.jar.unlink()
+        if left is not None:
+            pegasus.jar.write_bytes(left)
+        assert not whole_jar(pegasus.jar)
+        again(place, part()) if again is install else again(place)
+        assert again is undo or whole_jar(pegasus.jar)
+    assert pegasus.tree() == before
+
+
+def test_an_umask_of_the_admins_keeps_nobody_out(tmp_path: Path) -> None:
+    pegasus = make_pegasus(tmp_path / "p")
+    place = place_for_all(pegasus.home)
+    old = os.umask(0o077)
+    try:
+        install(place, part(), hooks(place))
+    finally:
+        os.umask(old)
+    files = [pegasus.jar, pegasus.hooks[0], pegasus.hooks[0].parent, pegasus.properties]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o644, 0o755, 0o755, 0o644]
+
+
 def test_settings_that_pegasus_cannot_read_are_one_clear_line(pegasus: FakePegasus) -> None:
     pegasus.properties.write_bytes(b"a=\\u12\n")
     with pytest.raises(InputError, match="four hexadecimal digits"):
@@ -194,6 +224,21 @@ def open_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
+
+
+def test_what_keeps_others_from_running_python_is_found(open_folder: Path) -> None:
+    shut = open_folder / "shut"
+    shut.mkdir(mode=0o755)
+    (shut / "python").touch(0o755)
+    link, package = open_folder / "python", open_folder / "package.py"
+    link.symlink_to(shut / "python")
+    package.touch(0o644)
+    assert closed(link, package) is None
+    shut.chmod(0o700)
+    assert closed(link, package) == shut
+    shut.chmod(0o755)
+    package.chmod(0o600)
+    assert closed(link, package) == package
 
 
 def as_nobody(edits: list[FileEdit]) -> str:

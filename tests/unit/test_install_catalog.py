@@ -16,10 +16,9 @@ from pegasus_hooks.install.catalog import (
     catalog_part,
     changes_for_catalog,
     entry,
-    place_for_catalog,
 )
 from pegasus_hooks.install.edits import carry_out
-from pegasus_hooks.install.home import InstallTarget
+from pegasus_hooks.install.home import InstallTarget, place_for_file
 from pegasus_hooks.install.installing import changes_to_undo
 from pegasus_hooks.install.parts import SELECTOR, InstallPart
 
@@ -50,7 +49,7 @@ def pegasus(tmp_path: Path) -> FakePegasus:
 def catalog(tmp_path: Path, text: str) -> InstallTarget:
     file = tmp_path / "my.yml"
     file.write_bytes(text.encode())
-    return place_for_catalog(file)
+    return place_for_file(file)
 
 
 def made(place: InstallTarget, pegasus: FakePegasus, broker: str = "http://b:1") -> InstallPart:
@@ -143,10 +142,10 @@ def test_what_is_no_plain_catalog_is_one_line(
 
 def test_no_catalog_and_no_text_are_one_line(tmp_path: Path, pegasus: FakePegasus) -> None:
     with pytest.raises(InputError, match="found no such file"):
-        install(place_for_catalog(tmp_path / "absent.yml"), pegasus)
+        install(place_for_file(tmp_path / "absent.yml"), pegasus)
     (tmp_path / "bytes.yml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="found no UTF-8"):
-        install(place_for_catalog(tmp_path / "bytes.yml"), pegasus)
+        install(place_for_file(tmp_path / "bytes.yml"), pegasus)
 
 
 @pytest.mark.parametrize(

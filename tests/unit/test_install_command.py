@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from install_world import FakePegasus, jar, make_pegasus
 
-from adon.cli import install_pegasus
+from adon.cli import doctor, install_pegasus
 from adon.cli.main import main
 from adon.planning import jar as planner_jar
 from network_provisioner.client import hookconfig
@@ -86,6 +87,51 @@ def test_a_dry_run_changes_nothing(run: Run, pegasus: FakePegasus) -> None:
     assert (code, out.splitlines()[-1]) == (0, "dry run: nothing was changed")
     assert "+pegasus.selector.site" in out
     assert pegasus.tree() == before
+
+
+def test_undo_says_what_it_leaves(run: Run, pegasus: FakePegasus) -> None:
+    pegasus.jar.write_bytes(b"somebody's")
+    assert run("--undo", "--yes")[1].splitlines() == [
+        f"left: {pegasus.jar}: found a file that is not ADON's",
+        f"nothing to do: no ADON in {pegasus.properties}",
+    ]
+    assert pegasus.jar.read_bytes() == b"somebody's"
+
+
+def test_before_6_a_user_is_told_what_works(run: Run, pegasus: FakePegasus, tmp_path: Path) -> None:
+    pegasus.mood("old")
+    code, out, _ = run("--user", "--only", "hooks", "--yes")
+    assert code == 1
+    assert (
+        "not accepted: the planner planned, but PRE of stage_in_1 is not ADON's; before 6.0 " in out
+    )
+    assert "--user --only selector, and the hooks into that file by --conf FILE" in out
+    file = tmp_path / "my.properties"
+    file.write_text("a = b\n")
+    code, out, _ = run("--conf", str(file), "--yes")
+    assert (code, "\nverified: PRE and POST around its 1 transfer jobs\n" in out) == (0, True)
+    assert properties.parse(file.read_text())["dagman.pre"] == f"{tmp_path}/my.adon/adon-pre"
+    assert run("--conf", str(file), "--yes")[1].startswith("nothing to do")
+    assert run("--conf", str(file), "--undo", "--yes", home=None)[0] == 0
+    assert (file.read_text(), (tmp_path / "my.adon").exists()) == ("a = b\n", False)
+
+
+def test_doctor_sees_a_jar_that_stops_planning(
+    run: Run, pegasus: FakePegasus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(pegasus.root / "bin"), prepend=os.pathsep)
+    monkeypatch.delenv("CLASSPATH", raising=False)
+    monkeypatch.delenv("_PEGASUS__SELECTOR__SITE", raising=False)
+    assert list(doctor.plug_in()) == []
+    assert run("--yes")[0] == 0
+    assert [found.ok for found in doctor.plug_in()] == [True]
+    pegasus.jar.write_bytes(pegasus.jar.read_bytes()[:-9])
+    [found] = doctor.plug_in()
+    assert (found.ok, found.needed) == (False, True)
+    assert found.what == f"the planner plug-in that {pegasus.properties} names"
+    assert found.found == f"no whole {pegasus.jar}: nobody can plan"
+    assert run("--yes")[0] == 0
+    assert [found.ok for found in doctor.plug_in()] == [True]
 
 
 def test_nobody_to_ask_is_said(run: Run, pegasus: FakePegasus) -> None:

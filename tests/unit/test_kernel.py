@@ -89,8 +89,10 @@ def test_small_workflows_do_not_wait_for_numba() -> None:
 
 RANK = """
 {limit}
+from pathlib import Path
 from problem_world import random_problem
 from site_selector.mapping import kernel
+kernel._SHARED = Path("{shared}")
 from site_selector.mapping.estimator import upward_rank
 kernel.compile_from_now_on()
 print(upward_rank(random_problem(5)).sum())
@@ -99,7 +101,7 @@ print(upward_rank(random_problem(5)).sum())
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("cache", "limit"),
+    ("shared", "limit"),
     [
         ("/proc/nothing", ""),
         ("{tmp}", "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
@@ -107,23 +109,63 @@ print(upward_rank(random_problem(5)).sum())
     ],
 )
 def test_a_cache_that_cannot_be_written_is_done_without(
-    tmp_path: Path, cache: str, limit: str
+    tmp_path: Path, shared: str, limit: str
 ) -> None:
-    folder = cache.format(tmp=tmp_path)
-    done = run_python(RANK.format(limit=limit), XDG_CACHE_HOME=folder)
+    folder = shared.format(tmp=tmp_path)
+    done = run_python(RANK.format(limit=limit, shared=folder), XDG_CACHE_HOME="/proc/nothing")
     assert done.stderr == ""
     assert float(done.stdout) == upward_rank(random_problem(5)).sum()
-    kept = list(tmp_path.glob("adon/kernels/*/*/*.nbc"))
-    assert bool(kept) == (cache == "{tmp}" and not limit)
+    kept = list(tmp_path.glob("*/*/*.nbc"))
+    assert bool(kept) == (shared == "{tmp}" and not limit)
 
 
 def test_what_is_kept_is_for_this_source_only(tmp_path: Path) -> None:
     first = tmp_path / "kernel_a.py"
     first.write_text("1")
-    before = kernel.cache_directory.__wrapped__(tmp_path)
-    assert kernel.cache_directory.__wrapped__(tmp_path) == before
+    before = kernel._key.__wrapped__(tmp_path)
+    assert kernel._key.__wrapped__(tmp_path) == before
     first.write_text("2")
-    assert kernel.cache_directory.__wrapped__(tmp_path) != before
+    assert kernel._key.__wrapped__(tmp_path) != before
+
+
+def one_more() -> None:
+    """No kernel of ours."""
+
+
+def test_what_was_compiled_beside_the_package_serves_who_may_not_write_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "package" / "kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(kernel, "_SHARED", shared)
+    for name in ("cache_directory", "_is_writable"):
+        monkeypatch.setattr(kernel, name, getattr(kernel, name).__wrapped__)
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
+    kernel.kernel(one_more)
+    folder = kernel.cache_directory()
+    assert (folder.parent, kernel.can_keep(), kernel.is_warm()) == (shared, True, False)
+    (folder / "mapping").mkdir()
+    (folder / "mapping" / "test_kernel.one_more-1.py311.nbi").write_text("code")
+
+    # root may write anywhere
+    monkeypatch.setattr(os, "access", lambda _path, mode: not mode & os.W_OK)
+    own = kernel.cache_directory()
+    assert tmp_path / "user" in own.parents
+    assert kernel.is_warm() and not own.exists()
+    assert kernel.can_keep()
+    [copy] = own.glob("mapping/*.nbi")
+    assert copy.read_text() == "code"
+    assert own.stat().st_mode & 0o077 == 0
+    assert [path.name for path in own.parent.iterdir()] == [own.name]
+    copy.unlink()  # one's own, half made, is gone on with
+    assert not kernel.is_warm()
+
+
+def test_code_for_another_processor_is_not_taken(tmp_path: Path) -> None:
+    told = tmp_path / "cpuinfo"
+    told.write_text("processor\t: 0\nmodel name\t: Some CPU\ncpu MHz\t\t: 2400.1\n")
+    assert kernel._processor(told) == "Some CPU"
+    assert kernel._processor(tmp_path / "absent") == ""
 
 
 def test_warm_compiles_all_kernels_and_then_says_nothing() -> None:

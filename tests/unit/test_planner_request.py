@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adon.planner_request import answers
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
+from site_selector.mapping import kernel
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
@@ -178,13 +180,30 @@ def run(text: str | bytes) -> tuple[int, str, str]:
 def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
     code, out, err = run(small())
     assert (code, err) == (0, "")
-    *lines, last = out.splitlines()
-    sites = dict(line.split("\t") for line in lines)
-    assert (sites.keys(), sites["s"]) == ({"j1", "j2", "s"}, "local")
+    lines = out.splitlines()
+    for answer, end in ((lines[:3], "so far"), (lines[4:7], "end")):
+        sites = dict(line.split("\t") for line in answer)
+        assert (set(sites), sites["s"]) == ({"j1", "j2", "s"}, "local")
+        assert lines[4 * (end == "end") + 3].startswith(f"{end}\t3\t")
+    last = lines[-1]
     word, count, policy, makespan = last.split("\t")
     assert (word, count) == ("end", "3")
     assert policy
     assert float(makespan) > 100
+
+
+def test_the_first_answer_never_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(*_: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(kernel, "_state", type(kernel._state)())
+    monkeypatch.setattr(kernel, "_is_warm", lambda: False)
+    monkeypatch.setattr(kernel, "COLD_STEPS", 0)  # as where there are very many jobs
+    monkeypatch.setattr(kernel, "_twin", late)
+    found = answers(parse_request(small()), lambda _: None)
+    assert not next(found).last
+    with pytest.raises(AssertionError, match="compiled"):
+        next(found)
 
 
 @pytest.mark.parametrize("text", [small(config="/nowhere/adon.yml"), b"\xff"])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.together import bind, connected, merge, settle
+from pegasus_hooks.plugin.together import MOST_TRIALS, bind, connected, merge, settle
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.beliefs import NoMeasurements
 from site_selector.estimates.believe import believe
@@ -94,14 +94,19 @@ def test_who_is_bound_shares_a_site_wherever_one_can_run_all(
     bound = bind(problem, names)
     whole = bound.merged.problem
     estimator = Estimator(whole)
-    best, policy = settle(whole, bound.groups, lambda p: (greedy(p), "greedy"), estimator.score)
-    sites = bound.merged.expand(best)
-    assert policy == "greedy"
-    assert all(site in problem.allowed[job] for job, site in enumerate(sites))
     groups = connected([names[job] for job in problem.jobs])
-    for jobs in groups:
-        if set.intersection(*(set(problem.allowed[job]) for job in jobs)):
-            assert len({sites[job] for job in jobs}) == 1
+    for trials in (MOST_TRIALS, 0):
+        judged = estimator.evaluations
+        best, policy = settle(
+            whole, bound.groups, lambda p: (greedy(p), "greedy"), estimator.score, trials
+        )
+        sites = bound.merged.expand(best)
+        assert policy == "greedy"
+        assert all(site in problem.allowed[job] for job, site in enumerate(sites))
+        for jobs in groups:
+            if set.intersection(*(set(problem.allowed[job]) for job in jobs)):
+                assert len({sites[job] for job in jobs}) == 1
+    assert estimator.evaluations - judged <= 2
 
 
 def test_a_cluster_waits_once_and_computes_its_sum() -> None:
