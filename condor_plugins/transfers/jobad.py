@@ -1,9 +1,10 @@
 """ClassAds of jobs as HTCondor prints them, one ``Name = value`` a line: what hooks and event logs
 have; and what they say of a job's transfers.
 
-Values are texts, numbers and truth values; any other expression stays as its text. HTCondor's own
-bindings would take ten times as long to import as a hook has to run; nothing slow is imported here,
-since most jobs of some pools have no files moved at all.
+Values are texts, numbers and truth values; any other expression stays as its text. What is
+undefined is left out: so HTCondor writes what a slot does not have. HTCondor's own bindings would
+take ten times as long to import as a hook has to run; nothing slow is imported here, since most
+jobs of some pools have no files moved at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ Value = str | int | float | bool
 JobAd = Mapping[str, Value]
 
 _TRUTH = {"true": True, "false": False}
+_NO_VALUES = ("undefined", "error")
 _MOST_DIGITS = 20
 _HUGE = 1e18
 
@@ -23,8 +25,9 @@ def parse(lines: Iterable[str]) -> dict[str, Value]:
     ad: dict[str, Value] = {}
     for line in lines:
         name, equals, value = line.partition(" = ")
-        if equals and name and not name[0].isspace():
-            ad[name] = _value(value.strip())
+        value = value.strip()
+        if equals and name and not name[0].isspace() and value.lower() not in _NO_VALUES:
+            ad[name] = _value(value)
     return ad
 
 

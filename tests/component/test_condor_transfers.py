@@ -134,7 +134,7 @@ def submit(pool: Pool, folder: Path, size: int, *more: str, held: bool = False) 
     ``held`` one has another input, see HELD_FILE."""
     lines = [
         "executable = /bin/true", "transfer_executable = false", "should_transfer_files = YES",
-        'requirements = AdonSite == "tacc"', "log = j.log", *more,
+        'requirements = PegasusSite == "tacc"', "log = j.log", *more,
     ]  # fmt: skip
     if size:
         with (folder / "in.dat").open("wb") as file:
