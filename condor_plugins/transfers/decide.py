@@ -14,7 +14,7 @@ from statistics import median
 
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers import request_builder
-from condor_plugins.transfers.jobad import JobAd, no_transfer, number, text
+from condor_plugins.transfers.jobad import CLUSTERS, JobAd, no_transfer, number, text
 from condor_plugins.transfers.request_builder import Direction, Run, parsed, queue_number
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
@@ -228,7 +228,10 @@ class _Sent:
 
 
 def _kind(ad: JobAd) -> tuple[str, str]:
-    return text(ad, "Owner"), text(ad, "pegasus_wf_xformation", "Cmd")
+    program = text(ad, "pegasus_wf_xformation", "Cmd")
+    if program in CLUSTERS:  # merge_t-run-1_0_PID1_ID1
+        program = text(ad, "DAGNodeName").partition("_PID")[0]
+    return text(ad, "Owner"), program
 
 
 RECENT_S = 3600.0  # what happened earlier is nobody's business any more

@@ -76,6 +76,8 @@ def number(ad: JobAd, name: str) -> float | None:
 
 _WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
 _PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
+CLUSTERS = ("pegasus::seqexec", "pegasus::mpiexec")
+"""What runs several of a user's jobs as one."""
 
 
 def no_transfer(ad: JobAd) -> str:
@@ -89,7 +91,8 @@ def no_transfer(ad: JobAd) -> str:
     shared = text(ad, "FileSystemDomain")
     if setting == "IF_NEEDED" and shared and shared == text(ad, "MachineAttrFileSystemDomain0"):
         return "access point and slot share a file system"
-    if text(ad, "pegasus_wf_xformation").startswith(_PEGASUS_OWN):
+    program = text(ad, "pegasus_wf_xformation")
+    if program.startswith(_PEGASUS_OWN) and program not in CLUSTERS:
         return "Pegasus's own job: the paths of its transfers are asked for by PRE"
     return ""
 

@@ -297,6 +297,15 @@ def test_output_is_expected_as_its_like_sent() -> None:
         outputs.learn(RunState(RUN, ad=AD, sent_bytes=sent))
     assert outputs.expected({**AD, "DiskUsage": 10}) == 5
     assert outputs.expected({**AD, "Owner": "bob"}) is None
+    clusters = [
+        {
+            "pegasus_wf_xformation": "pegasus::seqexec",
+            "DAGNodeName": f"merge_t-{name}-1_0_PID{n}_ID1",
+        }
+        for name, n in (("run", 1), ("run", 2), ("end", 1))
+    ]
+    outputs.learn(RunState(RUN, ad=clusters[0], sent_bytes=70))
+    assert [outputs.expected(ad) for ad in clusters] == [70, 70, None]
     for number in range(1500):
         outputs.learn(RunState(RUN, ad={"Cmd": str(number)}, sent_bytes=1))
     assert outputs.expected(AD) is None

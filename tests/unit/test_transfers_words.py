@@ -126,6 +126,7 @@ def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
         ),
         ({"pegasus_wf_xformation": "pegasus::transfer"}, "PRE"),
         ({"pegasus_wf_xformation": "soykb::bwa:1.0"}, ""),
+        ({"pegasus_wf_xformation": "pegasus::seqexec"}, ""),  # a user's jobs, clustered
     ],
 )  # fmt: skip
 def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: str) -> None:
