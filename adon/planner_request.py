@@ -27,16 +27,17 @@ from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
-from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
+from pegasus_hooks.plugin.world import WARNING, inputs_of, output_site_of, staging_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.uncertainty import uncertainty_of
+from site_selector.explain.reasons import seconds
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
-from site_selector.problem import Problem, build_problem
+from site_selector.problem import NEVER_S, Problem, build_problem
 
 SEED = 0
 _GRACE_S = 5.0  # after the planner has given up
@@ -107,11 +108,12 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     def answer(way: MapIt, trials: int) -> MappingAnswer:
         best, policy = settle(whole, bound.groups, way, estimator.score, trials)
         sites = bound.merged.expand(best)
+        last = way is good
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
-            policy,
+            policy + (_at_one_site(estimator, best) if last else ""),
             estimator.makespan(best),
-            last=way is good,
+            last=last,
             tell=partial(told, inputs, world, problem, sites, policy),
         )
 
@@ -129,7 +131,10 @@ def _sources(
     # What reads configurations takes a third of a small workflow's time to import.
     from adon.planning.placement import sources  # noqa: PLC0415
 
-    return sources(sites, transformations, config=Path(request.config), say=note)
+    def say(line: str) -> None:
+        note(WARNING + line)
+
+    return sources(sites, transformations, config=Path(request.config), say=say)
 
 
 def quick(problem: Problem) -> tuple[Assignment, str]:
@@ -141,6 +146,23 @@ def quick(problem: Problem) -> tuple[Assignment, str]:
     found["round-robin"] = round_robin(problem)
     best = min(found, key=lambda name: (estimator.score(found[name]), name))
     return found[best], best
+
+
+def _at_one_site(estimator: Estimator, chosen: Assignment) -> str:
+    """What the mapping is better than: when all would end with every job at the best other site;
+    empty where no other can run all that have a choice."""
+    problem = estimator.problem
+    found = []
+    for site, name in enumerate(problem.places[: problem.n_sites]):
+        if any(site not in allowed for allowed in problem.allowed if len(allowed) > 1):
+            continue
+        there = [
+            site if site in allowed else now
+            for now, allowed in zip(chosen, problem.allowed, strict=True)
+        ]
+        if there != list(chosen) and (end := estimator.makespan(there)) < NEVER_S:
+            found.append((end, name))
+    return f"; all at {min(found)[1]}: {seconds(min(found)[0])}" if found else ""
 
 
 def _compile() -> None:

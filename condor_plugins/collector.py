@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+import classad2
 import htcondor2
 
 from condor_plugins.pool.sitepool import SitePool, summarise
@@ -63,7 +64,7 @@ class HTCondorPool:
     def slots(self) -> Sequence[Ad]:
         """Slot ads from the collector. Raises AdonError."""
         try:
-            return list(self._open().query(htcondor2.AdType.Slot, projection=list(SLOT_ATTRIBUTES)))
+            return defined(self._open().query(htcondor2.AdType.Slot, None, list(SLOT_ATTRIBUTES)))
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's collector: {error}") from error
 
@@ -74,7 +75,7 @@ class HTCondorPool:
             return [
                 job
                 for schedd in found
-                for job in htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES))
+                for job in defined(htcondor2.Schedd(schedd).query(_IN_QUEUE, list(JOB_ATTRIBUTES)))
             ]
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's schedd: {error}") from error
@@ -92,11 +93,17 @@ class HTCondorPool:
                 past = htcondor2.Schedd(schedd).history(None, list(ENDED_ATTRIBUTES), HISTORY)
             except (htcondor2.HTCondorException, OSError, RuntimeError):
                 continue
-            ads.extend(past)
+            ads.extend(defined(past))
         return ads
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
+
+
+def defined(ads: Iterable[classad2.ClassAd]) -> list[Ad]:
+    """The ads without what is undefined or an error in them: for Python those are the numbers 2
+    and 1."""
+    return [{k: v for k, v in ad.items() if not isinstance(v, classad2.Value)} for ad in ads]
 
 
 def read(pool: PoolState, now: float | None = None) -> dict[str, SitePool]:

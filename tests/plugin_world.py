@@ -30,9 +30,9 @@ from pegasus_hooks.plugin.build import installed_compiler
 
 FAKE = Path(__file__).parent / "component" / "planner_java"
 OURS = (sys.executable, "-I", "-m", "adon.planner_request")
-WARNING, INFO = 3, 4
+CONSOLE, WARNING, INFO = 2, 3, 4
 _SELECTION = re.compile(r"event\.pegasus\.siteselection .*\(([\d.]+) seconds\)")
-_LOG = re.compile(r"\[(WARNING|INFO)\]\s+(ADON: .*)")
+_LOG = re.compile(r"(?m)^[^\[\n]*?(?:\[(WARNING|INFO)\])?\s+(ADON: .*)")
 
 
 @dataclass
@@ -67,6 +67,7 @@ class Scene:
     properties: Mapping[str, str] = field(default_factory=dict)
     command: Sequence[str] | None = OURS
     timeout_s: float | None = None
+    options: Sequence[str] = ("-v",)
     kept: Sequence[str] = ()  # files that stay where they are written
 
     def all_properties(self) -> dict[str, str]:
@@ -96,6 +97,11 @@ class Outcome:
     @property
     def warnings(self) -> list[str]:
         return [line for level, line in self.log if level == WARNING]
+
+    @property
+    def said(self) -> list[str]:
+        """What everybody sees."""
+        return [line for level, line in self.log if level == CONSOLE]
 
     @property
     def infos(self) -> list[str]:
@@ -221,7 +227,7 @@ def write_scene(scene: Scene, root: Path) -> list[str]:
         ),
         encoding="utf-8",
     )
-    command = ["pegasus-plan", "-v", "--conf", str(root / "pegasus.properties")]
+    command = ["pegasus-plan", *scene.options, "--conf", str(root / "pegasus.properties")]
     command += ["--sites", ",".join(scene.execution), "--dir", str(root / "submit")]
     command += ["--output-sites", scene.output] if scene.output else []
     command += ["--cluster", scene.cluster] if scene.cluster else []
@@ -244,7 +250,7 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
     output = done.stdout + done.stderr
     if done.returncode != 0:
         raise Refused(output)
-    levels = {"WARNING": WARNING, "INFO": INFO}
+    levels = {"": CONSOLE, "WARNING": WARNING, "INFO": INFO}
     found = Outcome({}, [(levels[level], line.strip()) for level, line in _LOG.findall(output)])
     timed = _SELECTION.search(output)
     found.seconds = float(timed[1]) if timed else 0.0

@@ -15,15 +15,14 @@ _SITE_REQUIRED = re.compile(
 
 def site_of_slot(ad: Ad) -> str:
     """The site a slot belongs to, empty where it does not say."""
-    return str(ad.get("AdonSite") or ad.get("PegasusSite") or "")
+    return _text(ad, "AdonSite", "PegasusSite")
 
 
 def site_of_job(ad: Ad) -> str:
     """The site a job is bound to: by its own word (Pegasus writes ``pegasus_site``), or because its
     requirements ask for one; empty where it may run anywhere."""
-    named = ad.get("AdonSite") or ad.get("pegasus_site")
-    if named:
-        return str(named)
+    if named := _text(ad, "AdonSite", "pegasus_site"):
+        return named
     found = _SITE_REQUIRED.search(str(ad.get("Requirements", "")))
     return found.group(1) if found else ""
 
@@ -31,5 +30,9 @@ def site_of_job(ad: Ad) -> str:
 def site_of_match(ad: Ad) -> str:
     """The site of the slot that a job was given, as the schedd noted it in the job's ad
     (``SYSTEM_JOB_MACHINE_ATTRS``), else the site that the job is bound to; empty for neither."""
-    noted = ad.get("MachineAttrAdonSite0") or ad.get("MachineAttrPegasusSite0")
-    return str(noted) if isinstance(noted, str) and noted else site_of_job(ad)
+    return _text(ad, "MachineAttrAdonSite0", "MachineAttrPegasusSite0") or site_of_job(ad)
+
+
+def _text(ad: Ad, *names: str) -> str:
+    """The first that is a text: what is undefined, the bindings give as a value that is true."""
+    return next((v for name in names if isinstance(v := ad.get(name), str) and v), "")

@@ -86,7 +86,7 @@ def slots_present(settings: StartdSettings, config: Path, cores: int, memory_mb:
     process, and those that it has are not the workers'.
     """
     ours = f"{DEMAND_ATTRIBUTE} is undefined"
-    there = f' && PegasusSite == "{settings.site}"' if settings.site else ""
+    there = f' && (AdonSite ?: PegasusSite) == "{settings.site}"' if settings.site else ""
     words = [str(settings.release / "bin/condor_status"), "-pool", settings.collector]
     words += ["-constraint", ours + there, "-af", *_FIELDS]
     try:

@@ -118,7 +118,9 @@ class AccessPoint:
         """See PendingAction. Raises Later, always."""
         now = self._now()
         for host in nameless(self._runs):
-            self._log_once(host, AdonError("names no site, expected AdonSite in its STARTD_ATTRS"))
+            self._log_once(
+                host, AdonError("names no site, expected AdonSite or PegasusSite in STARTD_ATTRS")
+            )
         live, queue = self._live(broker)
         for action in actions_for(live, Observed(self._runs, queue, now)):
             self._carry_out(action, broker)
@@ -153,7 +155,7 @@ class AccessPoint:
             name = state.run.transit("out")
             names.add(name)
             if state.sent_bytes is not None and name not in self._learned:
-                self._outputs.learn(state.ad, state.sent_bytes)
+                self._outputs.learn(state)
                 self._learned.add(name)
         self._learned &= names
 

@@ -14,7 +14,7 @@ from statistics import median
 
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers import request_builder
-from condor_plugins.transfers.jobad import JobAd, no_transfer, number, text
+from condor_plugins.transfers.jobad import CLUSTERS, JobAd, no_transfer, number, text
 from condor_plugins.transfers.request_builder import Direction, Run, parsed, queue_number
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
@@ -138,12 +138,17 @@ def _in_over(state: RunState) -> str:
 
 
 def _out_over(state: RunState) -> str:
-    if state.phase is Phase.OUTPUT:
+    if state.phase is Phase.OUTPUT or _may_send(state):
         return ""
     if state.phase is Phase.OVER:
         arrived = state.output.end and state.how in _WITH_OUTPUT
         return "success" if arrived else state.how
     return "success" if state.phase is Phase.MOVED else "broken off"
+
+
+def _may_send(state: RunState) -> bool:
+    """Whether its output may be asked for before it is sent."""
+    return state.phase is Phase.RUNNING and not state.breaks
 
 
 def _has_slot(job: QueuedJob, run: Run) -> bool:
@@ -172,20 +177,27 @@ def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
 
 
 _LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
+# Output that takes less is sent before somebody who hears of it can ask for a path.
+_QUICK_S = 1.0
+_LEAD_S = 5.0  # between two looks, and for the path to be there
 
 
 class OutputHistory:
-    """Bytes that runs sent back, by what they ran: the transformation where Pegasus names it, else
-    the program, for each owner."""
+    """What runs sent back, by what they ran: the transformation where Pegasus names it, else the
+    program, for each owner."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, str], deque[int]] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], deque[_Sent]] = OrderedDict()
 
-    def learn(self, ad: JobAd, sent_bytes: int) -> None:
-        """Remember what a run sent."""
-        seen = self._seen.setdefault(_kind(ad), deque(maxlen=_LAST))
-        seen.append(sent_bytes)
-        self._seen.move_to_end(_kind(ad))
+    def learn(self, state: RunState) -> None:
+        """Remember what a run sent, where HTCondor says so."""
+        if state.sent_bytes is None:
+            return
+        kind = _kind(state.ad)
+        ran_s = max(0.0, state.output.start - state.began) if state.began else 0.0
+        seen = self._seen.setdefault(kind, deque(maxlen=_LAST))
+        seen.append(_Sent(state.sent_bytes, state.output.seconds, ran_s))
+        self._seen.move_to_end(kind)
         if len(self._seen) > _KINDS:
             self._seen.popitem(last=False)
 
@@ -193,13 +205,33 @@ class OutputHistory:
         """The median of what its like sent; else what its sandbox holds beyond its input, the most
         it can send; None where neither is known."""
         if seen := self._seen.get(_kind(ad)):
-            return int(median(seen))
+            return int(median(one.n_bytes for one in seen))
         used, got = number(ad, "DiskUsage"), number(ad, "AdonInBytes")
         return None if used is None else max(0, int(used * 1024 - (got or 0)))
 
+    def soon(self, ad: JobAd, ran_s: float) -> int | None:
+        """What a job will send that has run for ``ran_s`` seconds, where that will be too quick to
+        be asked for as it is sent and may begin any moment; else None."""
+        seen = self._seen.get(_kind(ad), ())
+        if not seen or median(one.seconds for one in seen) >= _QUICK_S:
+            return None
+        return self.expected(ad) if ran_s >= min(one.ran_s for one in seen) - _LEAD_S else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What a run sent, how long that took, and how long it had run before."""
+
+    n_bytes: int
+    seconds: float
+    ran_s: float
+
 
 def _kind(ad: JobAd) -> tuple[str, str]:
-    return text(ad, "Owner"), text(ad, "pegasus_wf_xformation", "Cmd")
+    program = text(ad, "pegasus_wf_xformation", "Cmd")
+    if program in CLUSTERS:  # merge_t-run-1_0_PID1_ID1
+        program = text(ad, "DAGNodeName").partition("_PID")[0]
+    return text(ad, "Owner"), program
 
 
 RECENT_S = 3600.0  # what happened earlier is nobody's business any more
@@ -215,12 +247,14 @@ def due_requests(
     for state in runs:
         if now - state.at > RECENT_S or not _crosses(state, config):
             continue
-        mark = f"{state.run.transit('out')}@{state.output.start}"
+        mark = f"{state.run.transit('out')}@{state.breaks}"
         if state.phase is Phase.OUTPUT and state.output.start:
             yield mark, _request(state, "out", outputs.expected(state.ad), config)
         elif (sent := _arrived(state)) and state.output.start >= since:
             request = _request(state, "out", sent, config)
             yield mark, replace(request, best_effort=_TOO_LATE)
+        elif soon := _may_send(state) and outputs.soon(state.ad, now - state.began):
+            yield mark, _request(state, "out", soon, config)
         if reason := _untold(state):
             size = number(state.ad, "AdonInBytes")
             request = _request(state, "in", None if size is None else int(size), config)

@@ -1,9 +1,10 @@
 """ClassAds of jobs as HTCondor prints them, one ``Name = value`` a line: what hooks and event logs
 have; and what they say of a job's transfers.
 
-Values are texts, numbers and truth values; any other expression stays as its text. HTCondor's own
-bindings would take ten times as long to import as a hook has to run; nothing slow is imported here,
-since most jobs of some pools have no files moved at all.
+Values are texts, numbers and truth values; any other expression stays as its text. What is
+undefined is left out: so HTCondor writes what a slot does not have. HTCondor's own bindings would
+take ten times as long to import as a hook has to run; nothing slow is imported here, since most
+jobs of some pools have no files moved at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ Value = str | int | float | bool
 JobAd = Mapping[str, Value]
 
 _TRUTH = {"true": True, "false": False}
+_NO_VALUES = ("undefined", "error")
 _MOST_DIGITS = 20
 _HUGE = 1e18
 
@@ -23,8 +25,9 @@ def parse(lines: Iterable[str]) -> dict[str, Value]:
     ad: dict[str, Value] = {}
     for line in lines:
         name, equals, value = line.partition(" = ")
-        if equals and name and not name[0].isspace():
-            ad[name] = _value(value.strip())
+        value = value.strip()
+        if equals and name and not name[0].isspace() and value.lower() not in _NO_VALUES:
+            ad[name] = _value(value)
     return ad
 
 
@@ -73,6 +76,8 @@ def number(ad: JobAd, name: str) -> float | None:
 
 _WITH_TRANSFER = (5, 10, 13)  # universes: vanilla (containers, too), java, vm
 _PEGASUS_OWN = "pegasus::"  # transfer, cleanup, dirmanager, …
+CLUSTERS = ("pegasus::seqexec", "pegasus::mpiexec")
+"""What runs several of a user's jobs as one."""
 
 
 def no_transfer(ad: JobAd) -> str:
@@ -86,7 +91,8 @@ def no_transfer(ad: JobAd) -> str:
     shared = text(ad, "FileSystemDomain")
     if setting == "IF_NEEDED" and shared and shared == text(ad, "MachineAttrFileSystemDomain0"):
         return "access point and slot share a file system"
-    if text(ad, "pegasus_wf_xformation").startswith(_PEGASUS_OWN):
+    program = text(ad, "pegasus_wf_xformation")
+    if program.startswith(_PEGASUS_OWN) and program not in CLUSTERS:
         return "Pegasus's own job: the paths of its transfers are asked for by PRE"
     return ""
 

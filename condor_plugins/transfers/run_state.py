@@ -69,7 +69,9 @@ class Span:
 class RunState:
     """One run. ``ad`` has the newest of what its events said; ``how`` says how it ended; ``ran``
     that its input had arrived; ``sent_bytes`` is what the job sent back in all, None until HTCondor
-    says so; ``at`` is the Unix second of its last event."""
+    says so; ``began`` is the Unix second from which it ran, ``at`` that of its last event;
+    ``breaks`` counts how often output was over, or the connection lost, before it was at its end.
+    """
 
     run: Run
     phase: Phase = Phase.COMING
@@ -79,6 +81,8 @@ class RunState:
     output: Span = field(default_factory=Span)
     how: str = ""
     ran: bool = False
+    began: float = 0.0
+    breaks: int = 0
     sent_bytes: int | None = None
 
 
@@ -136,11 +140,12 @@ def _follow(state: RunState, one: RunEvent) -> None:
     if one.kind in _ENDS:
         _end(state, _ENDS[one.kind], one.at)
     elif one.kind is Kind.EXECUTE:
-        state.ran = True
+        state.ran, state.began = True, one.at
         state.phase = max(state.phase, Phase.RUNNING)
     elif one.kind is Kind.DISCONNECTED:
         # What was being sent broke off; output is sent anew after a reconnection.
         state.phase, state.output = Phase.RUNNING, Span()
+        state.breaks += 1
     elif one.step is not None:
         _move(state, one.step, one.at)
 
@@ -153,6 +158,7 @@ def _move(state: RunState, moving: TransferStep, at: float) -> None:
     state.phase = phase if phase is Phase.OUTPUT else max(state.phase, phase)
     span = state.input if moving <= TransferStep.IN_FINISHED else state.output
     if moving in (TransferStep.IN_STARTED, TransferStep.OUT_STARTED):
+        state.breaks += int(span is state.output and span.end > 0)
         span.start, span.end = at, 0.0
     elif moving in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
         span.end = at

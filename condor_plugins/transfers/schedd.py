@@ -7,6 +7,7 @@ from typing import Any
 
 import htcondor2
 
+from condor_plugins.collector import defined
 from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.transfers.request_builder import job_name, queue_number
 from network_provisioner.base.errors import AdonError
@@ -46,10 +47,9 @@ class LocalSchedd:
     def _query(self, numbers: Sequence[tuple[int, int]]) -> Sequence[Mapping[str, Any]]:
         which = " || ".join(f"(ClusterId == {c} && ProcId == {p})" for c, p in numbers)
         try:
-            ads: Sequence[Mapping[str, Any]] = htcondor2.Schedd().query(which, list(_ATTRIBUTES))
+            return defined(htcondor2.Schedd().query(which, list(_ATTRIBUTES)))
         except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
             raise AdonError(f"HTCondor's schedd: {error}") from error
-        return ads
 
 
 def queued(ad: Mapping[str, Any]) -> QueuedJob:

@@ -209,7 +209,7 @@ def site_config(
     :param collector: ``host:port`` of the hub's collector.
     :param metrics: the program and arguments that print host metrics as ClassAd attributes.
     """
-    attributes = {"PegasusSite": name, "AdonSite": name, **site.attributes}
+    attributes = {"PegasusSite": name, **site.attributes}
     program, *arguments = metrics
     return _text(
         {

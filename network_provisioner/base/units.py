@@ -27,7 +27,7 @@ _TIME_S = {
     "us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
     "w": 604800.0, "y": 31536000.0,  # 365 days
 }  # fmt: skip
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*\Z")
+_QUANTITY = re.compile(r"\s*(-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z/]*)\s*\Z")
 
 
 def bits(n_bytes: float) -> float:

@@ -15,12 +15,13 @@ from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
 from site_selector.catalogs.fields import positive_number
-from site_selector.catalogs.hints import parse_hints
+from site_selector.catalogs.hints import parse_hints, unknown_sites
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import Inputs
 
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 _SHARED = ("sharedfs",)
+WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
 Look = Callable[[Sequence[str]], Mapping[str, FoundReplicas]]
 
@@ -28,7 +29,7 @@ Look = Callable[[Sequence[str]], Mapping[str, FoundReplicas]]
 def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
     knows no place. Raises InputError, one line."""
-    sites = _sites(request)
+    sites = _sites(request, note)
     raw_bytes, places = _raw(request, find, note)
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
@@ -63,8 +64,9 @@ def output_site_of(request: Request, note: Note) -> str | None:
 _NOWHERE = Document(WHAT, "", {})
 
 
-def _sites(request: Request) -> dict[str, Site]:
-    """Those of the catalog, and whatever else a job or the results go to."""
+def _sites(request: Request, note: Note) -> dict[str, Site]:
+    """Those of the catalog, and whatever else a job or the results go to. A hint that is wrong is
+    left out, with a warning: the others serve."""
     profiles = dict(request.sites)
     for task in request.tasks:
         for name in task.sites:
@@ -73,11 +75,15 @@ def _sites(request: Request) -> dict[str, Site]:
         profiles.setdefault(name, {})
     found = {}
     for name, said in profiles.items():
-        try:
-            hints = parse_hints(said)
-        except InputError as error:
-            raise InputError(f"site {name!r} of the site catalog: {error}") from None
-        found[name] = Site(name, None, None, (), {"pegasus": said}, hints)
+        good = {}
+        for key, value in said.items():
+            try:
+                for _, wrong in unknown_sites(parse_hints({key: value}), profiles):
+                    raise InputError(wrong)
+                good[key] = value
+            except InputError as error:
+                note(f"{WARNING}site {name!r} of the site catalog: {error}; it is left out")
+        found[name] = Site(name, None, None, (), {"pegasus": good}, parse_hints(good))
     return found
 
 

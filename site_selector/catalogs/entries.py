@@ -14,7 +14,6 @@ from reprlib import repr as shown
 from typing import Any, TypeGuard
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import MAX_DURATION_S
 from site_selector.catalogs.documents import Document, Key
 from site_selector.catalogs.fields import (
@@ -27,7 +26,7 @@ from site_selector.catalogs.fields import (
     profiles_of,
     size_of,
 )
-from site_selector.catalogs.hints import Hints, is_hint, parse_hints, refuse_hints
+from site_selector.catalogs.hints import Hints, is_hint, parse_hints, refuse_hints, unknown_sites
 
 Path = tuple[Key, ...]
 
@@ -158,16 +157,9 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
     if not found:
         raise document.error((*at, "sites"), "the site catalog lists no site")
     for index, site in enumerate(found.values()):
-        hinted = {"bandwidth": site.hints.bandwidth_bps, "rtt": site.hints.rtt_s}
-        for kind, by_site in {**hinted, "loss": site.hints.loss}.items():
-            for other in by_site:
-                if other not in found:
-                    key = f"adon.{kind}.{other}"
-                    raise document.error(
-                        (*at, "sites", index, "profiles", "pegasus", key),
-                        f"site {site.name!r}: {key} names the unknown site {other!r}, "
-                        f"expected one of {', '.join(found)}{did_you_mean(other, found)}",
-                    )
+        for key, wrong in unknown_sites(site.hints, found):
+            where = (*at, "sites", index, "profiles", "pegasus", key)
+            raise document.error(where, f"site {site.name!r}: {wrong}")
     return found
 
 

@@ -14,7 +14,7 @@ Pegasus accepts and carries such keys along. ADON takes them where nothing was m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, TypeVar
@@ -73,6 +73,17 @@ def parse_hints(profiles: Mapping[str, str]) -> Hints:
     return Hints(**found)
 
 
+def unknown_sites(hints: Hints, known: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Each key that names a site which is not ``known``, and what is wrong with it."""
+    by_kind = {"bandwidth": hints.bandwidth_bps, "rtt": hints.rtt_s, "loss": hints.loss}
+    for kind, by_site in by_kind.items():
+        for other in by_site:
+            if other not in known:
+                key = f"{PREFIX}{kind}.{other}"
+                expected = f"expected one of {', '.join(known)}{did_you_mean(other, known)}"
+                yield key, f"{key} names the unknown site {other!r}, {expected}"
+
+
 def is_hint(key: str) -> bool:
     """Whether a profile's key is meant for ADON, be it known or not."""
     return key[: len(PREFIX)].lower() == PREFIX
@@ -92,12 +103,17 @@ def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, 
                 )
 
 
-def _whole(value: str, key: str) -> int:
-    if not (value.strip().isdecimal() and value.isascii()):
-        raise InputError(f"{key}: found {shown(value)}, expected a whole number")
-    if len(value.strip()) > len(str(_MOST)) or int(value) > _MOST:
-        raise InputError(f"{key}: found {shown(value)}, expected at most {_MOST:,}")
-    return int(value)
+def _whole(least: int) -> Callable[[str, str], int]:
+    def parsed(value: str, key: str) -> int:
+        digits = value.strip()
+        known = digits.isdecimal() and digits.isascii() and len(digits) <= len(str(_MOST))
+        if not known or not least <= int(digits) <= _MOST:
+            raise InputError(
+                f"{key}: found {shown(value)}, expected a whole number from {least} to {_MOST:,}"
+            )
+        return int(digits)
+
+    return parsed
 
 
 def _positive(parse: Callable[[str, str], T]) -> Callable[[str, str], T]:
@@ -117,7 +133,8 @@ def _compute_rate(value: str, key: str) -> float:
         return _positive(parse_size)(amount, key)
     except InputError:
         raise InputError(
-            f"{key}: found {shown(value)}, expected bytes per second and worker such as '25 MB/s'"
+            f"{key}: found {shown(value)}, expected bytes per second and worker, above 0, such as "
+            "'25 MB/s'"
         ) from None
 
 
@@ -132,10 +149,10 @@ def _fraction(value: str, key: str) -> float:
 
 
 _PLAIN: dict[str, tuple[str, Callable[[str, str], float]]] = {
-    "adon.workers": ("workers", _whole),
+    "adon.workers": ("workers", _whole(0)),
     "adon.rate": ("rate", _compute_rate),
     "adon.queue_wait": ("queue_wait_s", parse_duration),
-    "adon.streams": ("streams", _positive(_whole)),
+    "adon.streams": ("streams", _whole(1)),
     "adon.buffer": ("buffer_bytes", _positive(parse_size)),
 }
 _PER_SITE: dict[str, tuple[str, Callable[[str, str], float]]] = {

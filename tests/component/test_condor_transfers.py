@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.component
 SITES = {"mu": SiteSpec(1), "tacc": SiteSpec(1)}
 NETWORK = star("mu", "tacc", "local")
 QUICK = 30 * 2**20  # bytes that are sent in a moment
+SMALL = 12 * 2**20  # hardly worth a path
 LONG_S = 300.0  # nothing here takes nearly as long
 # A hook waits so long for a broker that does not answer, and for a path: the shadow lets it live
 # for 120 s.
@@ -134,7 +136,7 @@ def submit(pool: Pool, folder: Path, size: int, *more: str, held: bool = False) 
     ``held`` one has another input, see HELD_FILE."""
     lines = [
         "executable = /bin/true", "transfer_executable = false", "should_transfer_files = YES",
-        'requirements = AdonSite == "tacc"', "log = j.log", *more,
+        'requirements = PegasusSite == "tacc"', "log = j.log", *more,
     ]  # fmt: skip
     if size:
         with (folder / "in.dat").open("wb") as file:
@@ -247,6 +249,32 @@ def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: 
     assert (path.src, path.dst, path.bytes) == ("tacc", "local", 10 * QUICK)
     assert path.outcome == "success"
     assert path.goodput_bps > 0
+
+
+def test_quick_output_has_its_path_before_it_is_sent(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    """The like of it ran before. Each runs until it is told to end."""
+    until_told = f"'until test -e {jobs}/go; do sleep 0.1; done'"
+    words = ("executable = /bin/sh", f'arguments = "-c {until_told}"')
+    (jobs / "go").touch()
+
+    def told_of(job: str) -> bool:
+        return any(":out:1" in t.id for t in service.of_job(job))
+
+    for _ in range(3):
+        before = submit(pool, jobs, SMALL, *words)
+        job_over(pool, jobs)
+        until(partial(told_of, before), "what was sent")
+    (jobs / "go").unlink()
+    cluster = submit(pool, jobs, SMALL, *words)
+    until(partial(told_of, cluster), "the output's path")
+    (jobs / "go").touch()
+    job_over(pool, jobs)
+    path = next(t for t in all_back(service, cluster) if ":out:1" in t.id)
+    assert (path.src, path.dst, path.size_bytes) == ("tacc", "local", SMALL)
+    assert path.path == ["tacc", "s1", "local"]
+    until(lambda: service.client.get(path.id).bytes == SMALL, "how much was sent")
 
 
 def test_jobs_without_files_and_pegasus_own_ask_for_nothing(

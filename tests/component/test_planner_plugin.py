@@ -61,10 +61,22 @@ def test_adon_maps_data_to_where_it_lies_in_one_call(plan: Plan) -> None:
     found = plan(chain(5))
     assert found.sites == dict.fromkeys(("j0", "j1", "j2", "j3", "j4"), "tacc")
     assert found.warnings == []
-    (line,) = found.infos
+    (line,) = found.said
     assert line.startswith("ADON: 5 jobs of scene mapped in ")
-    assert "(tacc 5) by " in line
-    assert ", expected to take " in line
+    assert "(tacc 5), expected to take " in line
+    assert "; all at mu: " in line
+
+
+def test_why_and_what_is_wrong_is_seen_without_v(plan: Plan) -> None:
+    hints = {"adon.bandwidth.tac": "1 Gb/s", "adon.workers": "-4"}
+    found = plan(chain(2, sites={"local": {}, "mu": hints, "tacc": {}}, options=()))
+    (line,) = found.said
+    assert line.startswith("ADON: 2 jobs of scene mapped in ")
+    assert "(tacc 2), expected to take " in line
+    wrong = "ADON: site 'mu' of the site catalog: adon."
+    assert sorted(w.removeprefix(wrong).partition(", expected")[0] for w in found.warnings) == [
+        "bandwidth.tac names the unknown site 'tac'", "workers: found '-4'",
+    ]  # fmt: skip
 
 
 def test_the_users_own_site_is_kept_and_what_hangs_on_it_follows(plan: Plan) -> None:
@@ -320,7 +332,7 @@ def test_a_first_mapping_counts_where_no_better_one_follows(
     found = fake_plan(chain(command=script(tmp_path / "a.py", FIRST + after), timeout_s=limit_s))
     assert set(found.sites.values()) == {"mu"}
     (line,) = found.warnings
-    assert "by quick, expected to take 2.50 s, its first mapping: " in line
+    assert "expected to take 2.50 s by quick, its first mapping: " in line
     assert reason in line
 
 

@@ -244,8 +244,8 @@ def test_a_client_that_fails_says_why(pool: Pool) -> None:
 def test_two_pools_live_side_by_side(pool: Pool, condor: Path, tmp_path: Path) -> None:
     with Pool(tmp_path, condor, {"iplant": SiteSpec(1)}) as other:
         assert other.collector != pool.collector
-        assert other.run(["condor_status", "-af", "AdonSite"]).split() == ["iplant"]
-        assert set(pool.run(["condor_status", "-af", "AdonSite"]).split()) == {"mu", "tacc"}
+        assert other.run(["condor_status", "-af", "PegasusSite"]).split() == ["iplant"]
+        assert set(pool.run(["condor_status", "-af", "PegasusSite"]).split()) == {"mu", "tacc"}
 
 
 def test_a_port_in_use_is_told(pool: Pool, condor: Path, tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_what_outlived_a_killed_run_is_ended_by_the_next(condor: Path, tmp_path:
     end_owner(owner)
     with Pool(tmp_path, condor, {"mu": SiteSpec(1)}) as pool:
         assert not any(alive(process) for process in rest)
-        assert pool.run(["condor_status", "-af", "AdonSite"]).split() == ["mu"]
+        assert pool.run(["condor_status", "-af", "PegasusSite"]).split() == ["mu"]
         assert pool.run(["condor_q", "-af", "ClusterId"]) == ""
     assert marked(tmp_path) == []
 
@@ -367,7 +367,7 @@ def test_execute_nodes_live_in_network_namespaces_of_their_own(
         dag.write_text("JOB A a.sub\n")
         (tmp_path / "a.sub").write_text(
             "executable = /bin/cat\narguments = /proc/net/fib_trie\noutput = a.out\nlog = j.log\n"
-            'requirements = AdonSite == "tacc"\nqueue\n'
+            'requirements = PegasusSite == "tacc"\nqueue\n'
         )
         cluster = dagman.submit_dag(dag, pool.run)
         assert dagman.wait(dag, cluster, 600) == dagman.DagEnd("success", 0)

@@ -62,14 +62,15 @@ def test_sites_with_servers_and_hints() -> None:
     [
         ({"adon.worker": 3}, "unknown key 'adon.worker', did you mean 'adon.workers'?"),
         ({"adon.zzz": 3}, "unknown key 'adon.zzz', expected adon.workers"),
-        ({"adon.workers": -1}, "adon.workers: found '-1', expected a whole number"),
+        ({"adon.workers": -1}, "adon.workers: found '-1', expected a whole number from 0 to"),
         ({"adon.rate": "25 Mb/s"}, "adon.rate: found '25 Mb/s', expected bytes per second"),
         ({"adon.rate": "0"}, "adon.rate: found '0', expected bytes per second"),
         ({"adon.queue_wait": "soon"}, "adon.queue_wait: found 'soon', expected"),
         ({"adon.bandwidth.tac": "1 Gb/s"}, "adon.bandwidth.tac names the unknown site 'tac'"),
         ({"adon.bandwidth.tacc": "25 MB/s"}, "adon.bandwidth.tacc: found '25 MB/s', expected bits"),
+        ({"adon.bandwidth.tacc": "-1 Gb/s"}, "expected a finite number that is not negative"),
         ({"adon.loss.tacc": 2}, "adon.loss.tacc: found '2', expected a fraction"),
-        ({"adon.streams": 0}, "adon.streams: found 0, expected more"),
+        ({"adon.streams": 0}, "adon.streams: found '0', expected a whole number from 1 to"),
     ],
 )
 def test_bad_hints_name_file_line_and_site(profiles: dict[str, object], message: str) -> None:
@@ -187,7 +188,7 @@ def _hint(site: str) -> str:
         ((FLOW, sites_text({"mu": {"adon.rate": "1"}}).replace("    pegasus:", "    env:"),
           REPLICAS, PROGRAMS), "sites.yml:14: site 'mu': found 'adon.rate' in profiles: env, exp"),
         ((FLOW, sites_text({"mu": {"adon.workers": "9" * 5000}}), REPLICAS, PROGRAMS),
-         "expected at most 10,000,000"),
+         "expected a whole number from 0 to 10,000,000"),
         ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "the site catalog lists no site"),
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
         ((FLOW, SITES + "- name: mu\n", REPLICAS, PROGRAMS), "site 'mu' is listed twice"),

@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import classad2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.collector import read
+from condor_plugins.collector import defined, read
 from condor_plugins.pool.sitepool import SitePool, pool_from_json, summarise, workers
-from condor_plugins.pool.sites import Ad, site_of_job
+from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])
@@ -177,3 +178,12 @@ def test_what_is_no_pool_is_one_line(text: str) -> None:
     with pytest.raises(AdonError, match="expected sites of a pool as JSON") as refused:
         pool_from_json(text)
     assert "\n" not in str(refused.value)
+
+
+def test_what_is_undefined_in_an_ad_is_not_there() -> None:
+    slot = classad2.ClassAd('[AdonSite = undefined; PegasusSite = "mu"; Memory = error; Cpus = 2]')
+    assert site_of_slot(slot) == "mu"
+    assert defined([slot]) == [{"PegasusSite": "mu", "Cpus": 2}]
+    job = classad2.ClassAd('[AdonSite = undefined; pegasus_site = "tacc"; JobStatus = undefined]')
+    assert site_of_job(job) == "tacc"
+    assert defined([job]) == [{"pegasus_site": "tacc"}]

@@ -21,6 +21,7 @@ from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
 from site_selector.mapping import kernel
+from site_selector.catalogs.hints import Hints
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
@@ -104,7 +105,6 @@ def site(**profiles: Any) -> dict[str, Any]:
         ({"files": [{"lfn": "x", "size": -1}]}, "files[0]: size is -1, expected 0 bytes or more"),
         ({"limit_s": 0}, "limit_s is 0.0, expected seconds above 0"),
         (site(**{"adon.workers": 8}), "expected an object of texts"),
-        (site(**{"adon.wokers": "8"}), "did you mean 'adon.workers'?"),
         (
             {"jobs": [
                 {"id": "a", "transformation": 0, "after": [1]},
@@ -118,6 +118,23 @@ def test_what_cannot_be_used_is_named(changed: dict[str, Any], words: str) -> No
     with pytest.raises(InputError) as error:
         read(small(**changed))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("adon.wokers", "8", "unknown key 'adon.wokers', did you mean 'adon.workers'?"),
+        ("adon.workers", "-4", "adon.workers: found '-4', expected a whole number from 0 to"),
+        ("adon.rtt.tac", "5 ms", "adon.rtt.tac names the unknown site 'tac', expected one of "),
+    ],
+)
+def test_a_hint_that_is_wrong_is_warned_of_and_the_others_serve(
+    key: str, value: str, words: str
+) -> None:
+    found, (warning,) = read(small(**site(**{key: value, "adon.rtt.tacc": "1 ms"})))
+    assert warning.startswith("warning: site 'mu' of the site catalog: ")
+    assert words in warning
+    assert found.sites["mu"].hints == Hints(rtt_s={"tacc": 0.001})
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -188,7 +205,7 @@ def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
     last = lines[-1]
     word, count, policy, makespan = last.split("\t")
     assert (word, count) == ("end", "3")
-    assert policy
+    assert policy.endswith("; all at mu: 140 s")
     assert float(makespan) > 100
 
 

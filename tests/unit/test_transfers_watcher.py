@@ -15,6 +15,7 @@ from condor_plugins.transfers.access_point import AccessPoint
 from condor_plugins.transfers.decide import OutputHistory, QueuedJob
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
+from condor_plugins.transfers.run_state import RunState
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
@@ -77,6 +78,44 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     world.schedd.queue[JOB] = QueuedJob(2, 2)
     world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
+
+
+def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> list[str]:
+    """A run that begins at ``at``; the paths it has just before it sends its output."""
+    world.schedd.queue[JOB] = QueuedJob(2, starts)
+    world.now = at
+    world.look(event(Kind.EXECUTE, at, starts, **TOLD), later=0.0)
+    world.look(later=ran_s - 1)
+    held = world.broker.live()
+    end = at + ran_s + sent_s
+    sent = [move(Step.OUT_STARTED, at + ran_s, starts), move(Step.OUT_FINISHED, end, starts)]
+    world.look(*sent, event(Kind.TERMINATED, end, starts, SentBytes=9e6), later=1 + sent_s)
+    world.look()
+    return held
+
+
+def test_output_that_is_too_quick_to_be_asked_for_has_its_path_before(world: World) -> None:
+    first, second, third = (Run(JOB, starts).transit("out") for starts in (1, 2, 3))
+    assert run(world, 1, 1000, 60.0, 0.2) == []
+    assert world.broker.transits[first].state is TransitState.BEST_EFFORT
+    # What it will send, and when, is known by what its like did.
+    assert run(world, 2, 2000, 60.0, 0.2) == [second]
+    got = world.broker.transits[second]
+    assert (got.src, got.size_bytes, got.state) == ("tacc", 9000000, TransitState.RELEASED)
+    assert world.broker.released[-1] == (second, 9000000, pytest.approx(0.2), "success")
+    world.schedd.queue[JOB] = QueuedJob(2, 3)
+    world.now = 3000
+    world.look(event(Kind.EXECUTE, 3000, 3, **TOLD))
+    assert world.broker.live() == []  # it runs for a minute
+    world.look(later=55.0)
+    assert world.broker.live() == [third]
+    world.look(event(Kind.DISCONNECTED, 3062, 3))
+    assert world.broker.released[-1] == (third, 0, 0.0, "broken off")
+
+
+def test_slow_output_is_asked_for_when_it_is_sent(world: World) -> None:
+    assert run(world, 1, 1000, 2.0, 30.0) == []
+    assert run(world, 2, 2000, 2.0, 30.0) == []
 
 
 def test_between_events_it_looks_every_few_seconds(world: World) -> None:
@@ -196,7 +235,7 @@ def test_slots_without_a_site_are_named_once(
         sent = move(Step.IN_STARTED, at, MachineAttrAdonSite0="", RemoteHost="slot1_2@node7")
         world.look(sent)
     assert [r.message for r in caplog.records] == [
-        "node7: names no site, expected AdonSite in its STARTD_ATTRS"
+        "node7: names no site, expected AdonSite or PegasusSite in STARTD_ATTRS"
     ]
 
 
@@ -255,9 +294,18 @@ def test_output_is_expected_as_its_like_sent() -> None:
     assert outputs.expected(AD) is None
     assert outputs.expected({**AD, "DiskUsage": 10, "AdonInBytes": 240}) == 10000
     for sent in (1, 5, 1000):
-        outputs.learn(AD, sent)
+        outputs.learn(RunState(RUN, ad=AD, sent_bytes=sent))
     assert outputs.expected({**AD, "DiskUsage": 10}) == 5
     assert outputs.expected({**AD, "Owner": "bob"}) is None
+    clusters = [
+        {
+            "pegasus_wf_xformation": "pegasus::seqexec",
+            "DAGNodeName": f"merge_t-{name}-1_0_PID{n}_ID1",
+        }
+        for name, n in (("run", 1), ("run", 2), ("end", 1))
+    ]
+    outputs.learn(RunState(RUN, ad=clusters[0], sent_bytes=70))
+    assert [outputs.expected(ad) for ad in clusters] == [70, 70, None]
     for number in range(1500):
-        outputs.learn({"Cmd": str(number)}, 1)
+        outputs.learn(RunState(RUN, ad={"Cmd": str(number)}, sent_bytes=1))
     assert outputs.expected(AD) is None

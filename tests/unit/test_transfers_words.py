@@ -126,6 +126,7 @@ def test_whatever_stands_in_an_event_log_is_passed_over(data: bytes) -> None:
         ),
         ({"pegasus_wf_xformation": "pegasus::transfer"}, "PRE"),
         ({"pegasus_wf_xformation": "soykb::bwa:1.0"}, ""),
+        ({"pegasus_wf_xformation": "pegasus::seqexec"}, ""),  # a user's jobs, clustered
     ],
 )  # fmt: skip
 def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: str) -> None:
@@ -137,12 +138,20 @@ def test_jobs_that_move_nothing_are_known(change: dict[str, jobad.Value], why: s
 def test_the_slot_says_its_site_or_the_job_does() -> None:
     assert ends(AD, "local", "in") == ("local", "tacc")
     assert ends(AD, "local", "out") == ("tacc", "local")
-    elsewhere = {**AD, "MachineAttrAdonSite0": "undefined", "MachineAttrPegasusSite0": "mu"}
     assert unmarked({**AD, "MachineAttrAdonSite0": ""}, "local").startswith("the slot names")
-    assert ends({**elsewhere, "MachineAttrAdonSite0": ""}, "local", "in")[1] == "mu"
     bound = {"Requirements": '(TARGET.PegasusSite == "iplant") && true'}
     assert ends(bound, "local", "in")[1] == "iplant"
     assert "nothing crosses" in unmarked({**AD, "MachineAttrAdonSite0": "local"}, "local")
+
+
+def test_what_is_undefined_is_not_there() -> None:
+    """As HTCondor notes a slot that sets PegasusSite alone."""
+    ad = jobad.parse(
+        ["MachineAttrAdonSite0 = undefined", 'MachineAttrPegasusSite0 = "mu"',
+         "JobBatchName = UNDEFINED", "NumShadowStarts = error", 'Owner = "undefined"']
+    )  # fmt: skip
+    assert ad == {"MachineAttrPegasusSite0": "mu", "Owner": "undefined"}
+    assert ends(ad, "local", "in") == ("local", "mu")
 
 
 def test_what_is_asked_for_says_whose_it_is() -> None:

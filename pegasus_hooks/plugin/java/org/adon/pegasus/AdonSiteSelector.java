@@ -21,6 +21,9 @@ public final class AdonSiteSelector extends Abstract {
     static final String TIMEOUT_PROPERTY = "pegasus.selector.site.adon.timeout";
     static final double DEFAULT_TIMEOUT = 30;
 
+    /** What a note begins with that is worth a warning. */
+    private static final String WARNING = "warning: ";
+
     /** Loaded by name. */
     public AdonSiteSelector() {}
 
@@ -42,17 +45,18 @@ public final class AdonSiteSelector extends Abstract {
         }
         List<String> chosen;
         String by;
-        int level = LogManager.INFO_MESSAGE_LEVEL;
+        int level = LogManager.CONSOLE_MESSAGE_LEVEL; // seen without -v
         try {
             for (String part : Catalogs.read(work, workflow, mBag, mProps, mSiteStore, mTCMapper)) {
-                log("ADON: this Pegasus does not tell " + part, level);
+                log("ADON: this Pegasus does not tell " + part,
+                        LogManager.INFO_MESSAGE_LEVEL);
             }
             Asker asker = asker();
             Answer.Mapping found = ask(asker, work);
             chosen = found.sites;
-            by = "by " + found.policy;
+            by = " by " + found.policy;
             if (found.makespan >= 0) {
-                by += ", expected to take " + Words.time(found.makespan);
+                by = ", expected to take " + Words.time(found.makespan) + by;
             }
             if (asker.shortfall() != null) {
                 by += ", its first mapping: " + asker.shortfall().getMessage();
@@ -60,7 +64,7 @@ public final class AdonSiteSelector extends Abstract {
             }
         } catch (Refusal refusal) {
             chosen = Rule.map(work);
-            by = "by the built-in rule, without ADON: " + refusal.getMessage();
+            by = " by the built-in rule, without ADON: " + refusal.getMessage();
             level = LogManager.WARNING_MESSAGE_LEVEL;
         }
         for (int i = 0; i < chosen.size(); i++) {
@@ -97,7 +101,9 @@ public final class AdonSiteSelector extends Abstract {
             return asker.ask(work, mProps.getProperty(CONFIG_PROPERTY));
         } finally {
             for (String note : asker.notes()) {
-                log("ADON: " + note, LogManager.INFO_MESSAGE_LEVEL);
+                boolean warns = note.startsWith(WARNING);
+                log("ADON: " + (warns ? note.substring(WARNING.length()) : note), warns
+                        ? LogManager.WARNING_MESSAGE_LEVEL : LogManager.INFO_MESSAGE_LEVEL);
             }
         }
     }
@@ -127,7 +133,7 @@ public final class AdonSiteSelector extends Abstract {
         }
         return "ADON: " + chosen.size() + " jobs of " + Words.line(String.valueOf(work.name))
                 + " mapped in " + Words.time((System.nanoTime() - began) / 1e9) + " ("
-                + Words.line(String.join(", ", parts)) + ") " + by;
+                + Words.line(String.join(", ", parts)) + ")" + by;
     }
 
     private void log(String line, int level) {

@@ -2,6 +2,7 @@
 package edu.isi.pegasus.common.logging;
 
 public abstract class LogManager {
+    public static final int CONSOLE_MESSAGE_LEVEL = 2;
     public static final int WARNING_MESSAGE_LEVEL = 3;
     public static final int INFO_MESSAGE_LEVEL = 4;
 
