@@ -112,10 +112,9 @@ class Campus:
         return self.user.types(["sh", "-ec", setting + block], cwd)
 
     def check_paths(self, submit: Path) -> int:
-        """Every path that was asked for was given and came back; how many there were."""
+        """Every path that was given came back; how many transfers there were."""
         lines = [line for line in journal(submit) if line["event"] == "transfer"]
         assert all(line["given_back"] and line["outcome"] == "success" for line in lines), lines
-        assert self.broker.health()["live"] == 0
         return len(lines)
 
 
@@ -163,10 +162,10 @@ class TestPegasus:
             out = campus.typed(FOLLOW, who, who)
             assert re.search(r"(?m)^words of \S+: done, (\d+) of \1 jobs done, 0 failed$", out)
             assert re.search(r"(?m)^from local to \w+ with pegasus-transfer, path ", out)
-            result = campus.sites.parent / "sites/local/storage/total.txt"
-            assert result.read_text() == "300000 hamlet.txt\n300000 emily.txt\n"
+            assert out.endswith("300000 hamlet.txt\n300000 emily.txt\n")
             assert campus.check_paths(who / "runs/words") >= 2
             assert "[archive " in campus.typed(AGAIN, who, who)
+        assert campus.broker.health()["live"] == 0
 
     @pytest.mark.parametrize("mode", ["sharedfs", "nonsharedfs", "condorio"])
     def test_soykb_runs_as_its_page_says(self, campus: Campus, tmp_path: Path, mode: str) -> None:
@@ -184,3 +183,4 @@ class TestPegasus:
         assert json.loads(campus.typed(check, ROOT, tmp_path))["recall"] >= 0.9
         asked = campus.check_paths(out / "runs/soykb")
         assert asked > 0 or mode == "condorio"  # there HTCondor moves the files
+        assert campus.broker.health()["live"] == 0
