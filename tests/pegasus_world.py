@@ -34,6 +34,12 @@ def copy_pegasus(where: Path) -> Path:
     return where
 
 
+def lists_inputs(home: Path) -> bool:
+    """Whether its kickstart writes the sizes of what a job reads, as it does from 6.0 on."""
+    version = subprocess.check_output([home / "bin/pegasus-version"], text=True)
+    return int(version.partition(".")[0]) >= 6
+
+
 def tree(root: Path) -> dict[str, object]:
     """Every file with mode and content, every folder."""
     return {

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Write SoyKB's resequencing workflow (PGen) with its catalogs, and make its data.
 
-    workflow.py --out DIR [--samples 3] [--chromosomes 2] [--seed 1] [--testbed testbed.json]
+    workflow.py --out DIR [--samples 3] [--chromosomes 2] [--seed 1] [--here | --testbed FILE]
     workflow.py --out DIR --samples 41 --chromosomes 20 --no-data        # 1,013 jobs
 
 DIR gets workflow.yml, sites.yml, replicas.yml, transformations.yml, pegasus.properties and truth/.
-Without --testbed the catalogs name example hosts and the data go to DIR/inputs; with it they name
-the test bed's sites and the data go to the storage of its data store. --no-data declares the sizes
-such data would have instead of making them. S samples and C chromosomes make 9 + 4·S + S·C + C
-jobs. The same options give the same files.
+The catalogs name example hosts and the data go to DIR/inputs; with --here the sites are folders
+below DIR; with --testbed they are those of testbed.json and the data go to its data store.
+--no-data declares the sizes such data would have instead of making them. S samples and C
+chromosomes make 9 + 4·S + S·C + C jobs. The same options give the same files.
 """
 
 from __future__ import annotations
@@ -215,7 +215,11 @@ def write(chosen: argparse.Namespace) -> str:
     name = checked_name(chosen.name, "name")
     cohort, recipe = options.read(chosen)
     out: Path = chosen.out.resolve()
-    if chosen.testbed is None:
+    store = sites.DATA_STORE
+    if chosen.here:  # Pegasus takes files without a server only from the submit host
+        places, inputs, store = sites.here_places(out), out / "inputs", "local"
+        folder = str(inputs)
+    elif chosen.testbed is None:
         places, inputs = sites.example_places(), out / "inputs"
         folder = f"{places[sites.DATA_STORE].storage}/{name}"
     else:
@@ -234,10 +238,9 @@ def write(chosen: argparse.Namespace) -> str:
         sizes = shape.input_sizes(cohort, recipe)
     estimate = shape.Estimate(cohort, recipe, sizes)
     workflow = Pgen(name, cohort, estimate).build()
-    store = places[sites.DATA_STORE]
     texts = {
         "sites.yml": as_yaml(catalogs.site_catalog(places)),
-        "replicas.yml": as_yaml(catalogs.replica_catalog(store, folder, sizes, checksums)),
+        "replicas.yml": as_yaml(catalogs.replica_catalog(places[store], folder, sizes, checksums)),
         "transformations.yml": as_yaml(
             catalogs.transformation_catalog(places, estimate.runtimes_s())
         ),
@@ -257,7 +260,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="directory to write into")
     parser.add_argument("--name", default="soykb", help="of the workflow (soykb)")
-    parser.add_argument("--testbed", type=Path, help="testbed.json of a running test bed")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--here", action="store_true", help="sites are folders on this machine")
+    where.add_argument("--testbed", type=Path, help="testbed.json of a running test bed")
     parser.add_argument(
         "--no-data", dest="data", action="store_false", help="declare sizes, make no data"
     )

@@ -192,6 +192,21 @@ def test_where_pegasus_is_installed_stands_at_every_site(tmp_path: Path) -> None
     assert {place.env["PEGASUS_HOME"] for place in places.values()} == {"/opt/pegasus"}
 
 
+def test_sites_that_are_folders_here_need_no_server_and_no_proxy(tmp_path: Path) -> None:
+    files = written(tmp_path, "--here")
+    known = {site["name"]: site for site in files["sites.yml"]["sites"]}
+    assert known.keys() == set(sites.SITES)
+    for name, site in known.items():
+        assert site["profiles"]["pegasus"]["auxillary.local"] == "true"
+        for directory in site["directories"]:
+            assert directory["path"].startswith(f"{tmp_path}/sites/{name}/")
+            (server,) = directory["fileServers"]
+            assert server["url"] == f"file://{directory['path']}"
+    for replica in files["replicas.yml"]["replicas"]:
+        (copy,) = replica["pfns"]
+        assert copy == {"site": "local", "pfn": f"file://{tmp_path}/inputs/{replica['lfn']}"}
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"transfer_env": {}, "tools_bin": "/b"}'])
 def test_a_file_that_describes_no_test_bed_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "testbed.json"

@@ -83,6 +83,8 @@ def site_catalog(places: Mapping[str, Place]) -> SiteCatalog:
                 )
             )
         site.add_profiles(Namespace.PEGASUS, key="style", value="condor")
+        if place.url == "file://":  # the submit host reads and writes its folders
+            site.add_profiles(Namespace.PEGASUS, key="auxillary.local", value="true")
         if place.name != "local":
             site.add_condor_profile(
                 universe="vanilla", requirements=f'TARGET.PegasusSite == "{place.name}"'
@@ -122,7 +124,7 @@ def replica_catalog(
     for name, size in sizes.items():
         url = store.file_url(str(PurePosixPath(folder) / name))
         known = {"sha256": checksums[name]} if name in checksums else None
-        catalog.add_replica(DATA_STORE, name, url, checksum=known, metadata={"size": size})
+        catalog.add_replica(store.name, name, url, checksum=known, metadata={"size": size})
     return catalog
 
 

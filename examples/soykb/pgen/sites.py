@@ -7,6 +7,8 @@ the remote HPC site TACC, and the submit host.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +62,27 @@ def example_places() -> dict[str, Place]:
             tools="/opt/soykb/bin",
         )
         for name, (host, workers) in hosts.items()
+    }
+
+
+def here_places(out: Path) -> dict[str, Place]:
+    """Sites that are folders below ``out``, for a pool on this machine: any Pegasus plans for them,
+    without GridFTP and its proxies. The jobs get this process's PATH."""
+    env = {"PATH": os.environ.get("PATH", SYSTEM_PATH)}
+    if planner := shutil.which("pegasus-plan"):
+        env["PEGASUS_HOME"] = str(Path(planner).resolve().parents[1])
+    return {
+        name: Place(
+            name=name,
+            scratch=f"{out}/sites/{name}/scratch",
+            storage=f"{out}/sites/{name}/storage",
+            url="file://",
+            workers=place.workers,
+            tools=str(TOOLS),
+            env=env,
+            sees_submit_host=True,
+        )
+        for name, place in example_places().items()
     }
 
 

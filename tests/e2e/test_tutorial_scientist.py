@@ -1,0 +1,194 @@
+"""A user's day: the commands of docs/tutorial-scientist.md, and those of the admin before it, typed
+word for word. Where Pegasus is on PATH they plan and run, on a pool."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hooks_world import PATIENT_S, journal
+from http_load import broker_process
+from network_world import star
+from pegasus_world import User, copy_pegasus, end_watchers
+from planner_world import ROOT
+
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import SiteSpec
+from network_provisioner.client.broker import BrokerClient
+
+pytestmark = [pytest.mark.e2e]
+
+BIN = Path(sys.executable).parent  # .venv/bin
+SITES = ("mu", "tacc", "iplant", "local")
+SOYKB = "/tmp/soykb"  # as the pages say; here it is elsewhere
+
+
+def blocks(page: str, language: str = "") -> list[str]:
+    """A page's code blocks in a language, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    every = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block for found, block in every if found == language]
+
+
+(SCRIPT,) = blocks("docs/tutorial-scientist.md", "python")
+LOOK, START, FOLLOW, AGAIN = blocks("docs/tutorial-scientist.md")
+TRY, SEE, PLAN = blocks("docs/tutorial-admin.md")[:3]
+MAKE, PLAN_SOYKB = (blocks("examples/soykb/README.md", "sh")[i] for i in (1, 2))
+
+
+def scientist(folder: Path, sites: Path) -> Path:
+    """A folder with what the tutorial says that is in it."""
+    folder.mkdir()
+    # Scratch of their own: Pegasus names a run's folder there by user, workflow and run alone.
+    own = re.sub(r"(/scratch)$", rf"\1/{folder.name}", sites.read_text(), flags=re.MULTILINE)
+    (folder / "sites.yml").write_text(own)
+    (folder / "pegasus.properties").write_text("pegasus.data.configuration = sharedfs\n")
+    (folder / "words.py").write_text(SCRIPT)
+    return folder
+
+
+def planned(runs: Path) -> Path:
+    """The one submit directory below."""
+    (found,) = runs.glob("*/pegasus/*/run0001")
+    return found
+
+
+def typed(block: str, cwd: Path) -> str:
+    """What a block of commands prints where there is no Pegasus."""
+    env = {"HOME": str(cwd), "PATH": f"{BIN}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-ec", block], cwd=cwd, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def soykb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the admin's first block makes."""
+    out = tmp_path_factory.mktemp("admin") / "soykb"
+    typed(TRY.replace(SOYKB, str(out)), ROOT)
+    return out
+
+
+def test_the_demo_is_what_make_says() -> None:
+    said = subprocess.check_output(["make", "-n", "demo"], cwd=ROOT, text=True)
+    assert "-m examples.demo" in said.splitlines()[-1]
+
+
+def test_a_workflow_is_written_and_its_sites_explained(soykb: Path, tmp_path: Path) -> None:
+    ada = scientist(tmp_path / "ada", soykb / "sites.yml")
+    out = typed(LOOK, ada)
+    assert re.findall(r"^ID000000\d  (\w+) -> (?:mu|tacc)$", out, re.MULTILINE) == [
+        "wc", "wc", "cat"
+    ]  # fmt: skip
+    assert out.count("why: ") == 3
+
+
+def test_an_admin_sees_the_placement_and_plans_it(soykb: Path) -> None:
+    out = typed(SEE, soykb)
+    assert "ID0000004" in out and "why: " in out
+    out = typed(PLAN, soykb)
+    assert Path(out.splitlines()[-1], "soykb-0.dag").is_file()
+
+
+# --------------------------------------------------------------------------- with a real Pegasus
+
+real = [pytest.mark.pegasus, pytest.mark.long, pytest.mark.timeout(3600)]
+
+
+@dataclass(frozen=True)
+class Campus:
+    """A pool, a Pegasus with ADON in it, and a broker; ``sites`` is the admin's site catalog."""
+
+    user: User
+    broker: BrokerClient
+    sites: Path
+
+    def typed(self, block: str, cwd: Path, home: Path) -> str:
+        """What a block of commands prints at somebody's shell."""
+        tools = ensure("bio", progress=lambda _line: None) / "wrap"
+        setting = f"export HOME={home} PATH=$PATH:{tools}:{BIN}\n"
+        return self.user.types(["sh", "-ec", setting + block], cwd)
+
+    def check_paths(self, submit: Path) -> int:
+        """Every path that was given came back; how many transfers there were."""
+        lines = [line for line in journal(submit) if line["event"] == "transfer"]
+        assert all(line["given_back"] and line["outcome"] == "success" for line in lines), lines
+        return len(lines)
+
+
+@pytest.fixture(scope="module")
+def campus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campus]:
+    condor = ensure("condor", progress=lambda _line: None)
+    slots = {"mu": SiteSpec(workers=2), "tacc": SiteSpec(workers=2), "iplant": SiteSpec(workers=1)}
+    home = copy_pegasus(tmp_path_factory.mktemp("opt") / "pegasus")
+    folder = tmp_path_factory.mktemp("admin")
+    # However small: every transfer is worth a path here.
+    any_size = {"qspec": {"min_throughput": "1 Mb/s"}, "rspec": {"max_throughput": "1 Gb/s"},
+                "break_even": 0}  # fmt: skip
+    config = {
+        "topology": star(*SITES),
+        "controller": {"driver": "simulated"},
+        "templates": {"default": any_size, "soykb": any_size},
+    }
+    try:
+        with (
+            broker_process(folder, config) as url,
+            Pool(tmp_path_factory.mktemp("pool"), condor, slots) as pool,
+        ):
+            made = Campus(
+                User(pool, home), BrokerClient(url, PATIENT_S), folder / "soykb/sites.yml"
+            )
+            made.typed(TRY.replace(SOYKB, str(folder / "soykb")), ROOT, folder)
+            install = f"adon install pegasus --home {home} --config {folder}/adon.yml --yes"
+            assert "verified: ADON answered" in made.typed(install, folder, folder)
+            yield made
+    finally:
+        end_watchers(tmp_path_factory.getbasetemp())
+
+
+class TestPegasus:
+    """All on one pool."""
+
+    pytestmark = real
+
+    def test_two_scientists_have_their_day(self, campus: Campus, tmp_path: Path) -> None:
+        ada, ben = (scientist(tmp_path / name, campus.sites) for name in ("ada", "ben"))
+        for who in (ada, ben):
+            assert campus.typed(LOOK, who, who).count("why: ") == 3
+            campus.typed(START, who, who)
+        for who in (ada, ben):
+            out = campus.typed(FOLLOW, who, who)
+            assert re.search(r"(?m)^words of \S+: done, (\d+) of \1 jobs done, 0 failed$", out)
+            assert re.search(r"(?m)^from local to \w+ with pegasus-transfer, path ", out)
+            assert out.endswith("300000 hamlet.txt\n300000 emily.txt\n")
+            assert campus.check_paths(planned(who / "runs")) >= 2
+            assert "[archive " in campus.typed(AGAIN, who, who)
+        assert campus.broker.health()["live"] == 0
+
+    @pytest.mark.parametrize("mode", ["sharedfs", "nonsharedfs", "condorio"])
+    def test_soykb_runs_as_its_page_says(self, campus: Campus, tmp_path: Path, mode: str) -> None:
+        out = tmp_path / "soykb"
+        made = MAKE.replace(SOYKB, str(out)).replace("python ", f"{sys.executable} ")
+        campus.typed(made, ROOT, tmp_path)
+        chosen = out / "pegasus.properties"
+        text, found = re.subn("(?m)(configuration.*)sharedfs$", rf"\g<1>{mode}", chosen.read_text())
+        assert found == 1
+        chosen.write_text(text)
+        campus.typed(PLAN_SOYKB.replace(SOYKB, str(out)), tmp_path, tmp_path)
+        submit = planned(out / "runs")
+        campus.typed(f"adon monitor run {submit}", tmp_path, tmp_path)
+        truth, calls = out / "truth/truth.vcf", out / "sites/iplant/storage/All.filtered_snp.vcf.gz"
+        check = f"{sys.executable} examples/soykb/check.py --truth {truth} --calls {calls}"
+        assert json.loads(campus.typed(check, ROOT, tmp_path))["recall"] >= 0.9
+        asked = campus.check_paths(submit)
+        assert asked > 0 or mode == "condorio"  # there HTCondor moves the files
+        assert campus.broker.health()["live"] == 0
