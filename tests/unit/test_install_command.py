@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path

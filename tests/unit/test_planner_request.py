@@ -20,8 +20,8 @@ from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
-from site_selector.mapping import kernel
 from site_selector.catalogs.hints import Hints
+from site_selector.mapping import kernel
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
