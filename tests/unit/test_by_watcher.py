@@ -86,6 +86,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBroker]:
 
 
 def test_the_watchers_work_is_the_hooks_own(where: Path, broker: FakeBroker) -> None:
+    (where / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')  # starts no watcher
     os.chdir("/")
     run = str(where / "run")
     assert hookrun.served(["pre", run, *call(where, *CALL)]) == 0
