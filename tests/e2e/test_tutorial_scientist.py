@@ -174,6 +174,11 @@ class TestPegasus:
             assert "[archive " in campus.typed(AGAIN, who, who)
         assert campus.broker.health()["live"] == 0
 
+    def test_an_admin_plans_what_was_mapped(self, campus: Campus) -> None:
+        folder = campus.sites.parent
+        campus.typed(SEE + PLAN, folder, folder)
+        assert (planned(folder / "submit") / "adon-placements.json").is_file()
+
     @pytest.mark.parametrize("mode", ["sharedfs", "nonsharedfs", "condorio"])
     def test_soykb_runs_as_its_page_says(self, campus: Campus, tmp_path: Path, mode: str) -> None:
         out = tmp_path / "soykb"
