@@ -208,8 +208,12 @@ class Archive:
         return [row[0] for row in self._engine.rows(statements.METRICS)]
 
     def subjects(self, metric: str) -> list[str]:
-        """All subjects a metric was measured for, in alphabetical order."""
-        return [row[0] for row in self._engine.rows(statements.SUBJECTS, [metric, metric])]
+        """All subjects a metric was measured for, also of measurements that were rolled up, in
+        alphabetical order."""
+        whole = self._engine.rows(statements.SUBJECTS, [metric, metric])
+        return sorted(
+            {row[0] for row in self._engine.rows(statements.ROLLED_UP, [metric] * 2) + whole}
+        )
 
     def estimate(
         self, metric: str, subject: str, now: float, max_age_s: float | None = None

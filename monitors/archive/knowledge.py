@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 from monitors.archive.estimates import Estimate
@@ -113,6 +114,13 @@ _FOR_MAPPING = (
 )  # fmt: skip
 
 
+class _Once:
+    """A source that is asked for subjects once: each pair of sites looks through all."""
+
+    def __init__(self, source: Source) -> None:
+        self.estimate, self.subjects = source.estimate, cache(source.subjects)
+
+
 def known_estimates(
     source: Source,
     sites: Collection[str],
@@ -122,7 +130,7 @@ def known_estimates(
 ) -> dict[tuple[str, str], Estimate]:
     """All that site selection reads of these sites, the paths between them, and transformations, by
     metric and subject, as :class:`Knowledge` has it; without what somebody may not see."""
-    seen = Knowledge(source)
+    seen = Knowledge(_Once(source))
     found: dict[tuple[str, str], Estimate] = {}
     for metric in _FOR_MAPPING:
         for subject in source.subjects(metric):

@@ -22,6 +22,8 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.asked import LEFT_OUT
 from monitors.archive.knowledge import Knowledge
 from monitors.archive.measurement import UNITS
+from monitors.archive.retention.horizons import DAY_S, Keep, Retention
+from monitors.archive.retention.service import retain
 from monitors.archive.stores import base
 from monitors.rules import Rule, Rules
 from network_provisioner.client.broker import BrokerClient
@@ -93,6 +95,17 @@ def test_the_broker_the_archive_and_single_questions_tell_the_same(
         world = believe(inputs, Knowledge(archive), now=NOW)
     assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
     assert believe(inputs, told, now=NOW) == believe(inputs, read, now=NOW) == world
+
+
+def test_what_was_rolled_up_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "a.sqlite"
+    with Archive(file) as archive:
+        fill(archive)
+        later = NOW + 9 * DAY_S
+        retain(archive, Retention(Keep(DAY_S)), later)
+        assert archive.query("runtime") == []
+    told = asked.ask(None, file, ["mu", "tacc"], ["t::a:1"], later)
+    assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
 
 
 def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ _SUBJECTS = """
 """
 SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
 """Takes the metric twice."""
+ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
+"""The same of what was rolled up."""
 
 LATEST = f"""
     {_SUBJECTS}
