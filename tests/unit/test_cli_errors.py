@@ -200,7 +200,7 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
         (
             {"sites": changed(SITES, "sites", 1, "profiles", "pegasus", "adon.rate", to="20 Mb/s")},
             "sites.yml:1: site 'mu': adon.rate: found '20 Mb/s', expected bytes per second and worker"
-            " such as '25 MB/s'",
+            ", above 0, such as '25 MB/s'",
         ),
     ],
 )  # fmt: skip
