@@ -72,10 +72,10 @@ def test_configurations_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_state_file_that_is_none(tmp_path: Path) -> None:
     config = changed(CONFIG, "broker", to={"listen": f"127.0.0.1:{free_port()}", "state": "."})
     Path("adon.yml").write_text(yaml.safe_dump(config))
-    assert refusal("broker") == "state file .: found a directory, expected a file"
+    assert refusal("broker") == f"state file {tmp_path}: found a directory, expected a file"
     config["broker"]["state"] = "adon.yml"
     Path("adon.yml").write_text(yaml.safe_dump(config))
-    assert refusal("broker") == "state file adon.yml: file is not a database"
+    assert refusal("broker") == f"state file {tmp_path}/adon.yml: file is not a database"
 
 
 def test_no_tc_is_said_before_switches_are_waited_for(

@@ -52,8 +52,8 @@ def test_a_site_has_as_many_slots_as_workers(workers: int, address: str) -> None
     assert found["COLLECTOR_HOST"] == "10.254.0.1:9618"
     assert found["CONDOR_HOST"] == "10.254.0.1"
     assert found["NETWORK_INTERFACE"] == address
-    assert found["PegasusSite"] == found["AdonSite"] == '"mu"'
-    assert found["STARTD_ATTRS"].split() == ["$(STARTD_ATTRS)", "PegasusSite", "AdonSite", "Rack"]
+    assert found["PegasusSite"] == '"mu"'
+    assert found["STARTD_ATTRS"].split() == ["$(STARTD_ATTRS)", "PegasusSite", "Rack"]
 
 
 def test_only_the_pools_own_user_may_write_or_join() -> None:
