@@ -31,6 +31,8 @@ const FIRST = [
   "runtime",
   "compute_rate",
   "queue_wait",
+  "transfer_setup",
+  "forecast",
   "cpu_use",
   "memory_use",
   "io_wait",

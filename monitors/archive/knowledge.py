@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from monitors.archive.estimates import Estimate
+from monitors.archive.estimates import WINDOW, Estimate
+from monitors.archive.measurement import Measurement, number_in
+from monitors.archive.transfer_times import Moved, transfer_times
 from monitors.archive.transfers import BEST_EFFORT
 
 FRESH_S = 86400.0
@@ -22,6 +24,8 @@ FRESH_S = 86400.0
 
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
+TRANSFER_RATE, TRANSFER_START = "transfer_rate", "transfer_start"
+_MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), "throughput")
 
 
 class Source(Protocol):
@@ -34,6 +38,11 @@ class Source(Protocol):
 
     def subjects(self, metric: str) -> Sequence[str]:
         """As :meth:`monitors.archive.archive.Archive.subjects`."""
+
+    def query(
+        self, metric: str, subject: str, *, until: float, newest: bool, limit: int
+    ) -> Sequence[Measurement]:
+        """As :meth:`monitors.archive.archive.Archive.query`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,28 @@ def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
     """Γ_a: what a transfer between two sites gets, bit/s; None where nobody knows."""
     moved = _known(source, "throughput", f"{src}>{dst}", now)
     return _or_probed(source, moved, src, dst, now)
+
+
+def transfer_term(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
+    """``transfer_rate`` (bit/s) or ``transfer_start`` (s): what transfers of different sizes tell
+    apart of T_n; None where they do not, or where the newest of them is a day old."""
+    subject = f"{src}>{dst}"
+    rows = source.query("throughput", subject, until=now, newest=True, limit=WINDOW)
+    moved = [
+        Moved(n_bytes, seconds)
+        for row in rows
+        if (n_bytes := number_in(row.details.get("bytes")))
+        and (seconds := number_in(row.details.get("seconds")))
+    ]
+    found = transfer_times(moved)
+    if found is None or rows[0].at < now - FRESH_S:
+        return None
+    value, unit = (found.rate_bps, "bit/s") if metric == TRANSFER_RATE else (found.setup_s, "s")
+    newest = rows[0]
+    return Known(
+        value, found.spread * value, len(moved), newest.at, newest.source, unit,
+        metric, subject, "told apart by transfers of different sizes",
+    )  # fmt: skip
 
 
 def path_throughput(source: Source, src: str, dst: str, layer: str, now: float) -> Known | None:
@@ -95,6 +126,8 @@ class Knowledge:
             found = gamma_a(self._source, src, dst, now)
         elif pair and metric == "path_throughput":
             found = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
+        elif pair and metric in (TRANSFER_RATE, TRANSFER_START):
+            found = transfer_term(self._source, metric, src, dst, now)
         elif pair and metric in _OF_PATHS:
             found = path_state(self._source, metric, src, dst, now)
         else:
@@ -110,7 +143,8 @@ class Knowledge:
 
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    *sorted(_OF_PATHS), _PROBES,
+    "dag_overhead",
+    TRANSFER_RATE, TRANSFER_START, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
 
@@ -119,6 +153,7 @@ class _Once:
 
     def __init__(self, source: Source) -> None:
         self.estimate, self.subjects = source.estimate, cache(source.subjects)
+        self.query = source.query
 
 
 def known_estimates(
@@ -133,7 +168,7 @@ def known_estimates(
     seen = Knowledge(_Once(source))
     found: dict[tuple[str, str], Estimate] = {}
     for metric in _FOR_MAPPING:
-        for subject in source.subjects(metric):
+        for subject in source.subjects(_MADE_OF.get(metric, metric)):
             name, _, site = subject.rpartition("@")
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)

@@ -26,9 +26,7 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     ``src>dst/layer``, in bits per second of what the user got (goodput); without a path, of
     ``src>dst/best_effort`` where it lasted long enough to say more than how TCP starts. A transfer
     under 64 kB yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput
-    it would make a fast path look slow. ``transfer_setup`` of ``src>dst`` is what passed between
-    asking for the path and giving it back beside the transfer itself: the stage job's wait, start
-    and end.
+    it would make a fast path look slow.
     """
     if transit.state in LIVE or transit.state is TransitState.QUEUED:
         return []
@@ -38,13 +36,10 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     if transit.bytes < SMALL_BYTES:
         return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
     rate_bps = goodput(transit.bytes, transit.seconds)
-    beside_s = transit.released_at - transit.requested_at - transit.seconds
     facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
     if transit.layer and transit.path:
         path = f"{subject}/{transit.layer}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
-        if transit.state is TransitState.RELEASED and transit.requested_at and beside_s > 0:
-            facts.append(_fact(transit, "transfer_setup", subject, beside_s, "s"))
     elif transit.seconds >= STEADY_S and SHARES not in transit.reason:
         path = f"{subject}/{BEST_EFFORT}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))

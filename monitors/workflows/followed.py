@@ -18,7 +18,7 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.condor import Dagman, Gone
 from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
-from monitors.workflows.facts.plan import workflow_facts
+from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
@@ -50,6 +50,7 @@ class _Reading:
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
+        self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
 
     @property
@@ -184,6 +185,11 @@ class FollowedWorkflow:
             self._measurements += jobs.never_submitted(names, run, at)
         if self.ended:
             self._measurements += jobs.workflow_ended()
+        if self._reading.done is not None:  # when all events are read
+            began, done = self._reading.done
+            self._reading.done = None
+            self._measurements += forecast_facts(self.dir, began, done)
+            self._measurements += jobs.overhead(began, done)
         self.statuses.all_read()
 
     def take(self) -> tuple[list[Measurement], list[Status]]:
@@ -290,6 +296,8 @@ class FollowedWorkflow:
             return
         if new.state is WorkflowState.FAILED:
             self._take_failed(new.at)
+        if new.state is WorkflowState.DONE and not self._reading.beginnings:  # and no rescue
+            self._reading.done = (self._reading.parser.started_at, new.at)
         self._measurements.append(new.measurement(self.dir.workflow, key, self.root, source))
 
     def _take_failed(self, at: float) -> None:

@@ -40,14 +40,6 @@ def test_a_transfer_over_a_path_tells_of_both() -> None:
     assert found["path_throughput"].subject == "iplant>mu/l2"
 
 
-def test_what_a_transfer_costs_beside_its_bytes_is_kept() -> None:
-    transit = replace(ENDED, requested_at=999.0)
-    (setup,) = [f for f in transfer_facts(transit) if f.metric == "transfer_setup"]
-    assert (setup.subject, setup.value, setup.unit) == ("iplant>mu", 3.0, "s")
-    expired = replace(transit, state=TransitState.EXPIRED)
-    assert "transfer_setup" not in {f.metric for f in transfer_facts(expired)}
-
-
 UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": ""}
 
 

@@ -25,6 +25,7 @@ from monitor_files import (
     submitted,
     table,
     terminated,
+    whole_run,
 )
 
 from monitors.archive.archive import Archive
@@ -367,6 +368,13 @@ def staged(planned: Submitted, records: str, sizes: str = "") -> None:
     )
 
 
+def test_what_a_transfer_job_took_beside_moving_is_the_paths_set_up(planned: Submitted) -> None:
+    staged(planned, MOVED.format(start=int(START) + 2), "4000000")
+    (setup,) = took(FollowedWorkflow(planned.path), "transfer_setup")
+    assert (setup.subject, setup.value, setup.unit) == ("i-plant>mu", 9.0 - 2.0, "s")
+    assert setup.details["files"] == 2
+
+
 def test_what_a_job_moved_by_the_tools_own_records(planned: Submitted) -> None:
     staged(planned, MOVED.format(start=int(START) + 2), "4000000")
     (moved,) = took(FollowedWorkflow(planned.path), "job_transfer")
@@ -533,6 +541,24 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
     ]
     assert (second.value, second.details["seconds"]) == (0.0, None)
     assert took(followed, "placement") == []
+
+
+def test_how_true_the_forecast_was_is_known_at_the_end(planned: Submitted) -> None:
+    planned.out.write_text(whole_run(START, steps=3))
+    assert took(FollowedWorkflow(planned.path), "forecast") == []
+    (planned.path / FILE).write_text(json.dumps({"at": START, "makespan_s": 20.0}))
+    (forecast,) = took(FollowedWorkflow(planned.path), "forecast")
+    assert (forecast.subject, forecast.value, forecast.at) == ("wf", 30 / 20, START + 30)
+    assert forecast.details == {"expected_s": 20.0, "taken_s": 30.0}
+
+
+def test_what_a_workflow_takes_beside_its_jobs_is_known_at_the_end(planned: Submitted) -> None:
+    planned.out.write_text(whole_run(START, steps=3))
+    planned.nodes.write_text(
+        submitted(1, START + 4, ONE) + executing(1, START + 5) + terminated(1, START + 23)
+    )
+    (overhead,) = took(FollowedWorkflow(planned.path), "dag_overhead")
+    assert (overhead.subject, overhead.value) == ("local", 4.0 + 7.0)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,6 +12,7 @@ from monitor_files import (
     START,
     Submitted,
     aborted,
+    append,
     event,
     executing,
     record_line,
@@ -231,7 +232,7 @@ def test_a_job_gives_runtime_and_queue_wait(planned: Submitted) -> None:
     assert runtime.source == "event log"
     assert runtime.details["job"] == ONE
     (wait,) = found["queue_wait"]
-    assert (wait.subject, wait.value, wait.at) == ("mu", 2.5, START + 2.5)
+    assert (wait.subject, wait.value, wait.at) == ("mu", 2.5, START + 14.75)
 
 
 def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted) -> None:
@@ -318,7 +319,30 @@ def test_waiting_for_ones_own_workflow_is_no_queue_wait(planned: Submitted) -> N
     assert [m.value for m in facts(planned)["queue_wait"]] == [3.0]
 
 
-def test_an_evicted_job_counts_its_last_execution_and_its_first_wait(planned: Submitted) -> None:
+def test_a_job_waits_from_its_parents_end_and_for_its_own_start_up(planned: Submitted) -> None:
+    append(planned.path / "wf-0.dag", f"PARENT {ONE} {STAGE} CHILD {TWO}\n")
+    planned.nodes.write_text(
+        run(1, ONE, START, wait_s=1, runtime_s=10)
+        + run(2, STAGE, START, wait_s=1, runtime_s=20)
+        + run(3, TWO, START + 25, wait_s=2, runtime_s=10)
+    )
+    planned.output(TWO).write_text(record_line(START + 28, START + 36.5, {}))
+    wait = facts(planned)["queue_wait"][-1]
+    assert (wait.details["job"], wait.value) == (TWO, 6.0 + 1.5)
+    assert (wait.details["submitted_s"], wait.details["started_s"]) == (4.0, 2.0)
+
+
+def test_a_job_that_is_tried_again_waits_from_its_last_try(planned: Submitted) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE)
+        + executing(1, START + 1)
+        + terminated(1, START + 10, returned=1)
+        + run(2, ONE, START + 13, wait_s=1)
+    )
+    assert [m.value for m in facts(planned)["queue_wait"]] == [1.0, 4.0]
+
+
+def test_an_evicted_job_counts_its_last_execution_and_teaches_no_wait(planned: Submitted) -> None:
     planned.nodes.write_text(
         submitted(1, START, ONE)
         + executing(1, START + 2)
@@ -327,7 +351,7 @@ def test_an_evicted_job_counts_its_last_execution_and_its_first_wait(planned: Su
         + terminated(1, START + 57)
     )
     found = facts(planned)
-    assert [m.value for m in found["queue_wait"]] == [2.0]
+    assert "queue_wait" not in found
     assert [m.value for m in found["runtime"]] == [7.0]
 
 

@@ -149,25 +149,41 @@ def _teaches(attempt: Attempt) -> bool:
     return attempt.job.kind is JobKind.COMPUTE and bool(attempt.job.site)
 
 
-def queue_wait(attempt: Attempt) -> Measurement | None:
-    """T_q of a site, from an attempt that has just started.
+def waited_s(attempt: Attempt, ready: float, record: JobRecord | None) -> float:
+    """Seconds that a job took beside its own work, from ``ready`` on (Unix seconds): DAGMan's
+    cycle, scripts, submission, matchmaking, and start and end on the worker.
 
-    Submission to first execution, of jobs that waited for others only. A job that waited until
-    another of its own workflow had ended says how many workers the workflow has, not how long the
-    site lets it wait, and the mapping that reads T_q already counts that wait.
+    By HTCondor's clock alone: only how long the work took is the worker's word.
     """
-    if not _teaches(attempt) or attempt.starts != 1 or attempt.waited_for_own:
+    slot_s = attempt.end - attempt.start
+    work_s = slot_s if record is None else min(slot_s, max(0.0, record.runtime_s))
+    return max(0.0, attempt.start - ready) + slot_s - work_s
+
+
+def queue_wait(attempt: Attempt, ready: float, record: JobRecord | None) -> Measurement | None:
+    """T_q of a site, from an attempt that has ended; ``ready`` is when the last of its parents had.
+
+    Of jobs that waited for others only. A job that waited until another of its own workflow had
+    ended says how many workers the workflow has, not how long the site lets it wait, and the
+    mapping that reads T_q already counts that wait.
+    """
+    if not _teaches(attempt) or attempt.starts != 1 or attempt.waited_for_own or not attempt.end:
         return None
     return Measurement(
         id=f"queue_wait:{attempt.workflow}:{attempt.key}",
         metric="queue_wait",
         subject=attempt.job.site,
-        value=max(0.0, attempt.start - attempt.submit),
+        value=waited_s(attempt, ready, record),
         unit="s",
-        at=attempt.start,
+        at=attempt.end,
         source="event log",
         workflow=attempt.workflow,
-        details={"job": attempt.job.name, "slot": attempt.slot},
+        details={
+            "job": attempt.job.name,
+            "slot": attempt.slot,
+            "submitted_s": max(0.0, attempt.submit - ready),
+            "started_s": max(0.0, attempt.start - attempt.submit),
+        },
     )
 
 

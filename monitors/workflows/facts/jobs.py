@@ -33,11 +33,13 @@ from monitors.workflows.facts.condor_transfers import (
     without,
 )
 from monitors.workflows.facts.plan import placement_facts
-from monitors.workflows.facts.transfers import Journal, listed, transfer_facts
+from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, end_of, read_output
-from monitors.workflows.planned.submit_dir import PlannedJob, SubmitDir
+from monitors.workflows.planned.dag import parents_in
+from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
+from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class JobFacts:
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
+        self._parents: Mapping[str, Sequence[str]] | None = None
         self._placed = False  # whether the placements were recorded
         self._journal = Journal(submit_dir.path)
         self._condor = CondorTransfers(submit_dir.workflow_log)
@@ -103,8 +106,7 @@ class JobFacts:
         if attempt is None:
             return facts
         if event.kind is Kind.EXECUTE:
-            wait = queue_wait(attempt)
-            return facts + ([] if wait is None else [wait])
+            return facts
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
             self._pending[attempt.job.name] = attempt
             return facts
@@ -125,6 +127,24 @@ class JobFacts:
         self._pending.clear()
         facts += self._ask() if self._asking else []
         return facts
+
+    def overhead(self, began: float, ended: float) -> list[Measurement]:
+        """What the run of a workflow took beside its jobs (Unix seconds): DAGMan's start and end,
+        folders made before them and cleaned up after them. Metric ``dag_overhead`` of the submit
+        host, s."""
+        kinds = (JobKind.COMPUTE, *TRANSFERS)
+        own = [one for one in self.attempts.all if one.job.kind in kinds and one.end]
+        if not own or not began:
+            return []
+        first, last = min(one.submit for one in own), max(one.end for one in own)
+        seconds = max(0.0, first - began) + max(0.0, ended - last)
+        workflow = self.dir.workflow
+        return [
+            Measurement(
+                f"dag_overhead:{workflow}", "dag_overhead", RELAY, seconds, "s", ended,
+                "event log", workflow,
+            )
+        ]  # fmt: skip
 
     def _facts_without_post(self, attempt: Attempt) -> list[Measurement]:
         """An attempt whose POST is in no event log."""
@@ -200,13 +220,31 @@ class JobFacts:
         attempt.retry = self._retry(attempt)
         complained = attempt.outcome is not Outcome.DONE
         left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)
-        facts = run_facts(attempt, left.record)
+        ready = self._ready(attempt)
+        wait = queue_wait(attempt, ready, left.record)
+        facts = run_facts(attempt, left.record) + ([] if wait is None else [wait])
         facts.append(_job_fact(attempt, left))
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
         if left.moved or left.logged or lines:
-            facts += transfer_facts(attempt, left, lines, listed(attempt.job.output))
+            moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
+            facts += moved + setup_facts(attempt, ready, moved)
         return facts + self._moved_by_condor(attempt)
+
+    def _ready(self, attempt: Attempt) -> float:
+        """When DAGMan could have submitted it (Unix seconds): when the last of its parents had
+        ended, or the try before; as it was submitted where no log tells."""
+        if self._parents is None:
+            try:
+                self._parents = parents_in(self.dir.dag)
+            except InputError:
+                self._parents = {}
+        tries = self.attempts.of_job(attempt.job.name)
+        before = [one for one in tries if one.submit < attempt.submit][-1:]
+        for parent in () if before else self._parents.get(attempt.job.name, ()):
+            before += self.attempts.of_job(parent)[-1:]
+        ends = [one.end for one in before if 0 < one.end <= attempt.submit]
+        return max(ends) if ends and len(ends) == len(before) else attempt.submit
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
         facts = self._condor.facts(attempt)

@@ -32,17 +32,45 @@ _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
 
 
+def _read(submit_dir: Path) -> Mapping[str, Any]:
+    """What stands in the file, nothing where it is none."""
+    path = submit_dir / FILE
+    try:
+        if path.stat().st_size <= _MOST_BYTES:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            return data if isinstance(data, dict) else {}
+    except (OSError, ValueError, RecursionError):
+        pass
+    return {}
+
+
+def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Measurement]:
+    """How true the forecast was of a workflow that ran from ``began`` to ``ended`` (Unix seconds):
+    metric ``forecast`` of its label, true over expected seconds. None where nobody forecast it."""
+    expected = number_in(_read(submit_dir.path).get("makespan_s"))
+    taken = ended - began
+    if not expected or expected <= 0 or taken <= 0:
+        return []
+    return [
+        Measurement(
+            id=f"forecast:{submit_dir.workflow}",
+            metric="forecast",
+            subject=submit_dir.braindump.get("dax_label", "") or submit_dir.name,
+            value=taken / expected,
+            unit="1",
+            at=ended,
+            source="site selection",
+            workflow=submit_dir.workflow,
+            details={"expected_s": expected, "taken_s": taken},
+        )
+    ]
+
+
 def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
     """A measurement for each job that was placed; none where nobody left a file. Never fails: what
     is not understood is passed over."""
-    path = submit_dir / FILE
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            return []
-        data = json.loads(path.read_text(encoding="utf-8"))
-        at, rows = number_in(data.get("at")), data.get("placements")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return []
+    data = _read(submit_dir)
+    at, rows = number_in(data.get("at")), data.get("placements")
     if at is None or not isinstance(rows, list):
         return []
     policy = data.get("policy")

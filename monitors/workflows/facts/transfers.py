@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.archive.measurement import Measurement, number_in
-from monitors.workflows.facts.attempts import Attempt
+from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
@@ -190,6 +190,29 @@ def transfer_facts(
             details = {**fact.details, "goodput_bps": rate}
             facts.append(replace(fact, source="log", details=details))
     return facts
+
+
+def setup_facts(attempt: Attempt, ready: float, moved: Sequence[Measurement]) -> list[Measurement]:
+    """What a transfer job took beside moving, from ``ready`` (Unix seconds) to its end, once for
+    each pair of sites; of one that did well and told its seconds."""
+    seconds = [fact.details["seconds"] for fact in moved]
+    if attempt.job.kind not in _DIRECTIONS or attempt.outcome is not Outcome.DONE:
+        return []
+    if not seconds or None in seconds or any(fact.source == "log" for fact in moved):
+        return []  # the log's seconds have waiting in them
+    beside_s = max(0.0, attempt.end - ready - max(map(float, seconds)))
+    return [
+        replace(
+            fact,
+            id=f"transfer_setup:{attempt.workflow}:{attempt.key}:{fact.subject}",
+            metric="transfer_setup",
+            value=round(beside_s, 6),
+            unit="s",
+            source="event log",
+            details={"job": attempt.job.name, "files": fact.details["files"]},
+        )
+        for fact in moved
+    ]
 
 
 def _fact(

@@ -7,7 +7,7 @@ stage jobs, and in PegasusLite scripts) what moves between which sites.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -131,6 +131,11 @@ class _Lines:
     parents: dict[str, list[str]] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
     retries: dict[str, int] = field(default_factory=dict)
+
+
+def parents_in(dag: Path) -> Mapping[str, Sequence[str]]:
+    """The parents of each job that has some. Raises InputError where the DAG cannot be read."""
+    return _read_lines(dag).parents
 
 
 def _read_lines(dag: Path) -> _Lines:
