@@ -35,7 +35,8 @@ class Problem:
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
     ``staging`` is "per-site" where a file moves once to each site that needs it, "per-job" where
-    every job moves its own inputs that do not lie at its site, each time anew. ``kept`` holds what
+    every job moves its own inputs that do not lie at its site, each time anew. ``overhead_s`` is
+    what the whole takes beside its jobs. ``kept`` holds what
     was derived from the structure; copies by ``dataclasses.replace`` share it.
     """
 
@@ -65,6 +66,7 @@ class Problem:
     output: int
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
     staging: str = "per-site"
+    overhead_s: float = 0.0
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -115,6 +117,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
+        overhead_s=world.dag_overhead.value,
     )
 
 

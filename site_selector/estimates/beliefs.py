@@ -173,14 +173,16 @@ class PathBelief:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places; ``note``
-    says in one line where measurements could not be asked for."""
+    """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places;
+    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``note`` says in one line
+    where measurements could not be asked for."""
 
     now: float
     sites: Mapping[str, SiteBelief]
     paths: Mapping[tuple[str, str], PathBelief]
     compute: Mapping[tuple[str, str], ComputeBelief]
     output_ratio: Mapping[str, Belief] = field(default_factory=dict)
+    dag_overhead: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     note: str = ""
 
 

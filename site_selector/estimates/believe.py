@@ -6,7 +6,8 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
     T_q    HTCondor's schedd: the jobs ahead and how long each holds a slot, and what a job waits
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
-           infinite where a site has no workers
+           infinite where a site has no workers; never less than what was measured in this pool,
+           for DAGMan, hooks and submission take their time for every site
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: ``beliefs.py``.
@@ -65,6 +66,7 @@ def believe(
     measured = source or NoMeasurements()
     places, names = subjects(inputs, output_site)
     network = Network(topology, in_use_bps, use)
+    overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
     for name in names:
         found = measured.estimate("output_ratio", name, now)
@@ -76,6 +78,7 @@ def believe(
         path_beliefs(inputs.sites, places, measured, network, now),
         compute_beliefs(inputs, measured, pool or {}, now),
         ratios,
+        Belief(0.0, "default") if overhead is None else archived(overhead),
         getattr(measured, "note", ""),
     )
 
@@ -117,8 +120,21 @@ def _sites(
     pool: Mapping[str, PoolSite] | None,
     now: float,
 ) -> dict[str, SiteBelief]:
-    latency = None if pool is None else _pool_latency(sites, measured, now)
-    return {name: _site(site, measured, now, pool, latency) for name, site in sites.items()}
+    typical = _pool_latency(sites, measured, now)
+    latency = None if pool is None else typical
+    found = {name: _site(site, measured, now, pool, latency) for name, site in sites.items()}
+    if typical is None:
+        return found
+    return {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+
+
+def _as_elsewhere(belief: SiteBelief, typical: Estimate, where: str) -> SiteBelief:
+    """A wait that nobody measured is no shorter than those that were: DAGMan, hooks and submission
+    take their time for every site, whatever its catalog entry says."""
+    wait = belief.queue_wait
+    if wait.source == "archive" or wait.value >= typical.value:
+        return belief
+    return SiteBelief(belief.workers, archived(typical, f"measured at {where}"))
 
 
 def _pool_latency(

@@ -1,9 +1,11 @@
 """What is believed of the path between two places: Γ_a, Γ_t, and what a transfer sets up.
 
-Γ_a     archive throughput, weighed by age and spread ─► topology: capacity minus use
-        ─► site catalog adon.bandwidth ─► default
+Γ_a     archive transfer_rate (the rate apart from hand-shakes), else throughput, weighed by age
+        and spread ─► topology: capacity minus use, or site catalog adon.bandwidth, each times what
+        measured paths got of theirs ─► default
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
-set-up  archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0
+set-up  archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0;
+        and transfer_start, the hand-shakes of its tool there
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
 
@@ -17,10 +19,11 @@ HTCondor's schedd: jobs of the transformation that ended at the site
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from monitors.archive.estimates import Estimate, weighted
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
 from site_selector.cost import tuned_throughput
@@ -36,6 +39,8 @@ from site_selector.estimates.beliefs import (
 )
 from site_selector.inputs import Inputs
 
+_WRITTEN = ("catalog", "topology")
+_LEAST_RATIOS = 3  # below it nobody knows how widely they are spread
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
@@ -75,10 +80,60 @@ def path_beliefs(
 ) -> dict[tuple[str, str], PathBelief]:
     """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog."""
     names = list(places)
-    paths = {
+    found = {
         (a, b): _path(sites, measured, network, now, a, b) for a in names for b in names if a != b
     }
+    ratio = ratio_of(
+        (path.gamma_a.value, written)
+        for path, written in found.values()
+        if path.gamma_a.source == "archive"
+    )
+    paths = {
+        pair: replace(path, gamma_a=as_measured(path.gamma_a, ratio, "paths"))
+        for pair, (path, _) in found.items()
+    }
     return _with_setup(paths, measured, now)
+
+
+def with_place_of_all(
+    paths: Mapping[tuple[str, str], PathBelief], outputs: Sequence[str]
+) -> tuple[str, dict[tuple[str, str], PathBelief]]:
+    """A place that stands for all of ``outputs``, and the paths with it: results go to each of
+    them, and are there when they have come over the slowest path."""
+    name, found = "+".join(outputs), dict(paths)
+    for place in {src for src, _ in paths}:
+        ways = [paths[place, one] for one in outputs if one != place]
+        found[place, name] = found[name, place] = min(ways, key=lambda way: way.rate_bps)
+    return name, found
+
+
+Ratio = tuple[float, float, int]
+"""Of what was measured to what was written down: median, spread, and of how many."""
+
+
+def ratio_of(pairs: Iterable[tuple[float, Belief]]) -> Ratio | None:
+    """Of measured values and what is written of the same; None where nothing is known of both."""
+    ratios = [
+        value / written.value
+        for value, written in pairs
+        if written.source in _WRITTEN and 0 < written.value < float("inf")
+    ]
+    return (*weighted(ratios, [1.0] * len(ratios)), len(ratios)) if ratios else None
+
+
+def as_measured(written: Belief, ratio: Ratio | None, others: str) -> Belief:
+    """What nobody measured is as far from what is written of it as ``others`` were that somebody
+    did: else a catalog could flatter what was never tried."""
+    if ratio is None or written.source not in _WRITTEN:
+        return written
+    times, spread, count = ratio
+    note = f"times {times:.2g}, as {count} measured {others} were"
+    return replace(
+        written,
+        value=written.value * times,
+        spread=written.value * spread if count >= _LEAST_RATIOS else written.spread,
+        note=f"{written.note}; {note}" if written.note else note,
+    )
 
 
 def _path(
@@ -88,7 +143,8 @@ def _path(
     now: float,
     src: str,
     dst: str,
-) -> PathBelief:
+) -> tuple[PathBelief, Belief]:
+    """And what is written down of its Γ_a."""
     best, free_bps = network.best_path(src, dst)
     hints = [(sites[s].hints, other) for s, other in ((src, dst), (dst, src)) if s in sites]
     bandwidth = next((h.bandwidth_bps[o] for h, o in hints if o in h.bandwidth_bps), None)
@@ -108,7 +164,11 @@ def _path(
         written = Belief(bandwidth, "catalog")
     else:
         written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
-    found = measured.estimate("throughput", f"{src}>{dst}", now)
+    # Where transfers of different sizes were seen, their hand-shakes are not taken for the path.
+    pair = f"{src}>{dst}"
+    found = measured.estimate("transfer_rate", pair, now) or measured.estimate(
+        "throughput", pair, now
+    )
     usable = found is not None and found.value > 0
     # Where probes stand in for transfers, they say so.
     told = getattr(found, "note", "")
@@ -124,7 +184,7 @@ def _path(
     note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"
     note += f", loss {loss:.3g}" if loss else ""
     gamma_t = Belief(tuned, known, at, note=note)
-    return PathBelief(gamma_a, gamma_t, link, rtt, streams, buffer, loss)
+    return PathBelief(gamma_a, gamma_t, link, rtt, streams, buffer, loss), written
 
 
 def _with_setup(
@@ -133,15 +193,26 @@ def _with_setup(
     """The paths with what a transfer costs beside its bytes. Mostly the stage job's own wait and
     start, it is alike on all paths: one that was never measured takes the median of the others."""
     found = {(a, b): measured.estimate("transfer_setup", f"{a}>{b}", now) for a, b in paths}
+    starts = [measured.estimate("transfer_start", f"{a}>{b}", now) for a, b in paths]
     known = sorted((m.value, pair, m) for pair, m in found.items() if m is not None)
     if not known:
         return dict(paths)
     _, (src, dst), typical = known[len(known) // 2]
     carried = archived(typical, f"measured from {src} to {dst}")
     return {
-        pair: replace(path, setup=carried if m is None else archived(m))
-        for (pair, path), m in zip(paths.items(), found.values(), strict=True)
+        pair: replace(path, setup=_and_start(carried if m is None else archived(m), start))
+        for (pair, path), m, start in zip(paths.items(), found.values(), starts, strict=True)
     }
+
+
+def _and_start(setup: Belief, start: Estimate | None) -> Belief:
+    """The job's own time, and what the tool needs on this path before it moves anything."""
+    if start is None:
+        return setup
+    note = f"and {start.value:.3g} s of hand-shakes"
+    return replace(
+        setup, value=setup.value + start.value, note=f"{setup.note} {note}" if setup.note else note
+    )
 
 
 DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
@@ -178,13 +249,28 @@ class _Compute:
 
     def all(self) -> dict[tuple[str, str], ComputeBelief]:
         found: dict[tuple[str, str], ComputeBelief] = {}
+        unseen: list[tuple[str, str]] = []
+        rates: list[tuple[float, Belief]] = []  # of those measured, as multiples of the written
         for name, jobs in transformations(self.inputs).items():
             sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
             typical = self._typical_input(jobs)
             here = {site: self._seen(name, site) for site in self.inputs.sites}
             for site in sites:
+                expected = self._expected(name, site)[0]
                 own = here[site] or self._carried_over(here, name, site, typical)
-                found[name, site] = own or self._expected(name, site)[0]
+                found[name, site] = own or expected
+                if own is None:
+                    unseen.append((name, site))
+                elif here[site] is not None and own.seconds(typical) > 0:
+                    times = expected.seconds(typical) / own.seconds(typical)
+                    rates.append((times, replace(expected.belief, value=1.0)))
+        for kind, ratio in (
+            ("rate", ratio_of(rates)),
+            ("runtime", ratio_of((1 / times, one) for times, one in rates)),
+        ):
+            for key in (key for key in unseen if found[key].kind == kind):
+                belief = as_measured(found[key].belief, ratio, "programs")
+                found[key] = ComputeBelief(kind, belief)
         return found
 
     def _typical_input(self, jobs: Iterable[str]) -> float:

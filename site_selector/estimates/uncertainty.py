@@ -117,6 +117,8 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
 def relative_error(belief: Belief, now: float) -> float:
     """The ``e`` of one belief: by source, and for measurements by spread and age."""
     error = _BY_SOURCE.get(belief.source, _BY_SOURCE["default"])
+    if belief.source in ("catalog", "topology") and belief.spread > 0 and belief.value > 0:
+        error = _SPREADS * belief.spread / belief.value  # of measured to written, learned
     if belief.source == "archive":
         if belief.value > 0 and math.isfinite(belief.value):
             error = max(error, _SPREADS * belief.spread / belief.value)

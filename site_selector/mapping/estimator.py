@@ -189,4 +189,5 @@ class Estimator:
         shape, site = self._shape, cast(Ints, np.ascontiguousarray(assignment, dtype=np.int64))
         steps = 2 * (shape.n_jobs + shape.n_slots + shape.n_files)
         kernel.run(steps, simulate, shape, self._order, self._numbers, self._state, site, note)
+        self._state.total[LAST] += self.problem.overhead_s
         return self._state

@@ -35,6 +35,7 @@ from site_selector.estimates.uncertainty import (
     uncertainty_of,
 )
 from site_selector.inputs import Inputs
+from site_selector.mapping.estimator import Estimator
 from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 
@@ -259,11 +260,75 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     assert wait(ahead=5.0, run_s=60.0, start_s=2.0).value == 92
     # One slot is idle and one job goes there: the first that falls free is ours.
     assert wait(ahead=1.0, idle_slots=1, run_s=60.0).value == 15
+    # From submission to start is not all of it: DAGMan and the hooks come before.
+    idle = wait(ahead=0.0, idle_slots=1, start_s=2.0)
+    assert (idle.value, idle.source) == (4.0, "archive")
+    source = Measurements({})
     assert wait(ahead=0.0, idle_slots=1, start_s=2.0) == Belief(
         2.0, "schedd", 995.0, note="0 jobs ahead, 1 of 4 slots idle"
     )
+    source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
     # Nobody knows how long the jobs ahead take: the archive has seen such queues.
     assert wait(ahead=5.0) == Belief(4.0, "archive", 900.0)
+
+
+def flattered() -> dict[str, dict[str, object]]:
+    """mu and tacc, and one of which its catalog entry promises more than anybody has seen."""
+    far = {"adon.bandwidth.far": "800 Mb/s"}
+    return {
+        "mu": {"adon.queue_wait": "1 s", "adon.bandwidth.tacc": "200 Mb/s", **far},
+        "tacc": {"adon.queue_wait": "1 s", **far},
+        "far": {"adon.queue_wait": "0 s", "adon.rate": "20 MB/s"},
+    }
+
+
+def test_what_nobody_measured_is_not_believed_better_than_what_was() -> None:
+    measured = {
+        ("throughput", "mu>tacc"): estimate_of(50e6),
+        ("throughput", "tacc>mu"): estimate_of(50e6),
+        ("queue_wait", "mu"): estimate_of(4.0),
+    }
+    world = believe(world_inputs(flattered()), Measurements(measured), now=NOW)
+    path = world.paths["mu", "far"].gamma_a
+    assert (path.value, path.source) == (pytest.approx(200e6), "catalog")
+    assert path.note == "times 0.25, as 2 measured paths were"
+    assert world.sites["far"].queue_wait.value == 4.0
+    assert world.sites["far"].queue_wait.note == "measured at mu"
+    plain = believe(world_inputs(flattered()), now=NOW)
+    assert plain.paths["mu", "far"].gamma_a == Belief(800e6, "catalog")
+
+
+def test_what_a_workflow_takes_beside_its_jobs_is_reckoned_with() -> None:
+    known = Measurements({("dag_overhead", "local"): estimate_of(9.0)})
+    inputs = world_inputs()
+    ends = []
+    for source in (None, known):
+        problem = build_problem(inputs, believe(inputs, source, now=NOW))
+        ends.append(Estimator(problem).makespan([0, 0]))
+    assert ends[1] == pytest.approx(ends[0] + 9.0)
+
+
+def test_programs_that_nobody_ran_are_as_far_off_their_entry_as_others() -> None:
+    jobs = [job("x", "a", ["f"], ["g"]), job("y", "b", ["g"], ["h"])]
+    sites: dict[str, dict[str, object]] = {"mu": {}, "tacc": {}}
+    where = {"a": list(sites), "b": list(sites)}
+    inputs = inputs_of(jobs, sites, {"f": ("mu", 1000)}, where, {"a": 10.0, "b": 30.0})
+    source = Measurements({("runtime", "t::a:1.0@mu"): estimate_of(5.0)})
+    found = believe(inputs, source, now=NOW).compute["t::b:1.0", "tacc"]
+    assert (found.kind, found.belief.value) == ("runtime", pytest.approx(15.0))
+    assert found.belief.note.endswith("times 0.5, as 1 measured programs were")
+
+
+def test_how_far_catalogs_were_off_is_learned_where_enough_was_measured() -> None:
+    measured = {
+        ("throughput", f"{a}>{b}"): estimate_of(value)
+        for a, b, value in (("mu", "tacc", 40e6), ("tacc", "mu", 50e6), ("mu", "far", 240e6))
+    }
+    world = believe(world_inputs(flattered()), Measurements(measured), now=NOW)
+    learned = world.paths["far", "tacc"].gamma_a
+    assert learned.value == pytest.approx(0.25 * 800e6)
+    assert 0.1 < relative_error(learned, NOW) < 0.9
+    assert relative_error(learned, NOW) == pytest.approx(2 * learned.spread / learned.value)
 
 
 def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from site_world import Measurements
 
 from adon.service.wiring import measured_best_effort
 from monitors.archive import knowledge
@@ -33,6 +35,36 @@ def test_fresh_transfers_count_whatever_probes_say() -> None:
     found = knowledge.gamma_a(archive, "mu", "tacc", NOW)
     assert found == archive.estimate("throughput", "mu>tacc", NOW) or found is not None
     assert found is not None and (found.value, found.metric, found.note) == (1e8, "throughput", "")
+
+
+def moved(sizes: list[float], age: float = 10.0) -> Archive:
+    """Transfers of 3 s of hand-shakes and 80 Mb/s."""
+    archive = Archive(":memory:")
+    archive.record_many(
+        Measurement(
+            f"{n}", "throughput", "mu>tacc", size * 8 / (3 + size / 1e7), "bit/s", NOW - age,
+            "transfer", details={"bytes": size, "seconds": 3 + size / 1e7},
+        )
+        for n, size in enumerate(sizes)
+    )  # fmt: skip
+    return archive
+
+
+def test_hand_shakes_are_told_apart_from_the_path() -> None:
+    known = knowledge.known_estimates(moved([1e6, 2e6, 4e6, 9e6]), ["mu", "tacc"], [], NOW)
+    assert known["transfer_rate", "mu>tacc"].value == pytest.approx(80e6)
+    assert known["transfer_start", "mu>tacc"].value == pytest.approx(3.0)
+    (path, back) = path_beliefs({}, ["mu", "tacc"], Measurements(known), Network(), NOW).values()
+    assert path.gamma_a.value == pytest.approx(80e6)
+    assert path.gamma_a.note == "told apart by transfers of different sizes"
+    assert back.gamma_a.source == "default"
+
+
+def test_old_or_like_transfers_tell_no_hand_shakes() -> None:
+    for archive in (moved([1e6, 1.1e6, 1.2e6, 1e6]), moved([1e6, 2e6, 4e6, 9e6], FRESH_S + 1)):
+        found = Knowledge(archive)
+        assert found.estimate("transfer_rate", "mu>tacc", NOW) is None
+        assert found.estimate("throughput", "mu>tacc", NOW) is not None
 
 
 def test_newer_probes_stand_in_for_old_transfers() -> None:
