@@ -54,13 +54,6 @@ def staging_of(request: Request) -> str:
     return "per-site" if shared and not request.staging_sites else "per-job"
 
 
-def output_site_of(request: Request, note: Note) -> str | None:
-    """Where results go, None where they stay. Of several sites the first by name counts."""
-    if len(request.output_sites) > 1:
-        note(f"results go to several sites; {request.output_sites[0]} is taken for all")
-    return request.output_sites[0] if request.output_sites else None
-
-
 _NOWHERE = Document(WHAT, "", {})
 
 

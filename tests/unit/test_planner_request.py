@@ -19,7 +19,7 @@ from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.world import inputs_of, output_site_of, staging_of
+from pegasus_hooks.plugin.world import inputs_of, staging_of
 from site_selector.catalogs.hints import Hints
 from site_selector.mapping import kernel
 
@@ -161,7 +161,6 @@ def settled(text: str | bytes) -> None:
         request = parse_request(text)
         inputs_of(request, lambda _: {}, lambda _: None)
         staging_of(request)
-        output_site_of(request, lambda _: None)
     except InputError as error:
         assert len(str(error)) < 2000
 
@@ -265,11 +264,22 @@ def test_how_often_a_file_moves_depends_on_the_data_configuration(
     assert staging_of(request) == expected
 
 
-def test_of_several_output_sites_one_is_taken_and_of_none_none() -> None:
-    notes: list[str] = []
-    assert output_site_of(parse_request(small(output_sites=["a", "b"])), notes.append) == "a"
-    assert notes == ["results go to several sites; a is taken for all"]
-    assert output_site_of(parse_request(small(output_sites=[])), notes.append) is None
+def test_results_go_to_every_output_site() -> None:
+    far = {"adon.bandwidth.far": "1 Mb/s"}
+    sites = [
+        {"name": "local"},
+        {"name": "mu", "profiles": far},
+        {"name": "tacc", "profiles": far},
+        {"name": "far"},
+    ]
+
+    def makespan(*outputs: str) -> float:
+        request = parse_request(small(sites=sites, output_sites=list(outputs)))
+        *_, last = answers(request, lambda _: None)
+        return last.makespan_s
+
+    assert makespan() < makespan("local") < makespan("far")
+    assert makespan("local", "far") == pytest.approx(makespan("far"))
 
 
 def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
