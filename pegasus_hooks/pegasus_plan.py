@@ -58,10 +58,12 @@ def plan(
     hooks: Path | None = None,
     user_properties: Path | None = None,
     run: PlannerRunner | None = None,
+    selector: str = "",
 ) -> PlannedWorkflow:
     """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
 
-    ``user_properties`` is the user's own file, which keeps the last word but for the hooks.
+    ``user_properties`` is the user's own file, which keeps the last word but for the hooks. With a
+    ``selector`` Pegasus maps by that one of its own, to all sites that ``mapping`` could choose.
     Raises MissingError without ``pegasus-plan``, InputError where it refuses, with its last line.
     """
     planner = find_planner()
@@ -71,14 +73,20 @@ def plan(
     try:
         work.mkdir(parents=True, exist_ok=True)
         workflow = work / "workflow.yml"
-        hinted_copy(sources.workflow, mapping, workflow)
+        if selector:
+            shutil.copyfile(sources.workflow, workflow)
+        else:
+            hinted_copy(sources.workflow, mapping, workflow)
         scripts = None
         if hooks is not None:
             scripts = write_scripts(work, hooks, planner.with_name("pegasus-exitcode"))
         own = user_properties.read_text(encoding="utf-8") if user_properties else ""
+        own += f"\npegasus.selector.site={selector}\n" if selector else ""
         conf = work / "pegasus.properties"
         conf.write_text(properties_text(sources, own, scripts), encoding="utf-8")
         sites = sorted({placement.site for placement in mapping.placements})
+        if selector:
+            sites = sorted({way.site for one in mapping.placements for way in one.alternatives})
         command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
         planned = _planned((run or runner())(command))
         if hooks is not None:

@@ -26,10 +26,12 @@ def plan_workflow(
     hooks: Path | None = None,
     options: Options | None = None,
     run: PlannerRunner | None = None,
+    selector: str = "",
 ) -> PlannedWorkflow:
     """A submit directory that follows ``mapping``, with a file that says why.
 
-    ``options`` are the embedded planner's; ``run`` runs Pegasus's.
+    ``options`` are the embedded planner's; ``run`` runs Pegasus's, which, where a ``selector`` of
+    its own is named, maps by that.
 
     Raises InputError, MissingError.
     """
@@ -38,7 +40,9 @@ def plan_workflow(
     else:
         beside = sources.workflow.with_name("pegasus.properties")
         own = beside if beside.exists() else None
-        planned = pegasus_plan.plan(sources, mapping, base_dir, output_site, hooks, own, run)
+        planned = pegasus_plan.plan(
+            sources, mapping, base_dir, output_site, hooks, own, run, selector
+        )
     try:
         write_placements(planned.submit_dir, mapping, time.time())
     except InputError as error:  # the workflow is planned all the same

@@ -53,7 +53,8 @@ class Options:
     given, planning is deterministic.
 
     ``defer_s`` lets PRE leave a transfer that waits for its path to DAGMan, which runs PRE again
-    after so many seconds; None has PRE wait itself.
+    after so many seconds; None has PRE wait itself. ``check`` is POST of every job
+    where there are no hooks, as pegasus-exitcode is for Pegasus; empty for none.
     """
 
     user: str = field(default_factory=getpass.getuser)
@@ -68,6 +69,7 @@ class Options:
     transfer_attempts: int = 1
     retries: int = 2
     defer_s: int | None = None
+    check: str = ""
     cleanup: bool = True
     max_jobs: Mapping[str, int] = field(default_factory=lambda: dict(MAX_JOBS))
     dagman_config: Mapping[str, str] = field(default_factory=dict)

@@ -200,7 +200,7 @@ def _scripts(
         path = own.get("post.path.user")
         return None, [path] if path else None
     if hooks is None:
-        return None, None
+        return None, [options.check] if options.check else None
     pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None
     post = None
     if job.transfers or job.kind is PlannedKind.COMPUTE:
