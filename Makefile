@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dashboard figure18 test test-long test-opendaylight check bench clean
+.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight check bench clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -16,6 +16,9 @@ setup: ## have Debian packages, Python and .venv (the others do this first)
 
 demo: setup ## run a workflow from abstract description to measured transfers; EXAMPLE=soykb
 	@$(TIED) $(PYTHON) -m examples.demo $(if $(EXAMPLE),--example $(EXAMPLE))
+
+compare: setup ## run the example with ADON and as Pegasus comes, in turns, as root (hours; resumable)
+	@$(TIED) $(PYTHON) -m examples.compare $(if $(EXAMPLE),--example $(EXAMPLE))
 
 dashboard: setup ## look at what the demo measured, in a browser at http://127.0.0.1:8470/
 	@$(TIED) .venv/bin/adon dashboard
@@ -44,6 +47,6 @@ bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, T
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
 	@[ ! -x .venv/bin/python ] || .venv/bin/python -m examples.testbed.procs .adon
-	@rm -rf demo-report figure18 bench-results.json .adon .venv *.egg-info build dist
+	@rm -rf demo-report compare-report.html figure18 bench-results.json .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

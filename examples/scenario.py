@@ -8,12 +8,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from examples.testbed.layout import HUB, Layout
+from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
 
 DEFAULT = "soykb"
@@ -51,6 +51,16 @@ class CheckedResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """How an example is sized so that its network is seen to matter: ``layout`` in place of its
+    own, and what ``others`` send on a busy day (``traffic``)."""
+
+    layout: Layout
+    others: tuple[Host, ...]
+    traffic: tuple[Traffic, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One example.
 
@@ -72,6 +82,20 @@ class Scenario:
     make: Callable[[Mapping[str, int], Path, Path], str]
     check: Callable[[Path, Path], CheckedResult]
     output_site: str = HUB
+    comparison: Comparison | None = None
+
+    def compared(self, network: str) -> Scenario:
+        """The example on the ``idle`` or the ``busy`` network of its comparison, or as it is (an
+        empty name). Raises InputError where it has no such network."""
+        if not network:
+            return self
+        if self.comparison is None or network not in ("idle", "busy"):
+            raise InputError(f"example {self.name}: found no {network!r} network to compare on")
+        sized = self.comparison.layout
+        if network == "busy":
+            others, traffic = self.comparison.others, self.comparison.traffic
+            sized = replace(sized, others=others, traffic=traffic)
+        return replace(self, layout=sized)
 
 
 def names() -> list[str]:

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from monitors.archive.archive import Archive
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.planner.model import Options, Sources
+
+_CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
 
 Trouble = AdonError | OSError | Interrupted
 """What can cut a run short."""
@@ -65,7 +67,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
     """
     run_dir = options.state / "testbed"
     _clear(run_dir)
-    scenario = scenarios.load(options.example)
+    scenario = scenarios.load(options.example).compared(options.network)
     found = options.programs
     programs = Programs(
         found["condor"], found["gridftp"], found[scenario.tools], found.get("openvswitch")
@@ -82,7 +84,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
         stack.enter_context(watching(hooks, run_dir / steps.WATCH))
         state = DemoRun()
         try:
-            _go(state, scenario, options.settings, testbed, archive, earlier, broker, say)
+            _go(state, scenario, options, testbed, archive, earlier, broker, say)
         except (AdonError, OSError, Interrupted) as error:
             state.trouble = running.behind(error, run_dir)
             say(f"stopped: {state.stopped}")
@@ -101,7 +103,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
 def _go(
     state: DemoRun,
     scenario: scenarios.Scenario,
-    settings: Mapping[str, int],
+    options: DemoOptions,
     testbed: Testbed,
     archive: Archive,
     earlier: int,
@@ -109,7 +111,7 @@ def _go(
     say: steps.Say,
 ) -> None:
     """The steps, each noted in ``state``. Raises AdonError, OSError, Interrupted."""
-    run_dir = testbed.run_dir
+    run_dir, settings, selector = testbed.run_dir, options.settings, options.selector
     state.step = "the data and the workflow were made"
     made = run_dir / "workflow"
     say(scenario.make(settings, testbed.write(), made))
@@ -119,6 +121,8 @@ def _go(
     state.before, state.placed = steps.choose_sites(
         scenario, made / "workflow.yml", archive, earlier, testbed.pool, settings["seed"], say
     )
+    if selector:
+        state.before = state.placed = steps.as_pegasus(state.placed, selector, options.draw, say)
     state.step = "the workflow was planned"
     state.planned = plan_workflow(
         state.placed.inputs,
@@ -126,9 +130,10 @@ def _go(
         state.placed.mapping,
         run_dir / "submit",
         scenario.output_site,
-        run_dir / steps.HOOKS,
-        Options(user=testbed.pool.user.name),
+        None if selector else run_dir / steps.HOOKS,
+        Options(user=testbed.pool.user.name, check=_CHECK if selector else ""),
         running.pegasus_runner(testbed.pool),
+        selector,
     )
     say(state.planned.output)
     state.step = "the workflow ran"

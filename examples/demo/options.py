@@ -11,7 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """``settings``: the example's own options and ``seed``. ``programs``: where each set of
+    """``settings``: the example's own options and ``seed``; ``network``: one of its comparison's.
+    ``selector``: the site selector of Pegasus's that plans in place of ADON, without its hooks;
+    ``draw`` is the seed of its dice. ``programs``: where each set of
     packages is. ``network_note`` says in a sentence why the network is simulated; empty where it is
     real. ``started`` is the monotonic clock's reading when the demo began, the same in the box.
     """
@@ -23,6 +25,9 @@ class DemoOptions:
     programs: Mapping[str, Path]
     network_note: str
     started: float
+    selector: str = ""
+    draw: int = 0
+    network: str = ""
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import yaml
 
+from adon.planning.kept_placements import told
 from adon.planning.placement import PlacedWorkflow, place
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from examples.scenario import Scenario
@@ -18,8 +21,11 @@ from examples.testbed.layout import CONTROLLER
 from examples.testbed.pool import Pool
 from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
+from monitors.archive.knowledge import Knowledge
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.inputs import load_inputs
+from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
+from site_selector.problem import build_problem
 
 ROOT = Path(__file__).resolve().parents[2]
 HOOKS = "hooks.json"  # the hooks' configuration, in the run's folder
@@ -102,7 +108,7 @@ def choose_sites(
         pool=workers,
         seed=seed,
     )
-    placed = place_it(source=archive, idle=idle)
+    placed = place_it(source=Knowledge(archive), idle=idle)
     before = place_it() if earlier else placed
     counts: dict[str, int] = {}
     for site in placed.mapping.sites.values():
@@ -113,6 +119,19 @@ def choose_sites(
         f"(policy {placed.mapping.policy})"
     )
     return before, placed
+
+
+def as_pegasus(placed: PlacedWorkflow, selector: str, draw: int, say: Say) -> PlacedWorkflow:
+    """The same workflow as Pegasus's own site selector ``Random`` or ``Heft`` maps it; ``draw`` is
+    the seed of its dice. With a real Pegasus it is not this mapping that runs, but its own."""
+    inputs, world = placed.inputs, placed.world
+    problem = build_problem(inputs, world)
+    if selector == "Heft":
+        sites = list_schedule(problem, np.zeros(len(problem.jobs)), VARIANTS["pegasus-heft"])
+    else:
+        sites = random_sites(problem, Random(draw))
+    say(f"site selection: as Pegasus's {selector} has it")
+    return PlacedWorkflow(inputs, world, told(inputs, world, problem, sites, selector))
 
 
 def clock(start: float) -> Say:

@@ -99,12 +99,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What two hosts of others send: one TCP stream, at most ``rate_bps``, for as long as the
-    network is up. It goes where best effort goes."""
+    """What two hosts of others send: one stream, at most ``rate_bps``, for as long as the network
+    is up, ``on_s`` at a time with ``off_s`` between. It goes where best effort goes, by TCP, which
+    gives way, or by ``udp``, which does not."""
 
     src: str
     dst: str
     rate_bps: float
+    udp: bool = False
+    on_s: float = 0.0
+    off_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

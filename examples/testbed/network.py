@@ -230,10 +230,11 @@ class Network:
     def _traffic(self, number: int, stream: Traffic) -> None:
         """Both ends of a stream of others. It begins when the switches are told to carry it."""
         src, dst = self.layout.host(stream.src), self.layout.host(stream.dst)
-        where = (dst.address, str(_FIRST_TRAFFIC_PORT + number))
-        for host, words in ((dst, ["sink", *where]), (src, ["send", *where])):
-            more = ["--bytes-per-s", f"{bytes_of(stream.rate_bps):.0f}"] if host is src else []
-            command = [*netns.execute(host.netns), sys.executable, traffic.__file__, *words, *more]
+        where = [dst.address, str(_FIRST_TRAFFIC_PORT + number), *(["--udp"] * stream.udp)]
+        pace = ["--bytes-per-s", f"{bytes_of(stream.rate_bps):.0f}"]
+        pace += ["--on", str(stream.on_s), "--off", str(stream.off_s)]
+        for host, words in ((dst, ["sink", *where]), (src, ["send", *where, *pace])):
+            command = [*netns.execute(host.netns), sys.executable, traffic.__file__, *words]
             daemon = Daemon(command, self._dir / f"traffic{number}-{words[0]}.log")
             self._undo.callback(daemon.stop)
 

@@ -1,8 +1,9 @@
-"""TCP between two hosts, of a transfer or of others.
+"""Streams between two hosts, of a transfer or of others.
 
-traffic.py sink ADDRESS PORT                       says "ready", then receives until it is ended
+traffic.py sink ADDRESS PORT [--udp]               says "ready", then receives until it is ended
 traffic.py send ADDRESS PORT --bytes N             ends when all has arrived
-traffic.py send ADDRESS PORT --bytes-per-s R       sends for ever, also while nobody listens
+traffic.py send ADDRESS PORT --bytes-per-s R       sends for ever, also while nobody listens;
+           [--udp] [--on S --off S]                S seconds at a time, with S seconds between
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import argparse
 import socket
 import time
+from collections.abc import Callable, Iterator
+from itertools import count
 
 _CHUNK = bytes(256 * 1024)
+_DATAGRAM = bytes(1400)
 _PATIENCE_S = 1.0
 _SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 
@@ -31,6 +35,15 @@ def sink(address: str, port: int) -> None:
                     pass  # its sender was killed: the next one
 
 
+def udp_sink(address: str, port: int) -> None:
+    """Receive datagrams, so that nobody is told that they are unwanted."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind((address, port))
+        print("ready", flush=True)
+        while True:
+            server.recv(len(_DATAGRAM))
+
+
 def send(address: str, port: int, n_bytes: int) -> None:
     """Send ``n_bytes`` and wait until the other side has them all."""
     with socket.create_connection((address, port)) as stream:
@@ -41,17 +54,49 @@ def send(address: str, port: int, n_bytes: int) -> None:
         stream.recv(1)
 
 
-def keep_sending(address: str, port: int, bytes_per_s: int) -> None:
-    """Send at most ``bytes_per_s`` until this process is ended, whatever breaks the connection."""
-    while True:
+def keep_sending(address: str, port: int, bytes_per_s: int, on_s: float, off_s: float) -> None:
+    """Send by TCP until this process is ended, whatever breaks the connection."""
+    for until in _turns(on_s, off_s):
         try:
             with socket.create_connection((address, port), timeout=_PATIENCE_S) as stream:
                 stream.settimeout(None)
                 stream.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, bytes_per_s)
-                while True:
-                    stream.sendall(_CHUNK)
+                size = max(1, min(len(_CHUNK), bytes_per_s // 4))
+                while time.monotonic() < until:
+                    stream.sendall(_CHUNK[:size])
         except OSError:
             time.sleep(_PATIENCE_S)
+
+
+def keep_sending_datagrams(
+    address: str, port: int, bytes_per_s: int, on_s: float, off_s: float
+) -> None:
+    """Send by UDP until this process is ended, at an even rate."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for until in _turns(on_s, off_s):
+            started = time.monotonic()
+            for sent in count():
+                due = started + sent * len(_DATAGRAM) / bytes_per_s
+                if due >= until:
+                    break
+                time.sleep(max(0.0, due - time.monotonic()))
+                try:
+                    sender.sendto(_DATAGRAM, (address, port))
+                except OSError:  # no way there yet
+                    time.sleep(_PATIENCE_S)
+
+
+def _turns(on_s: float, off_s: float) -> Iterator[float]:
+    """Until when to send (monotonic seconds), turn by turn; one without end without ``off_s``."""
+    start = time.monotonic()
+    for turn in count():
+        begin = start + turn * (on_s + off_s)
+        if not off_s:
+            yield float("inf")  # and again, where the connection breaks
+            continue
+        if time.monotonic() < begin + on_s:
+            time.sleep(max(0.0, begin - time.monotonic()))
+            yield begin + on_s
 
 
 def main() -> None:
@@ -62,13 +107,17 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--bytes", type=int)
     parser.add_argument("--bytes-per-s", type=int)
+    parser.add_argument("--udp", action="store_true")
+    parser.add_argument("--on", type=float, default=0.0)
+    parser.add_argument("--off", type=float, default=0.0)
     given = parser.parse_args()
     if given.role == "sink":
-        sink(given.address, given.port)
+        (udp_sink if given.udp else sink)(given.address, given.port)
     elif given.bytes is not None:
         send(given.address, given.port, given.bytes)
     else:
-        keep_sending(given.address, given.port, given.bytes_per_s)
+        sender: Callable[..., None] = keep_sending_datagrams if given.udp else keep_sending
+        sender(given.address, given.port, given.bytes_per_s, given.on, given.off)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""What the runs prove: ratios with their bounds, and how true the forecasts were. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean, median, stdev
+
+from scipy.stats import t as student  # type: ignore[import-untyped] # for its quantiles
+
+from examples.compare.record import Run
+from examples.compare.ways import ADON, FIRST, PEGASUS
+
+Rounds = Mapping[int, Mapping[str, Run]]
+"""Runs by round and way."""
+
+_BOUND = 0.95
+_MOST_EXACT = 14  # rounds of which every exchange of signs is tried
+LEARNT = ADON[-1].name
+# Makespan of the one way over that of the other, at most: goals of the comparison.
+GOALS = {"busy": 0.70, "idle": 0.95}
+LEARNT_GOAL, LEARNT_BOUND = 1.00, 1.05
+FORECAST_GOALS = (0.15, 0.30)  # median and 95th percentile of |true ÷ expected − 1|
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Geometric mean over rounds of one way's makespan over another's. ``low`` and ``high``: in
+    between lies the true one, each with 95 % (one-sided t of the logarithms; infinite for a single
+    round); ``p``: how often chance alone would favour the one way as much (signs exchanged)."""
+
+    of: str
+    to: str
+    rounds: int
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+def ratio(rounds: Rounds, of: str, to: str) -> Ratio | None:
+    """``of`` ÷ ``to``, of rounds in which both may be counted; None where there is none."""
+    logs = [
+        math.log(round_[of].makespan / round_[to].makespan)
+        for round_ in rounds.values()
+        if of in round_ and to in round_ and round_[of].good and round_[to].good
+    ]
+    if not logs:
+        return None
+    n, mean = len(logs), fmean(logs)
+    wide = math.inf if n < 2 else student.ppf(_BOUND, n - 1) * stdev(logs) / math.sqrt(n)
+    high = math.inf if wide == math.inf else math.exp(mean + wide)
+    return Ratio(of, to, n, math.exp(mean), math.exp(mean - wide), high, _by_chance(logs))
+
+
+def _by_chance(logs: Sequence[float]) -> float:
+    """One-sided p of the sum of ``logs`` being as low, were each sign as likely as the other."""
+    if len(logs) > _MOST_EXACT:
+        sigma = math.sqrt(sum(x * x for x in logs)) or 1.0
+        return 0.5 * math.erfc(-sum(logs) / sigma / math.sqrt(2))
+    total = sum(logs) + 1e-12
+    sums = [
+        sum(s * abs(x) for s, x in zip(signs, logs, strict=True))
+        for signs in product((-1, 1), repeat=len(logs))
+    ]
+    return sum(one <= total for one in sums) / len(sums)
+
+
+def better_of_pegasus(rounds: Rounds) -> str:
+    """Which of Pegasus's own ways took less time in the geometric mean."""
+
+    def mean(way: str) -> float:
+        logs = [math.log(r[way].makespan) for r in rounds.values() if way in r and r[way].good]
+        return fmean(logs) if logs else math.inf
+
+    return min((way.name for way in PEGASUS), key=mean)
+
+
+def forecast_errors(rounds: Rounds) -> tuple[float, float] | None:
+    """Median and 95th percentile of how far the true end of ADON's runs was off the expected one,
+    from the second run on; None where there is no such run."""
+    errors = sorted(
+        abs(run.makespan / run.expected - 1)
+        for round_ in rounds.values()
+        for way, run in round_.items()
+        if way in {one.name for one in ADON[1:]} and run.good and run.expected > 0
+    )
+    if not errors:
+        return None
+    return median(errors), errors[min(len(errors) - 1, math.ceil(0.95 * len(errors)) - 1)]
+
+
+def verdicts(network: str, rounds: Rounds) -> list[str]:
+    """Each goal with what was found, a line each."""
+    best = better_of_pegasus(rounds)
+    lines = []
+    for way in (LEARNT, FIRST):
+        found = ratio(rounds, way, best)
+        if found is not None:
+            goal = f"goal ≤ {GOALS[network]:.2f}: {_met(found.mean <= GOALS[network])}"
+            lines.append(f"{_words(found)}; {goal}")
+    learnt = ratio(rounds, LEARNT, FIRST)
+    if learnt is not None:
+        met = learnt.mean <= LEARNT_GOAL and learnt.high <= LEARNT_BOUND
+        goal = f"goal ≤ {LEARNT_GOAL:.2f}, its upper bound ≤ {LEARNT_BOUND:.2f}: {_met(met)}"
+        lines.append(f"{_words(learnt)}; {goal}")
+    errors = forecast_errors(rounds)
+    if errors is not None:
+        middle, most = FORECAST_GOALS
+        met = errors[0] <= middle and errors[1] <= most
+        lines.append(
+            f"expected end off by {errors[0]:.0%} (median), {errors[1]:.0%} (95th percentile) from "
+            f"the second run on; goal ≤ {middle:.0%}, ≤ {most:.0%}: {_met(met)}"
+        )
+    return lines
+
+
+def left_out(rounds: Rounds) -> list[Run]:
+    """Runs that are not counted."""
+    return [run for round_ in rounds.values() for run in round_.values() if not run.good]
+
+
+def mean_of(values: Iterable[float]) -> float:
+    """Arithmetic mean, 0 of nothing."""
+    found = list(values)
+    return fmean(found) if found else 0.0
+
+
+def _words(found: Ratio) -> str:
+    rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
+    return (
+        f"{found.of} ÷ {found.to}: {found.mean:.2f} (95 % bounds {found.low:.2f} to "
+        f"{found.high:.2f}, p = {found.p:.3f}, {rounds})"
+    )
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "MISSED"

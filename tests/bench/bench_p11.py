@@ -1,0 +1,53 @@
+"""P11: the makespan of a workflow with ADON and as Pegasus comes, on real parts; see
+docs/compare.md. Runs that ``make compare`` has kept are not run again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from examples.compare.__main__ import ROUNDS, compare
+from examples.compare.judge import (
+    FIRST,
+    FORECAST_GOALS,
+    GOALS,
+    LEARNT,
+    LEARNT_GOAL,
+    better_of_pegasus,
+    forecast_errors,
+    ratio,
+)
+from examples.compare.ways import NETWORKS
+from network_provisioner.base.errors import MissingError
+from tests.bench import Figure, Tell, bench
+
+STATE = Path(".adon/compare")
+
+
+@bench("P11")
+def what_adon_buys(tell: Tell) -> Iterable[Figure]:
+    """A quarter of an hour for each network and round, of which ``ADON_P11_ROUNDS`` are wanted."""
+    rounds = int(os.environ.get("ADON_P11_ROUNDS", str(ROUNDS)))
+    try:
+        found = compare("soykb", 1, rounds, NETWORKS, STATE, tell)
+    except MissingError as error:
+        tell(f"not measured: {error}")
+        return
+    for network, runs in found.items():
+        best = better_of_pegasus(runs)
+        for of, to, goal in (
+            (LEARNT, best, GOALS[network]),
+            (FIRST, best, GOALS[network]),
+            (LEARNT, FIRST, LEARNT_GOAL),
+        ):
+            one = ratio(runs, of, to)
+            if one is not None:
+                figure = f"{network} network: makespan of {of}, of {to}'s, {one.rounds} rounds"
+                yield Figure(figure, one.mean, "", better="lower", goal=goal)
+        errors = forecast_errors(runs)
+        if errors is not None:
+            for name, off, goal in zip(("median", "95th percentile"), errors, FORECAST_GOALS,
+                                       strict=True):  # fmt: skip
+                figure = f"{network} network: expected end off by, {name}"
+                yield Figure(figure, 100 * off, "%", better="lower", goal=100 * goal)

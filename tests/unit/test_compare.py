@@ -1,0 +1,123 @@
+"""What a comparison is made of: the order of its runs, where their time went, what they prove."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from examples.compare.judge import better_of_pegasus, forecast_errors, ratio, verdicts
+from examples.compare.record import Run
+from examples.compare.report import html, text
+from examples.compare.split import Split, split
+from examples.compare.ways import ADON, PEGASUS, WAYS, in_round
+from examples.demo.facts import Bar
+from examples.scenario import load
+from network_provisioner.base.errors import InputError
+
+
+def bar(job: str, kind: str, submit: float, start: float, end: float, ok: bool = True) -> Bar:
+    return Bar(job, kind, "mu", submit, start, end, ok)
+
+
+def test_the_chain_that_the_end_waited_for_adds_up_to_the_makespan() -> None:
+    bars = [
+        bar("in", "transfer", 2, 3, 9),
+        bar("short", "compute", 2, 3, 4),
+        bar("work", "compute", 11, 12, 15, ok=False),
+        bar("work", "compute", 16, 18, 28),
+        bar("out", "transfer", 30, 31, 40),
+    ]
+    found = split(bars, {"work": ["in", "short"], "out": ["work"]}, 0.0, 41.0)
+    assert found == Split(queue=1 + 2 + 1, computing=10, moving=6 + 9, between=2 + 7 + 2 + 1)
+
+
+def test_nothing_that_ran_is_all_in_between() -> None:
+    assert split([], {}, 5.0, 8.0) == Split(between=3.0)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_round_has_every_way_once_and_adon_learns_in_order(number: int) -> None:
+    order = in_round(number)
+    assert sorted(way.name for way in order) == sorted(way.name for way in WAYS)
+    assert [way for way in order if way.by_adon] == list(ADON)
+    assert order[0] is PEGASUS[number % 2 - 1]
+
+
+def run(
+    way: str, makespan: float, number: int = 1, busy: float = 0.0, expected: float = 0.0
+) -> Run:
+    parts = Split(1.0, 2.0, makespan - 4.0, 1.0)
+    return Run(way, number, "success", makespan, expected, parts, (0.3, busy), {}, (), "embedded")
+
+
+RANDOM, HEFT, FIRST, LEARNT = PEGASUS[0].name, PEGASUS[1].name, ADON[0].name, ADON[-1].name
+ROUNDS = {
+    n: {
+        RANDOM: run(RANDOM, 300.0, n),
+        HEFT: run(HEFT, 200.0 + n, n),
+        FIRST: run(FIRST, 120.0 + n, n, expected=60.0),
+        LEARNT: run(LEARNT, (200.0 + n) / 2, n, expected=(200.0 + n) / 2.2),
+    }
+    for n in range(1, 6)
+}
+
+
+def test_a_ratio_is_the_geometric_mean_of_rounds_with_its_bounds() -> None:
+    assert better_of_pegasus(ROUNDS) == HEFT
+    found = ratio(ROUNDS, LEARNT, HEFT)
+    assert found is not None
+    assert (found.rounds, found.mean) == (5, pytest.approx(0.5))
+    assert found.low == pytest.approx(found.high) == pytest.approx(0.5)
+    assert found.p == pytest.approx(1 / 32)  # of all exchanges of five signs this one alone
+    back = ratio(ROUNDS, HEFT, LEARNT)
+    assert back is not None and back.mean == pytest.approx(2.0) and back.p == 1.0
+
+
+def test_one_round_has_no_bounds_and_none_no_ratio() -> None:
+    one = ratio({1: ROUNDS[1]}, LEARNT, HEFT)
+    assert one is not None and (one.low, one.high) == (0.0, math.inf)
+    assert ratio({}, LEARNT, HEFT) is None
+
+
+def test_a_run_that_waited_for_cores_is_told_and_not_counted() -> None:
+    rounds = {1: {**ROUNDS[1], LEARNT: run(LEARNT, 500.0, busy=0.5)}, 2: ROUNDS[2]}
+    found = ratio(rounds, LEARNT, HEFT)
+    assert found is not None and found.rounds == 1
+    assert "not counted: adon-fourth of round 1, 500 s: cores busy for 50% of it" in text(
+        {"idle": rounds}
+    )
+
+
+def test_forecasts_count_from_the_second_run_on() -> None:
+    assert forecast_errors(ROUNDS) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert forecast_errors({1: {FIRST: ROUNDS[1][FIRST]}}) is None
+
+
+def test_goals_are_told_as_met_or_missed() -> None:
+    met = "\n".join(verdicts("busy", ROUNDS))
+    assert f"{LEARNT} ÷ {HEFT}: 0.50" in met and "goal ≤ 0.70: met" in met
+    assert "off by 10% (median)" in met
+    slower = {n: {**r, LEARNT: run(LEARNT, 199.0, n, expected=50.0)} for n, r in ROUNDS.items()}
+    assert "\n".join(verdicts("busy", slower)).count("MISSED") == 3
+
+
+def test_runs_are_kept_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    ROUNDS[1][LEARNT].save(file)
+    assert Run.load(file) == ROUNDS[1][LEARNT]
+    file.write_text("{torn")
+    assert Run.load(file) is None
+    page = html({"busy": ROUNDS})
+    assert "Every run on the busy network" in page and "adon-fourth 5" in page
+
+
+def test_the_examples_network_can_be_idle_or_busy() -> None:
+    soykb = load("soykb")
+    assert soykb.compared("") is soykb
+    idle, busy = soykb.compared("idle").layout, soykb.compared("busy").layout
+    assert not idle.traffic and {t.udp for t in busy.traffic} == {True, False}
+    assert busy.links == idle.links and idle.links[0].rate_bps < soykb.layout.links[0].rate_bps
+    with pytest.raises(InputError, match="found no 'full' network"):
+        soykb.compared("full")
