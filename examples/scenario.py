@@ -52,10 +52,11 @@ class CheckedResult:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How an example is sized so that its network is seen to matter: ``layout`` in place of its
-    own, and what ``others`` send on a busy day (``traffic``)."""
+    """How an example is sized so that its network is seen to matter: ``layout`` and ``templates``
+    in place of its own, and what ``others`` send on a busy day (``traffic``)."""
 
     layout: Layout
+    templates: Mapping[str, Any]
     others: tuple[Host, ...]
     traffic: tuple[Traffic, ...]
 
@@ -95,7 +96,7 @@ class Scenario:
         if network == "busy":
             others, traffic = self.comparison.others, self.comparison.traffic
             sized = replace(sized, others=others, traffic=traffic)
-        return replace(self, layout=sized)
+        return replace(self, layout=sized, templates=self.comparison.templates)
 
 
 def names() -> list[str]:
