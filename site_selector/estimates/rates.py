@@ -320,12 +320,16 @@ class _Compute:
         return ComputeBelief("rate", Belief(DEFAULT_RATE, "default")), False
 
     def _ratio(self, name: str, site: str, other: str, typical: float) -> tuple[float, str]:
-        """Seconds at ``site`` for each second at ``other``, and in a few words how one knows."""
+        """Seconds at ``site`` for each second at ``other``, and in a few words how one knows.
+
+        By the catalogs never less than one: a site is tried for its workers and its paths, not
+        because its entry flatters it. That machines are faster, the collector knows.
+        """
         (mine, apart), (theirs, too) = self._expected(name, site), self._expected(name, other)
         speeds = [p.mips if (p := self.pool.get(s)) is not None else None for s in (other, site)]
         if not (apart or too) and speeds[0] and speeds[1]:
             return speeds[0] / speeds[1], ", by the machines' speed"
-        return mine.seconds(typical) / theirs.seconds(typical), ""
+        return max(1.0, mine.seconds(typical) / theirs.seconds(typical)), ""
 
     def _carried_over(
         self, here: Mapping[str, ComputeBelief | None], name: str, site: str, typical: float

@@ -87,13 +87,17 @@ def test_nothing_from_the_future_is_used() -> None:
 
 def test_a_measurement_elsewhere_is_carried_over_by_the_ratio_of_the_catalogs() -> None:
     hints: dict[str, dict[str, object]] = {
-        "mu": {"adon.rate": "10 MB/s"},
-        "tacc": {"adon.rate": "40 MB/s"},
+        "mu": {"adon.rate": "40 MB/s"},
+        "tacc": {"adon.rate": "10 MB/s"},
     }
-    known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(5e6, at=800)})
+    known = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(20e6, at=800)})
     belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "tacc"].belief
-    assert belief.value == pytest.approx(20e6)  # tacc is four times mu, and mu is half as fast
+    assert belief.value == pytest.approx(5e6)  # tacc is a quarter of mu, and mu is half as fast
     assert (belief.source, belief.at, belief.note) == ("archive", 800, "measured at mu")
+    # No entry makes a site that nobody tried faster than one that was.
+    known = Measurements({("compute_rate", "t::a:1.0@tacc"): estimate_of(5e6, at=800)})
+    belief = believe(world_inputs(hints), known, now=NOW).compute["t::a:1.0", "mu"].belief
+    assert belief.value == pytest.approx(5e6)
 
 
 def test_the_best_path_of_a_topology_minus_its_use() -> None:
