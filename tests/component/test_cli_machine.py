@@ -225,6 +225,7 @@ def test_a_broker_from_start_to_stop(broker: tuple[subprocess.Popen[str], Path])
     assert process.stdout is not None
     url = process.stdout.readline().split()[1].rstrip(",")
     assert process.stdout.readline() == f"broker: state {file.with_name('state.sqlite')}\n"
+    assert process.stdout.readline() == f"broker: archive {file.with_name('archive.sqlite')}\n"
     assert url == "http://" + yaml.safe_load(file.read_text())["broker"]["listen"]
 
     def ask(*words: str) -> subprocess.CompletedProcess[str]:
