@@ -188,8 +188,9 @@ class FollowedWorkflow:
         if self._reading.done is not None:  # when all events are read
             began, done = self._reading.done
             self._reading.done = None
-            self._measurements += forecast_facts(self.dir, began, done)
-            self._measurements += jobs.overhead(began, done)
+            if not jobs.is_rerun(began):
+                self._measurements += forecast_facts(self.dir, began, done)
+                self._measurements += jobs.overhead(began, done)
         self.statuses.all_read()
 
     def take(self) -> tuple[list[Measurement], list[Status]]:
@@ -296,7 +297,7 @@ class FollowedWorkflow:
             return
         if new.state is WorkflowState.FAILED:
             self._take_failed(new.at)
-        if new.state is WorkflowState.DONE and not self._reading.beginnings:  # and no rescue
+        if new.state is WorkflowState.DONE:
             self._reading.done = (self._reading.parser.started_at, new.at)
         self._measurements.append(new.measurement(self.dir.workflow, key, self.root, source))
 

@@ -133,7 +133,8 @@ class JobFacts:
         folders made before them and cleaned up after them. Metric ``dag_overhead`` of the submit
         host, s."""
         kinds = (JobKind.COMPUTE, *TRANSFERS)
-        own = [one for one in self.attempts.all if one.job.kind in kinds and one.end]
+        done = [one for one in self.attempts.all if one.returned is not None]
+        own = [one for one in done if one.job.kind in kinds]
         if not own or not began:
             return []
         first, last = min(one.submit for one in own), max(one.end for one in own)
@@ -208,8 +209,7 @@ class JobFacts:
     def _retry(self, attempt: Attempt) -> int:
         """How often DAGMan tried before, in this run of it."""
         # Numbers of jobs tell what was first in one second.
-        this = (attempt.submit, attempt.cluster)
-        began = max((run for run in self._runs if run <= this), default=(0.0, 0))
+        this, began = (attempt.submit, attempt.cluster), self._run_of(attempt)
         return sum(
             1
             for other in self.attempts.of_job(attempt.job.name)
@@ -239,12 +239,36 @@ class JobFacts:
                 self._parents = parents_in(self.dir.dag)
             except InputError:
                 self._parents = {}
-        tries = self.attempts.of_job(attempt.job.name)
-        before = [one for one in tries if one.submit < attempt.submit][-1:]
-        for parent in () if before else self._parents.get(attempt.job.name, ()):
-            before += self.attempts.of_job(parent)[-1:]
-        ends = [one.end for one in before if 0 < one.end <= attempt.submit]
-        return max(ends) if ends and len(ends) == len(before) else attempt.submit
+        own = self._ended(attempt.job.name, attempt)
+        if own is not None:
+            return own
+        parents = self._parents.get(attempt.job.name, ())
+        ends = [self._ended(parent, attempt) for parent in parents]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(ends) else attempt.submit
+
+    def _ended(self, job: str, before: Attempt) -> float | None:
+        """When a job had ended last before an attempt was submitted, in the same run of DAGMan. By
+        nothing that a later reader knows and an earlier one did not: of removed jobs HTCondor
+        writes the end when it likes."""
+        began = self._run_of(before)
+        ends = [
+            one.end
+            for one in self.attempts.of_job(job)
+            if one.returned is not None
+            and began <= (one.submit, one.cluster) < (before.submit, before.cluster)
+            and one.end <= before.submit
+        ]
+        return max(ends, default=None)
+
+    def _run_of(self, attempt: Attempt) -> tuple[float, int]:
+        """The run of DAGMan that an attempt was of: when it was submitted, and its number."""
+        this = (attempt.submit, attempt.cluster)
+        return max((run for run in self._runs if run <= this), default=(0.0, 0))
+
+    def is_rerun(self, began: float) -> bool:
+        """Whether jobs were submitted before DAGMan began (Unix seconds): by an earlier one."""
+        return any(one.submit < math.floor(began) for one in self.attempts.all)
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
         facts = self._condor.facts(attempt)
