@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Protocol
 
 from monitors.archive.estimates import WINDOW, Estimate
@@ -25,6 +25,7 @@ FRESH_S = 86400.0
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START = "transfer_rate", "transfer_start"
+_MOST_PAIRS = 1024  # of sites whose terms are kept
 _MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), "throughput")
 
 
@@ -61,9 +62,9 @@ def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
     return _or_probed(source, moved, src, dst, now)
 
 
-def transfer_term(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
-    """``transfer_rate`` (bit/s) or ``transfer_start`` (s): what transfers of different sizes tell
-    apart of T_n; None where they do not, or where the newest of them is a day old."""
+def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Known]:
+    """``transfer_rate`` (bit/s) and ``transfer_start`` (s): what transfers of different sizes tell
+    apart of T_n; neither where they do not, or where the newest of them is a day old."""
     subject = f"{src}>{dst}"
     rows = source.query("throughput", subject, until=now, newest=True, limit=WINDOW)
     moved = [
@@ -74,13 +75,16 @@ def transfer_term(source: Source, metric: str, src: str, dst: str, now: float) -
     ]
     found = transfer_times(moved)
     if found is None or rows[0].at < now - FRESH_S:
-        return None
-    value, unit = (found.rate_bps, "bit/s") if metric == TRANSFER_RATE else (found.setup_s, "s")
+        return {}
     newest = rows[0]
-    return Known(
-        value, found.spread * value, len(moved), newest.at, newest.source, unit,
-        metric, subject, "told apart by transfers of different sizes",
-    )  # fmt: skip
+    terms = ((TRANSFER_RATE, found.rate_bps, "bit/s"), (TRANSFER_START, found.setup_s, "s"))
+    return {
+        metric: Known(
+            value, found.spread * value, len(moved), newest.at, newest.source, unit,
+            metric, subject, "told apart by transfers of different sizes",
+        )
+        for metric, value, unit in terms
+    }  # fmt: skip
 
 
 def path_throughput(source: Source, src: str, dst: str, layer: str, now: float) -> Known | None:
@@ -115,6 +119,8 @@ class Knowledge:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        # Both are asked for, one after the other, and come from one line through many transfers.
+        self._terms = lru_cache(_MOST_PAIRS)(partial(transfer_terms, source))
 
     def estimate(
         self, metric: str, subject: str, now: float, max_age_s: float | None = None
@@ -127,7 +133,7 @@ class Knowledge:
         elif pair and metric == "path_throughput":
             found = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
         elif pair and metric in (TRANSFER_RATE, TRANSFER_START):
-            found = transfer_term(self._source, metric, src, dst, now)
+            found = self._terms(src, dst, now).get(metric)
         elif pair and metric in _OF_PATHS:
             found = path_state(self._source, metric, src, dst, now)
         else:
