@@ -17,6 +17,8 @@ from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
 
 DEFAULT = "soykb"
+NETWORKS = ("idle", "busy")
+"""Of a comparison."""
 _HERE = Path(__file__).resolve().parent
 _PROGRAM_S = 300.0
 
@@ -90,7 +92,7 @@ class Scenario:
         empty name). Raises InputError where it has no such network."""
         if not network:
             return self
-        if self.comparison is None or network not in ("idle", "busy"):
+        if self.comparison is None or network not in NETWORKS:
             raise InputError(f"example {self.name}: found no {network!r} network to compare on")
         sized = self.comparison.layout
         if network == "busy":

@@ -24,10 +24,11 @@ from examples import scenario
 from examples.compare.judge import Rounds
 from examples.compare.record import Cores, Run, run_of
 from examples.compare.report import html, text
-from examples.compare.ways import NETWORKS, Way, in_round
+from examples.compare.ways import Way, in_round
 from examples.demo import line, steps
 from examples.demo.options import DemoOptions
 from examples.demo.outer import alone
+from examples.scenario import NETWORKS
 from network_provisioner.base.errors import AdonError, MissingError
 
 ROUNDS = 5

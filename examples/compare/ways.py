@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NETWORKS = ("idle", "busy")
 RANDOM, HEFT = "pegasus-random", "pegasus-heft"
 FIRST = "adon-first"
 

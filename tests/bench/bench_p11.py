@@ -18,7 +18,7 @@ from examples.compare.judge import (
     forecast_errors,
     ratio,
 )
-from examples.compare.ways import NETWORKS
+from examples.scenario import NETWORKS
 from network_provisioner.base.errors import MissingError
 from tests.bench import Figure, Tell, bench
 
