@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,12 @@ from typing import Any
 
 from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.units import parse_rate
 
 DEFAULT = "soykb"
-NETWORKS = ("idle", "busy")
-"""Of a comparison."""
+NETWORKS, CURVE = ("idle", "busy"), ("x2", "x5")
+"""Of a comparison, and the faster ones of its curve over smaller shares of moving."""
+_FASTER = re.compile(r"x[1-9][0-9]?(\.[0-9])?")
 _HERE = Path(__file__).resolve().parent
 _PROGRAM_S = 300.0
 
@@ -53,22 +56,13 @@ class CheckedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """How an example is sized so that its network is seen to matter: ``layout`` and ``templates``
-    in place of its own, and what ``others`` send on a busy day (``traffic``)."""
-
-    layout: Layout
-    templates: Mapping[str, Any]
-    others: tuple[Host, ...]
-    traffic: tuple[Traffic, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Scenario:
     """One example.
 
     ``tools`` is the set of packages (:mod:`adon.machine.packages`) with what its jobs call.
     ``templates`` are the broker's, of which the hooks use ``template``.
+
+    ``traffic`` is what ``others`` send on its busy network.
 
     ``make(settings, testbed_json, out)`` writes data, ``out/workflow.yml`` and its catalogs, and
     returns a sentence; ``settings`` has the ``options`` and ``seed``. ``check(out, results)``
@@ -85,20 +79,34 @@ class Scenario:
     make: Callable[[Mapping[str, int], Path, Path], str]
     check: Callable[[Path, Path], CheckedResult]
     output_site: str = HUB
-    comparison: Comparison | None = None
+    others: tuple[Host, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
 
-    def compared(self, network: str) -> Scenario:
-        """The example on the ``idle`` or the ``busy`` network of its comparison, or as it is (an
-        empty name). Raises InputError where it has no such network."""
-        if not network:
+    def on(self, network: str) -> Scenario:
+        """The example on a network: as it is (``idle`` or an empty name), with others' traffic
+        (``busy``), or with links and rates N times as fast (``xN``). Raises InputError."""
+        if network in ("", "idle"):
             return self
-        if self.comparison is None or network not in NETWORKS:
-            raise InputError(f"example {self.name}: found no {network!r} network to compare on")
-        sized = self.comparison.layout
-        if network == "busy":
-            others, traffic = self.comparison.others, self.comparison.traffic
-            sized = replace(sized, others=others, traffic=traffic)
-        return replace(self, layout=sized, templates=self.comparison.templates)
+        if network == "busy" and self.traffic:
+            layout = replace(self.layout, others=self.others, traffic=self.traffic)
+            return replace(self, layout=layout)
+        times = float(network[1:]) if _FASTER.fullmatch(network) else 0.0
+        if not times:
+            raise InputError(f"example {self.name}: found no {network!r} network to run it on")
+        links = tuple(replace(k, rate_bps=k.rate_bps * times) for k in self.layout.links)
+        return replace(
+            self,
+            layout=replace(self.layout, links=links),
+            templates={name: _faster(one, times) for name, one in self.templates.items()},
+        )
+
+
+def _faster(template: Mapping[str, Any], times: float) -> dict[str, Any]:
+    """A template that asks for rates so many times as high."""
+    qspec, rspec = dict(template["qspec"]), dict(template["rspec"])
+    for spec, rate in ((qspec, "min_throughput"), (rspec, "max_throughput")):
+        spec[rate] = parse_rate(spec[rate]) * times
+    return {**template, "qspec": qspec, "rspec": rspec}
 
 
 def names() -> list[str]:

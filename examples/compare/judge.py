@@ -99,8 +99,9 @@ def verdicts(network: str, rounds: Rounds) -> list[str]:
     for way in (LEARNT, FIRST):
         found = ratio(rounds, way, best)
         if found is not None:
-            goal = f"goal ≤ {GOALS[network]:.2f}: {_met(found.mean <= GOALS[network])}"
-            lines.append(f"{_words(found)}; {goal}")
+            most = GOALS.get(network)
+            told = "" if most is None else f"; goal ≤ {most:.2f}: {_met(found.mean <= most)}"
+            lines.append(_words(found) + told)
     learnt = ratio(rounds, LEARNT, FIRST)
     if learnt is not None:
         met = learnt.mean <= LEARNT_GOAL and learnt.high <= LEARNT_BOUND
@@ -115,6 +116,20 @@ def verdicts(network: str, rounds: Rounds) -> list[str]:
             f"the second run on; goal ≤ {middle:.0%}, ≤ {most:.0%}: {_met(met)}"
         )
     return lines
+
+
+def curve(found: Mapping[str, Rounds]) -> list[str]:
+    """Where ADON stops paying: by the share of moving, but for the busy network, the largest first.
+    Nothing for a single network."""
+    rows = []
+    for network, rounds in found.items():
+        best = better_of_pegasus(rounds)
+        runs = [r[best] for r in rounds.values() if best in r and r[best].good]
+        one = ratio(rounds, LEARNT, best)
+        if one is not None and network != "busy":
+            share = fmean(run.split.moving / run.makespan for run in runs)
+            rows.append((share, f"moving {share:.0%} of {best} ({network}): {one.mean:.2f}"))
+    return [row for _, row in sorted(rows, reverse=True)] if len(rows) > 1 else []
 
 
 def left_out(rounds: Rounds) -> list[Run]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from adon.dashboard.standalone import Figure, page
-from examples.compare.judge import Rounds, left_out, mean_of, verdicts
+from examples.compare.judge import LEARNT, Rounds, curve, left_out, mean_of, verdicts
 from examples.compare.record import Run
 from examples.compare.ways import WAYS
 from network_provisioner.base.units import format_rate
@@ -35,6 +35,8 @@ def text(found: Mapping[str, Rounds]) -> str:
         lines += verdicts(network, rounds)
         lines += [f"not counted: {_why(run)}" for run in left_out(rounds)]
         lines.append("")
+    if smaller := curve(found):
+        lines += [f"{LEARNT} ÷ the better of Pegasus's two, by how much of it was moving", *smaller]
     return "\n".join(lines).rstrip()
 
 
@@ -42,10 +44,12 @@ def html(found: Mapping[str, Rounds]) -> str:
     """Every run with what its time was made of and the end that was expected, what that proves, and
     who held which link when in the newest round."""
     figures: list[Figure] = []
+    smaller = "; ".join(curve(found))
     for network, rounds in found.items():
         words = "; ".join(verdicts(network, rounds))
         heading = f"Every run on the {network} network"
-        figures.append(Figure("gantt", _runs(rounds), heading, f"{words}. {_KEY}"))
+        words = f"{words}. {_KEY}" + (f" {LEARNT} by share: {smaller}." if smaller else "")
+        figures.append(Figure("gantt", _runs(rounds), heading, words))
         for run in rounds[max(rounds)].values():
             if run.held:
                 heading = f"Who held which link: {run.way}, round {run.number}"

@@ -35,6 +35,15 @@ class LinkSample:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class AsPegasusComes:
+    """Seconds until the end as Pegasus maps a workflow, and moves its data by the default route:
+    by its default selector Random (mean of its dice), and by its Heft."""
+
+    random_s: float
+    heft_s: float
+
+
 @dataclass(slots=True)
 class RunFacts:
     """One run of the line, from its start to its end or to what cut it short.
@@ -47,6 +56,7 @@ class RunFacts:
 
     ``stopped`` is the sentence of what cut it short, ``waiting`` has one for each reason for which
     jobs waited in vain at the end, ``reason`` is HTCondor's for a workflow that did not succeed.
+    ``without``: what it would have taken without ADON, by the model; None where nobody can tell.
     """
 
     planner: str
@@ -76,6 +86,7 @@ class RunFacts:
     failures: Sequence[Failure] = ()
     waiting: Sequence[str] = ()
     submit_dir: Path | None = None
+    without: AsPegasusComes | None = None
 
     @property
     def makespan_s(self) -> float:

@@ -42,6 +42,9 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
         "policy": facts.mapping["policy"],
         "portfolio": facts.mapping["portfolio"],
         "predicted_makespan_s": facts.mapping["makespan_s"],
+        "makespan_without_s": {"random": facts.without.random_s, "heft": facts.without.heft_s}
+        if facts.without
+        else None,
         "placements": [_placement(p) for p in facts.mapping["placements"]],
         "transits": [_transit(t) for t in facts.transits],
         "jobs": [

@@ -17,6 +17,7 @@ from adon.planning.planner import plan_workflow
 from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
+from examples.demo.bought import as_pegasus_comes
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
 from examples.demo.facts import RunFacts
 from examples.demo.figures import as_json
@@ -27,8 +28,10 @@ from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed.procs import end_marked
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
+from monitors.archive.knowledge import Knowledge
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError
+from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner.model import Options, Sources
 
 _CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
@@ -67,7 +70,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
     """
     run_dir = options.state / "testbed"
     _clear(run_dir)
-    scenario = scenarios.load(options.example).compared(options.network)
+    scenario = scenarios.load(options.example).on(options.network)
     found = options.programs
     programs = Programs(
         found["condor"], found["gridftp"], found[scenario.tools], found.get("openvswitch")
@@ -97,6 +100,15 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
             archive=archive,
             broker=broker,
         )
+        if facts.state == "success" and testbed.real and state.placed and not options.selector:
+            facts.without = as_pegasus_comes(
+                state.placed.inputs,
+                Knowledge(archive),
+                topology_from_dict(scenario.layout.topology()),
+                {site.name: site.workers for site in scenario.layout.sites},
+                scenario.output_site,
+                time.time(),
+            )
         return facts, state.trouble
 
 

@@ -28,6 +28,7 @@ def cards(facts: RunFacts) -> str:
         ("workflow", facts.state),
         (f"jobs (+{facts.dag_jobs - facts.jobs} added)", str(facts.jobs)),
         ("makespan", f"{facts.makespan_s:.1f} s"),
+        *([("as Pegasus comes", f"some {facts.without.random_s:.0f} s")] if facts.without else []),
         ("between sites", format_size(sum(t.bytes for t in facts.transits))),
         ("on reserved paths", format_size(sum(t.bytes for t in held))),
     ]

@@ -38,7 +38,8 @@ def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
     """
     lines = ["", *_entry("workflow", _workflow(facts)), *failed(facts)]
     if facts.was_planned:
-        lines += [*_entry("planner", _planner(facts)), *_network(facts), *_science(facts)]
+        lines += [*_entry("planner", _planner(facts)), *_network(facts)]
+        lines += [*_bought(facts), *_science(facts)]
     lines += _entry(
         "left over",
         f"{counted(facts.open_reservations, 'reservation')}, "
@@ -135,6 +136,18 @@ def _way(transits: Sequence[Transit]) -> str:
         f"{t.src} → {t.dst} over {'-'.join(t.path[1:-1])} ({t.layer.upper()}): {moved}{many} at "
         f"{most}{format_rate(max(t.goodput_bps for t in transits))}, "
         f"{format_rate(max(t.requested_bps for t in transits))} reserved"
+    )
+
+
+def _bought(facts: RunFacts) -> list[str]:
+    """What ADON was worth: the model is that of the mapping, with what was measured by now."""
+    if facts.without is None:
+        return []
+    usual, heft = facts.without.random_s, facts.without.heft_s
+    return _entry(
+        "bought",
+        f"{facts.makespan_s:.0f} s, not some {usual:.0f} s as Pegasus comes ({heft:.0f} s with its "
+        "Heft) by the model; see make compare",
     )
 
 

@@ -33,7 +33,7 @@ from demo_runs import (
 )
 
 from adon.machine import box
-from examples.soykb.scenario import LAYOUT
+from examples.soykb.scenario import DEMO_LAYOUT
 from examples.testbed.ports import free_port
 from monitors.archive.archive import Archive
 from network_provisioner.topology.data import topology_from_dict
@@ -162,7 +162,9 @@ def test_every_choice_is_told_with_all_its_terms(report: dict[str, Any]) -> None
 def test_transits_had_paths_of_the_network(
     first: Ran, report: dict[str, Any], given: list[dict[str, Any]]
 ) -> None:
-    joined = {frozenset((link.a, link.b)) for link in topology_from_dict(LAYOUT.topology()).links}
+    joined = {
+        frozenset((link.a, link.b)) for link in topology_from_dict(DEMO_LAYOUT.topology()).links
+    }
     inputs = [t for t in report["transits"] if t["job"].startswith("stage_in")]
     assert inputs and any(t in given or first.late(t["job"]) for t in inputs)
     for transit in given:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.compare.judge import better_of_pegasus, forecast_errors, ratio, verdicts
+from examples.compare.judge import better_of_pegasus, curve, forecast_errors, ratio, verdicts
 from examples.compare.record import Run
 from examples.compare.report import html, text
 from examples.compare.split import Split, split
@@ -15,6 +15,7 @@ from examples.compare.ways import ADON, PEGASUS, WAYS, in_round
 from examples.demo.facts import Bar
 from examples.scenario import load
 from network_provisioner.base.errors import InputError
+from network_provisioner.templates.data import template_from_dict
 
 
 def bar(job: str, kind: str, submit: float, start: float, end: float, ok: bool = True) -> Bar:
@@ -103,6 +104,16 @@ def test_goals_are_told_as_met_or_missed() -> None:
     assert "\n".join(verdicts("busy", slower)).count("MISSED") == 3
 
 
+def test_the_curve_is_by_the_share_of_moving() -> None:
+    assert curve({"idle": ROUNDS}) == curve({"idle": ROUNDS, "busy": ROUNDS}) == []
+    faster = {1: {HEFT: run(HEFT, 8.0), LEARNT: run(LEARNT, 8.0)}}
+    assert curve({"x5": faster, "idle": ROUNDS, "busy": ROUNDS}) == [
+        "moving 98% of pegasus-heft (idle): 0.50",
+        "moving 50% of pegasus-heft (x5): 1.00",
+    ]
+    assert "goal" not in "".join(verdicts("x5", faster))
+
+
 def test_runs_are_kept_and_shown(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     ROUNDS[1][LEARNT].save(file)
@@ -113,11 +124,13 @@ def test_runs_are_kept_and_shown(tmp_path: Path) -> None:
     assert "Every run on the busy network" in page and "adon-fourth 5" in page
 
 
-def test_the_examples_network_can_be_idle_or_busy() -> None:
+def test_the_examples_network_can_be_idle_busy_or_faster() -> None:
     soykb = load("soykb")
-    assert soykb.compared("") is soykb
-    idle, busy = soykb.compared("idle").layout, soykb.compared("busy").layout
-    assert not idle.traffic and {t.udp for t in busy.traffic} == {True, False}
-    assert busy.links == idle.links and idle.links[0].rate_bps < soykb.layout.links[0].rate_bps
-    with pytest.raises(InputError, match="found no 'full' network"):
-        soykb.compared("full")
+    assert soykb.on("") == soykb.on("idle") == soykb
+    busy, faster = soykb.on("busy").layout, soykb.on("x2.5")
+    assert {t.udp for t in busy.traffic} == {True, False} and busy.links == soykb.layout.links
+    assert [k.rate_bps for k in faster.layout.links[:2]] == [100e6, 10e6]
+    assert template_from_dict("soykb", faster.templates["soykb"]).qspec.min_bps == 12.5e6
+    for unknown in ("full", "x0", "x"):
+        with pytest.raises(InputError, match=f"found no '{unknown}' network"):
+            soykb.on(unknown)

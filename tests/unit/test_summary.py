@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import facts, taught, transit
 
-from examples.demo.facts import RunFacts
+from examples.demo.facts import AsPegasusComes, RunFacts
 from examples.demo.figures import as_json
 from examples.demo.gather import NO_MAPPING
 from examples.demo.page import render
@@ -57,6 +57,13 @@ def test_the_summary_is_readable(earlier: int) -> None:
     assert lines[-1].startswith("look ")
     assert "success: 3 jobs in 20.0 s (2 at mu, 1 at tacc)" in text
     assert "and 91 more warnings" in text and text.count("report ") < 20
+
+
+def test_one_line_says_what_it_bought() -> None:
+    run = facts(without=AsPegasusComes(208.4, 93.9))
+    words = "20 s, not some 208 s as Pegasus comes (94 s with its Heft) by the model"
+    assert f"bought     {words}" in summary_text(run, REPORTS)
+    assert "bought" not in summary_text(facts(), REPORTS)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
