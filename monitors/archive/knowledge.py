@@ -25,6 +25,7 @@ FRESH_S = 86400.0
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START = "transfer_rate", "transfer_start"
+_OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
 _MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), "throughput")
 
@@ -149,7 +150,7 @@ class Knowledge:
 
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead",
+    "dag_overhead", *sorted(_OF_NO_PLACE),
     TRANSFER_RATE, TRANSFER_START, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
@@ -176,11 +177,12 @@ def known_estimates(
     for metric in _FOR_MAPPING:
         for subject in source.subjects(_MADE_OF.get(metric, metric)):
             name, _, site = subject.rpartition("@")
+            asked = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
             if all(end in sites for end in ends):  # hosts speak for their sites
                 key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif subject not in transformations and not (name in transformations and site in sites):
+            elif not asked and metric not in _OF_NO_PLACE:
                 continue
             if key not in found and may_see(*key):
                 known = seen.estimate(*key, now)

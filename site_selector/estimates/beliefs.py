@@ -122,6 +122,19 @@ class Belief:
         return out
 
 
+ELSEWHERE = "elsewhere"
+SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
+ERRORS_OF = ("queue_wait", "runtime", "throughput")
+"""Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
+
+
+def origin(belief: Mapping[str, Any]) -> str:
+    """The source of a belief as :meth:`Belief.as_dict` has it; what was measured at another site,
+    or by probes, is told apart."""
+    other = str(belief.get("note", "")).startswith(("measured ", "by "))
+    return ELSEWHERE if other and belief["source"] == "archive" else str(belief["source"])
+
+
 @dataclass(frozen=True, slots=True)
 class ComputeBelief:
     """How fast a transformation runs at a site: seconds per job, or bytes per second (Γ_c)."""
@@ -174,8 +187,9 @@ class PathBelief:
 @dataclass(frozen=True, slots=True)
 class World:
     """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places;
-    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``note`` says in one line
-    where measurements could not be asked for."""
+    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``errors`` says to within
+    which ``e`` beliefs turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF` and source;
+    ``note`` says in one line where measurements could not be asked for."""
 
     now: float
     sites: Mapping[str, SiteBelief]
@@ -184,6 +198,7 @@ class World:
     output_ratio: Mapping[str, Belief] = field(default_factory=dict)
     dag_overhead: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     note: str = ""
+    errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def beliefs_dict(world: World) -> dict[str, Any]:
@@ -209,6 +224,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
             for (name, site), b in world.compute.items()
         },
         **({"note": world.note} if world.note else {}),
+        **({"errors": world.errors} if world.errors else {}),
     }
 
 

@@ -21,6 +21,8 @@ from monitors.archive.estimates import Estimate
 from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
+    ERRORS_OF,
+    SOURCES,
     Belief,
     MeasurementSource,
     NoMeasurements,
@@ -39,6 +41,8 @@ from site_selector.estimates.rates import (
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
+_LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
+_SPREADS = 2.0  # half of what is drawn evenly up to e is within e/2
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
@@ -80,7 +84,19 @@ def believe(
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
         getattr(measured, "note", ""),
+        {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))},
     )
+
+
+def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:
+    """The ``e`` by source of what was believed of runtimes, waits or rates, where enough of it was
+    held against the truth."""
+    found = {one: measured.estimate("belief_error", f"{what}:{one}", now) for one in SOURCES}
+    return {
+        source: _SPREADS * error.value
+        for source, error in found.items()
+        if error is not None and error.count >= _LEAST_ERRORS
+    }
 
 
 def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:

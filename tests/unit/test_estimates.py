@@ -519,6 +519,26 @@ def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed
     assert relative_error(measured, 1000.0) < old <= relative_error(written, 1000.0)
 
 
+def test_how_far_off_beliefs_of_a_source_are_is_learned() -> None:
+    known = {
+        ("belief_error", "runtime:archive"): estimate_of(0.3, count=9),
+        ("belief_error", "queue_wait:catalog"): estimate_of(0.05, count=9),
+        ("belief_error", "throughput:catalog"): estimate_of(0.05, count=4),  # too few
+        ("runtime", "t::a:1.0@mu"): estimate_of(10.0, at=999.0),
+    }
+    world = believe(world_inputs(), Measurements(known), now=NOW)
+    assert world.errors == {"runtime": {"archive": 0.6}, "queue_wait": {"catalog": 0.1}}
+    measured, written = Belief(10.0, "archive", at=NOW), Belief(10.0, "catalog", spread=1.0)
+    assert relative_error(measured, NOW, world.errors["runtime"]) == pytest.approx(0.6)
+    assert relative_error(measured, NOW) == pytest.approx(0.1)
+    assert relative_error(written, NOW, world.errors["queue_wait"]) == pytest.approx(0.1)
+    assert relative_error(written, NOW) == pytest.approx(0.2)
+    inputs = world_inputs()
+    found = uncertainty_of(inputs, world, build_problem(inputs, world))
+    assert found.compute[0, 0] == pytest.approx(0.6, abs=0.01)
+    assert found.wait[0] == pytest.approx(0.1)
+
+
 def test_uncertainty_follows_the_beliefs() -> None:
     measured = Measurements(
         {

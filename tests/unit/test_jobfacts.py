@@ -543,6 +543,25 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
     assert took(followed, "placement") == []
 
 
+def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
+    believed = {"runtime": [10.0, "archive"], "queue_wait": [3.0, "schedd"],
+                "i-plant>mu": [10e6, "topology"], "x": "y", "z": [True, None]}  # fmt: skip
+    placed = [{"job": "ID0000001", "site": "mu", "seconds": 13.0, "believed": believed},
+              {"job": "ID0000002", "site": "tacc", "believed": believed}]  # fmt: skip
+    (planned.path / FILE).write_text(json.dumps({"at": START, "placements": placed}))
+    staged(planned, MOVED.format(start=int(START) + 2), "4000000")
+    append(planned.nodes, "".join(
+        submitted(n, START, job) + executing(n, START + 2) + terminated(n, START + 10)
+        for n, job in ((2, ONE), (3, TWO))  # the latter ran elsewhere than it was placed
+    ))  # fmt: skip
+    found = took(FollowedWorkflow(planned.path), "belief_error")
+    assert [(one.subject, one.value) for one in found] == [
+        ("throughput:topology", pytest.approx(abs(5e6 * 8 / 10e6 / 2 - 1))),
+        ("runtime:archive", pytest.approx(10 / 8 - 1)),
+        ("queue_wait:schedd", pytest.approx(3 / 2 - 1)),
+    ]
+
+
 def test_how_true_the_forecast_was_is_known_at_the_end(planned: Submitted) -> None:
     planned.out.write_text(whole_run(START, steps=3))
     assert took(FollowedWorkflow(planned.path), "forecast") == []
