@@ -9,6 +9,7 @@ those measured lately says what the path carries, for a slower one is slow by it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -185,7 +186,8 @@ def known_estimates(
             elif not asked and metric not in _OF_NO_PLACE:
                 continue
             if key not in found and may_see(*key):
-                known = seen.estimate(*key, now)
+                # What has only measurements of the future is told too: who reads it says so.
+                known = seen.estimate(*key, now) or seen.estimate(*key, math.inf)
                 if known is not None:
                     found[key] = known
     return found

@@ -32,6 +32,7 @@ from site_selector.estimates.beliefs import (
     archived,
     seconds_now,
 )
+from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
     compute_beliefs,
@@ -67,9 +68,9 @@ def believe(
     ``in_use_bps``: what runs on each directed link of the topology now, ``use`` who says so.
     ``output_site``: a place to which results go and which may be no site of the catalog.
     """
-    measured = source or NoMeasurements()
     places, names = subjects(inputs, output_site)
     network = Network(topology, in_use_bps, use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
     for name in names:
@@ -83,7 +84,7 @@ def believe(
         compute_beliefs(inputs, measured, pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
-        getattr(measured, "note", ""),
+        measured.note,
         {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))},
     )
 
@@ -119,14 +120,14 @@ def believe_sites(
     use: str = "",
 ) -> World:
     """:func:`believe` without a workflow: sites and paths only."""
-    measured = source or NoMeasurements()
     network = Network(topology, in_use_bps, use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     return World(
         now,
         _sites(sites, measured, pool, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
-        note=getattr(measured, "note", ""),
+        note=measured.note,
     )
 
 

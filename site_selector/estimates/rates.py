@@ -70,6 +70,14 @@ class Network:
                 best, most = path, room
         return best, max(most, 0.0)
 
+    def carries(self, pair: str) -> float:
+        """What all paths of "src>dst" carry together, bit/s; infinite where nobody knows."""
+        src, _, dst = pair.partition(">")
+        if self.topology is None or not {src, dst} <= {*self.topology.sites}:
+            return float("inf")
+        paths = self.topology.candidate_paths(src, dst)
+        return sum(path.capacity_bps for path in paths) or float("inf")
+
 
 def path_beliefs(
     sites: Mapping[str, Site],

@@ -35,6 +35,7 @@ _BY_SOURCE = {
     "default": 0.7,
     ELSEWHERE: 0.3,  # the ratio of sites is only what catalogs expect
 }
+_ONCE = 0.3  # measured once: nobody knows how widely it is spread
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1
 # A measurement's weight halves in a day for the archive; what is that old is as good as a note.
@@ -129,7 +130,7 @@ def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | No
     if source in ("catalog", "topology") and spread > 0 and source not in (learned or {}):
         error = spread  # of measured to written
     if belief.source == "archive":
-        error = max(error, spread)
+        error = max(error, spread, _ONCE if belief.count == 1 else 0.0)
         if belief.at is not None:
             days = max(0.0, now - belief.at) / _DAY_S
             error += max(0.0, by_source["catalog"] - error) * (1 - 0.5**days)

@@ -32,7 +32,7 @@ from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.believe import believe, subjects
 
 FACTS = [
-    ("throughput", "tacc>mu", 5e8),
+    ("throughput", "tacc>mu", 5e7),
     ("tcp_throughput", "mu/a>tacc/b", 3e8),
     ("tcp_throughput", "elsewhere>tacc", 3e8),
     ("rtt", "mu/a>tacc", 0.05),

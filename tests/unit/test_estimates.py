@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from site_world import (
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
@@ -205,7 +207,7 @@ def test_a_learnt_ratio_and_declared_sizes_come_first() -> None:
     assert _sizes(declared)["g"] == 77
 
 
-@given(st.floats(0.01, 1e12), st.floats(0.01, 1e6), st.sampled_from(["rate", "runtime"]))
+@given(st.floats(0.01, 1e7), st.floats(0.01, 1e6), st.sampled_from(["rate", "runtime"]))
 def test_carrying_over_between_like_sites_changes_nothing(
     value: float, default: float, kind: str
 ) -> None:
@@ -374,6 +376,67 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     carried = believe(inputs, source, now=NOW, pool=pool).compute["t::a:1.0", "tacc"].belief
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
+
+
+# ------------------------------------------------------------------- what cannot be
+
+
+def linked() -> Topology:
+    ends = [{"name": name, "kind": "site"} for name in ("mu", "tacc")]
+    return topology_from_dict(
+        {"nodes": ends, "links": [{"a": "mu", "b": "tacc", "capacity": "200 Mb/s"}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "subject", "value", "at", "why"),
+    [
+        ("throughput", "mu>tacc", 9e9, 900, "found 9 Gb/s, expected at most 400 Mb/s"),
+        ("throughput", "mu>tacc", 0.0, 900, "expected at least"),
+        ("throughput", "mu>tacc", 90e6, NOW + 9000, "measured 9000 s from now"),
+        ("queue_wait", "mu", -40.0, 900, "found -40"),
+        ("queue_wait", "mu", 4.0, NOW + 9000, "measured 9000 s from now"),
+        ("queue_wait", "mu", 1.7e9, 900, "expected at most"),
+        ("runtime", "t::a:1.0@mu", 0.0, 900, "found 0"),
+        ("compute_rate", "t::a:1.0@mu", 1e15, 900, "expected at most 1e+11"),
+        ("transfer_setup", "mu>tacc", -3.0, 900, "found -3"),
+        ("dag_overhead", "local", -9.0, 900, "found -9"),
+    ],
+)
+def test_what_cannot_be_is_left_out_and_told(
+    metric: str, subject: str, value: float, at: float, why: str
+) -> None:
+    unit = "bit/s" if metric == "throughput" else "s"
+    known = {(metric, subject): Estimate(value, 0.0, 3, at, "test", unit)}
+
+    class Asked(Measurements):
+        def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
+            return self.known.get((metric, subject))
+
+    world, plain = (
+        believe(world_inputs(), source, now=NOW, topology=linked())
+        for source in (Asked(known), None)
+    )
+    assert world.note.startswith(f"left out, and the catalogs believed: {metric} of {subject}: ")
+    assert why in world.note
+    assert replace(world, note="") == plain
+
+
+def test_what_rests_on_transfers_that_cannot_be_is_left_out_too() -> None:
+    names = {"throughput": 9e12, "transfer_rate": 1e12, "transfer_start": 2.0}
+    known = {(metric, "mu>tacc"): estimate_of(value) for metric, value in names.items()}
+    path = believe(world_inputs(), Measurements(known), now=NOW, topology=linked())
+    assert path.paths["mu", "tacc"].gamma_a.source == "topology"
+
+
+def test_an_archive_without_a_measurement_and_with_one() -> None:
+    empty = believe(world_inputs(), Measurements({}), now=NOW)
+    assert empty.note == "nothing was measured here yet, and the catalogs are believed"
+    assert believe(world_inputs(), now=NOW).note == ""
+    once = Measurements({("queue_wait", "mu"): estimate_of(4.0, at=NOW, count=1)})
+    wait = believe(world_inputs(), once, now=NOW).sites["mu"].queue_wait
+    often = replace(wait, count=9)
+    assert (relative_error(wait, NOW), relative_error(often, NOW)) == (0.3, 0.1)
 
 
 # ------------------------------------------------------------------- age and spread

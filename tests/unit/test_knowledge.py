@@ -60,6 +60,12 @@ def test_hand_shakes_are_told_apart_from_the_path() -> None:
     assert back.gamma_a.source == "default"
 
 
+def test_what_was_measured_in_the_future_alone_is_told() -> None:
+    archive = archive_of(("queue_wait", "mu", 4.0, -9000.0))
+    known = knowledge.known_estimates(archive, ["mu"], [], NOW)
+    assert known["queue_wait", "mu"].at == NOW + 9000
+
+
 def test_old_or_like_transfers_tell_no_hand_shakes() -> None:
     for archive in (moved([1e6, 1.1e6, 1.2e6, 1e6]), moved([1e6, 2e6, 4e6, 9e6], FRESH_S + 1)):
         found = Knowledge(archive)
