@@ -187,6 +187,7 @@ class PathBelief:
 @dataclass(frozen=True, slots=True)
 class World:
     """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places;
+    ``waits`` has T_q of transformations that wait otherwise at a site than its jobs on the whole;
     ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``errors`` says to within
     which ``e`` beliefs turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF` and source;
     ``note`` says in one line where measurements could not be asked for."""
@@ -199,6 +200,11 @@ class World:
     dag_overhead: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     note: str = ""
     errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    waits: Mapping[tuple[str, str], Belief] = field(default_factory=dict)
+
+    def wait(self, transformation: str, site: str) -> Belief:
+        """T_q of such a job at a site."""
+        return self.waits.get((transformation, site)) or self.sites[site].queue_wait
 
 
 def beliefs_dict(world: World) -> dict[str, Any]:
@@ -225,6 +231,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
         },
         **({"note": world.note} if world.note else {}),
         **({"errors": world.errors} if world.errors else {}),
+        "waits": {f"{name}@{site}": b.as_dict(now) for (name, site), b in world.waits.items()},
     }
 
 

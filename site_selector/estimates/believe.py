@@ -7,7 +7,8 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers; never less than what was measured in this pool,
-           for DAGMan, hooks and submission take their time for every site
+           for DAGMan, hooks and submission take their time for every site; for a transformation
+           longer or shorter by as much as it waited there, where that was measured three times
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: ``beliefs.py``.
@@ -16,6 +17,8 @@ How the age and spread of a measurement are taken into account: ``beliefs.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isfinite
 
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.graph import Topology
@@ -42,6 +45,7 @@ from site_selector.estimates.rates import (
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
+_LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
 _SPREADS = 2.0  # half of what is drawn evenly up to e is within e/2
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
@@ -77,16 +81,39 @@ def believe(
         found = measured.estimate("output_ratio", name, now)
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
+    sites = _sites(inputs.sites, measured, pool, now)
     return World(
         now,
-        _sites(inputs.sites, measured, pool, now),
+        sites,
         path_beliefs(inputs.sites, places, measured, network, now),
         compute_beliefs(inputs, measured, pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
         measured.note,
         {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))},
+        _waits(sites, names, measured, now),
     )
+
+
+def _waits(
+    sites: Mapping[str, SiteBelief], names: Iterable[str], measured: MeasurementSource, now: float
+) -> dict[tuple[str, str], Belief]:
+    """T_q by transformation and site: what is believed of the site, and by how much such jobs were
+    seen to wait longer or shorter than its jobs on the whole."""
+    found = {}
+    for site, belief in sites.items():
+        usual, wait = measured.estimate("queue_wait", site, now), belief.queue_wait
+        for name in names if usual is not None and isfinite(wait.value) else ():
+            kind = measured.estimate("queue_wait", f"{name}@{site}", now)
+            if usual is None or kind is None or kind.count < _LEAST_WAITS:
+                continue
+            note = f"such jobs waited {kind.value:.3g} s where all waited {usual.value:.3g} s"
+            found[name, site] = replace(
+                wait,
+                value=max(0.0, wait.value + kind.value - usual.value),
+                note=f"{wait.note}; {note}" if wait.note else note,
+            )
+    return found
 
 
 def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:

@@ -39,6 +39,7 @@ FACTS = [
     ("loss", "mu>tacc", 0.01),
     ("transfer_setup", "mu>tacc", 2.0),
     ("queue_wait", "mu", 7.0),
+    *[("queue_wait", "t::a:1@mu", 9.0)] * 3,
     ("runtime", "t::a:1@mu", 50.0),
     ("compute_rate", "t::a:1@tacc", 2e6),
     ("compute_rate", "t::other@tacc", 2e6),
@@ -96,6 +97,7 @@ def test_the_broker_the_archive_and_single_questions_tell_the_same(
         world = believe(inputs, Knowledge(archive), now=NOW)
     assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
     assert believe(inputs, told, now=NOW) == believe(inputs, read, now=NOW) == world
+    assert world.waits["t::a:1", "mu"].value == 9.0
     assert world.errors == {"runtime": {"archive": 0.4}}
 
 

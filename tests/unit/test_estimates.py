@@ -38,6 +38,7 @@ from site_selector.estimates.uncertainty import (
 )
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.mapper import map_workflow
 from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 
@@ -376,6 +377,35 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     carried = believe(inputs, source, now=NOW, pool=pool).compute["t::a:1.0", "tacc"].belief
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
+
+
+def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
+    """A job waits without holding a worker, whatever its kind."""
+    jobs = [job(f"x{i}", "a", ["f"]) for i in range(2)] + [job("y", "b", ["f"])]
+    sites: dict[str, dict[str, object]] = {"mu": {"adon.workers": 1, "adon.queue_wait": "1 s"}}
+    inputs = inputs_of(
+        jobs, sites, {"f": ("mu", 1000)}, {"a": ["mu"], "b": ["mu"]}, {"a": 10.0, "b": 5.0}
+    )
+    known = {
+        ("queue_wait", "mu"): estimate_of(2.0),
+        ("queue_wait", "t::a:1.0@mu"): estimate_of(1.0, count=2),  # too few to tell
+        ("queue_wait", "t::b:1.0@mu"): estimate_of(40.0),
+    }
+
+    def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, Belief]:
+        world = believe(inputs, Measurements(known), now=NOW, pool=pool)
+        return build_problem(inputs, world), world.wait("t::b:1.0", "mu")
+
+    problem, wait = waits()
+    assert problem.queue_s.tolist() == [[2.0], [2.0], [40.0]]
+    assert (wait.source, wait.note) == ("archive", "such jobs waited 40 s where all waited 2 s")
+    assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5)
+    queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
+    assert waits(queue)[1].value == 60 + 38
+    placed = map_workflow(inputs, believe(inputs, Measurements(known), now=NOW)).placements
+    shown = {one.job: one.alternatives[0] for one in placed}
+    assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
+    assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
 
 
 # ------------------------------------------------------------------- what cannot be

@@ -22,6 +22,7 @@ from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
     Outcome,
+    by_kind,
     queue_wait,
     run_facts,
     runtime_subject,
@@ -232,6 +233,7 @@ class JobFacts:
             moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
         facts += belief_errors(attempt.job.task, attempt.job.site, facts, self._believed)
+        facts += [] if wait is None else by_kind(wait, attempt.job.transformation)
         return facts + self._moved_by_condor(attempt)
 
     def _ready(self, attempt: Attempt) -> float:
