@@ -161,7 +161,9 @@ class PathBelief:
     """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
 
     ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
-    wait and start. Γ cannot tell it, and it decides whether moving small files is worth while.
+    wait and start, and hand-shakes for its first file; ``start`` is what each further file takes
+    so, where that is known. Γ cannot tell it, and it decides whether moving small files is worth
+    while.
     """
 
     gamma_a: Belief
@@ -172,6 +174,7 @@ class PathBelief:
     buffer_bytes: int
     loss: float
     setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    start: Belief = field(default_factory=lambda: Belief(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:
@@ -221,6 +224,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
                 "gamma_a": b.gamma_a.as_dict(now),
                 "gamma_t": b.gamma_t.as_dict(now),
                 "setup": b.setup.as_dict(now),
+                "start": b.start.as_dict(now),
                 "rtt_s": b.rtt_s,
             }
             for (src, dst), b in world.paths.items()

@@ -226,16 +226,18 @@ def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, str]]:
-    """What its terms come from, to be held against the truth: value and source."""
-    found = {}
+def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """What its terms come from, to be held against the truth: value and source, and of a path the
+    seconds for each file."""
+    found: dict[str, tuple[Any, ...]] = {}
     if (wait := chosen.inputs.get("t_q")) is not None:
         found["queue_wait"] = (wait["value"], origin(wait))
     if (rate := chosen.inputs.get("gamma_c")) is not None and rate["value"]:
         found["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
     for move in chosen.moves:
         if (path := paths.get(move.path)) is not None:
-            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]))
+            start_s = path.get("start", {}).get("value", 0.0)
+            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), start_s)
     return found
 
 
