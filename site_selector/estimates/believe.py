@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
+from statistics import median
 
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.graph import Topology
@@ -99,20 +100,27 @@ def _waits(
     sites: Mapping[str, SiteBelief], names: Iterable[str], measured: MeasurementSource, now: float
 ) -> dict[tuple[str, str], Belief]:
     """T_q by transformation and site: what is believed of the site, and by how much such jobs were
-    seen to wait longer or shorter than its jobs on the whole."""
+    seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
+    lest a site that they never tried look the quicker for it."""
+    usual = {site: measured.estimate("queue_wait", site, now) for site in sites}
     found = {}
-    for site, belief in sites.items():
-        usual, wait = measured.estimate("queue_wait", site, now), belief.queue_wait
-        for name in names if usual is not None and isfinite(wait.value) else ():
-            kind = measured.estimate("queue_wait", f"{name}@{site}", now)
-            if usual is None or kind is None or kind.count < _LEAST_WAITS:
-                continue
-            note = f"such jobs waited {kind.value:.3g} s where all waited {usual.value:.3g} s"
-            found[name, site] = replace(
-                wait,
-                value=max(0.0, wait.value + kind.value - usual.value),
-                note=f"{wait.note}; {note}" if wait.note else note,
-            )
+    for name in names:
+        kinds = {site: measured.estimate("queue_wait", f"{name}@{site}", now) for site in sites}
+        longer = {
+            site: kind.value - all_jobs.value
+            for site, kind in kinds.items()
+            if kind is not None and kind.count >= _LEAST_WAITS
+            if (all_jobs := usual[site]) is not None
+        }
+        for site, wait in ((site, belief.queue_wait) for site, belief in sites.items()):
+            if longer and isfinite(wait.value):
+                more_s = longer.get(site, median(longer.values()))
+                note = f"{more_s:+.3g} s for such jobs" + ("" if site in longer else " elsewhere")
+                found[name, site] = replace(
+                    wait,
+                    value=max(0.0, wait.value + more_s),
+                    note=f"{wait.note}; {note}" if wait.note else note,
+                )
     return found
 
 

@@ -398,7 +398,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
 
     problem, wait = waits()
     assert problem.queue_s.tolist() == [[2.0], [2.0], [40.0]]
-    assert (wait.source, wait.note) == ("archive", "such jobs waited 40 s where all waited 2 s")
+    assert (wait.source, wait.note) == ("archive", "+38 s for such jobs")
     assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5)
     queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
     assert waits(queue)[1].value == 60 + 38
@@ -406,6 +406,16 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     shown = {one.job: one.alternatives[0] for one in placed}
     assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
     assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
+
+
+def test_a_site_that_a_kind_never_tried_is_not_believed_the_quicker_for_it() -> None:
+    known = {
+        ("queue_wait", "mu"): estimate_of(2.0),
+        ("queue_wait", "t::a:1.0@mu"): estimate_of(9.0),
+    }
+    world = believe(world_inputs({"mu": {}, "tacc": {}}), Measurements(known), now=NOW)
+    assert [world.wait("t::a:1.0", site).value for site in ("mu", "tacc")] == [9.0, 9.0]
+    assert world.wait("t::a:1.0", "tacc").note == "measured at mu; +7 s for such jobs elsewhere"
 
 
 # ------------------------------------------------------------------- what cannot be
