@@ -28,7 +28,8 @@ NEVER_S = 1e9
 class Problem:
     """One mapping problem.
 
-    ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q; ``workers[s]`` N;
+    ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q, ``queue_s[j, s]``
+    where kinds of jobs wait otherwise; ``workers[s]`` N;
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
     it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes; ``allowed[j]``
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
@@ -112,7 +113,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         tuple(map(flow.level.__getitem__, flow.order)),
         input_bytes,
         _compute_seconds(beliefs, input_bytes),
-        np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
+        _queue_seconds(jobs, sites, world),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
         *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
@@ -224,6 +225,15 @@ def _compute_seconds(
     np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
     np.copyto(gamma_c, value[which], where=rate[which])
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
+
+
+def _queue_seconds(jobs: Iterable[Job], sites: list[str], world: World) -> Array:
+    waits = [world.sites[s].queue_wait.value for s in sites]
+    if world.waits:
+        names = [job.transformation for job in jobs]
+        rows = {name: [world.wait(name, s).value for s in sites] for name in {*names}}
+        return np.minimum([rows[name] for name in names], NEVER_S)
+    return np.minimum(waits, NEVER_S)
 
 
 def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array]:

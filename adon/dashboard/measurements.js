@@ -33,6 +33,7 @@ const FIRST = [
   "queue_wait",
   "transfer_setup",
   "forecast",
+  "belief_error",
   "cpu_use",
   "memory_use",
   "io_wait",

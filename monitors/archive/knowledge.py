@@ -9,6 +9,7 @@ those measured lately says what the path carries, for a slower one is slow by it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -25,8 +26,10 @@ FRESH_S = 86400.0
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START = "transfer_rate", "transfer_start"
+_OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
-_MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), "throughput")
+_TRANSFERS = ("job_transfer", "throughput")
+_MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), _TRANSFERS)
 
 
 class Source(Protocol):
@@ -63,18 +66,17 @@ def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
 
 
 def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Known]:
-    """``transfer_rate`` (bit/s) and ``transfer_start`` (s): what transfers of different sizes tell
-    apart of T_n; neither where they do not, or where the newest of them is a day old."""
+    """``transfer_rate`` (bit/s) and ``transfer_start`` (s of each file): what transfers of
+    different sizes tell apart of T_n, by the tool and protocol of the newest; neither where they do
+    not, or where the newest of them is a day old. By followers, who count files, else brokers."""
     subject = f"{src}>{dst}"
-    rows = source.query("throughput", subject, until=now, newest=True, limit=WINDOW)
-    moved = [
-        Moved(n_bytes, seconds)
-        for row in rows
-        if (n_bytes := number_in(row.details.get("bytes")))
-        and (seconds := number_in(row.details.get("seconds")))
-    ]
-    found = transfer_times(moved)
-    if found is None or rows[0].at < now - FRESH_S:
+    for metric in _TRANSFERS:
+        rows = source.query(metric, subject, until=now, newest=True, limit=WINDOW)
+        moved = _moved(rows)
+        found = transfer_times(moved)
+        if found is not None and rows[0].at >= now - FRESH_S:
+            break
+    else:
         return {}
     newest = rows[0]
     terms = ((TRANSFER_RATE, found.rate_bps, "bit/s"), (TRANSFER_START, found.setup_s, "s"))
@@ -85,6 +87,23 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
         )
         for metric, value, unit in terms
     }  # fmt: skip
+
+
+def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:
+    """Of one tool and protocol; not what the tool's log tells of short ones, with waiting in it."""
+    found = []
+    for row in newest_first:
+        known = row.details
+        n_bytes, seconds = number_in(known.get("bytes")), number_in(known.get("seconds"))
+        if _tool(row) == _tool(newest_first[0]) and n_bytes and seconds:
+            files = number_in(known.get("files")) or 1.0
+            if known.get("goodput_bps", True) is not None:
+                found.append(Moved(n_bytes / files, seconds / files))
+    return found
+
+
+def _tool(row: Measurement) -> tuple[object, object]:
+    return row.details.get("tool"), row.details.get("protocol")
 
 
 def path_throughput(source: Source, src: str, dst: str, layer: str, now: float) -> Known | None:
@@ -149,7 +168,7 @@ class Knowledge:
 
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead",
+    "dag_overhead", *sorted(_OF_NO_PLACE),
     TRANSFER_RATE, TRANSFER_START, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
@@ -174,16 +193,19 @@ def known_estimates(
     seen = Knowledge(_Once(source))
     found: dict[tuple[str, str], Estimate] = {}
     for metric in _FOR_MAPPING:
-        for subject in source.subjects(_MADE_OF.get(metric, metric)):
+        made_of = _MADE_OF.get(metric, (metric,))
+        for subject in dict.fromkeys(s for one in made_of for s in source.subjects(one)):
             name, _, site = subject.rpartition("@")
+            asked = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
             if all(end in sites for end in ends):  # hosts speak for their sites
                 key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif subject not in transformations and not (name in transformations and site in sites):
+            elif not asked and metric not in _OF_NO_PLACE:
                 continue
             if key not in found and may_see(*key):
-                known = seen.estimate(*key, now)
+                # What has only measurements of the future is told too: who reads it says so.
+                known = seen.estimate(*key, now) or seen.estimate(*key, math.inf)
                 if known is not None:
                     found[key] = known
     return found

@@ -29,6 +29,7 @@ UNITS = {
     "transfer_setup": "s",
     "dag_overhead": "s",
     "forecast": "1",
+    "belief_error": "1",
     "tcp_throughput": "bit/s",
     "udp_throughput": "bit/s",
     "rtt": "s",

@@ -1,4 +1,4 @@
-"""What transfers of different sizes tell apart: T = set-up + bytes / rate (thesis, T_n).
+"""What transfers of different sizes tell apart: T = files · set-up + bytes / rate (thesis, T_n).
 
 A transfer of 600 kB that takes 4 s over a path of 200 Mb/s has shaken hands for 4 s. Taken for a
 rate it would make the path 1.2 Mb/s slow. A line through many transfers separates both, and one
@@ -21,7 +21,7 @@ _LEAST_PART = 1e-3  # of its time a transfer spends on its bytes, whatever the l
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One transfer between two sites: how much in how long."""
+    """One file between two sites: how much in how long; of files that one job moved, their mean."""
 
     n_bytes: float
     seconds: float
@@ -29,7 +29,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TransferTimes:
-    """``setup_s`` of each transfer, and the ``rate_bps`` at which its bytes then move; ``spread``
+    """``setup_s`` of each file, and the ``rate_bps`` at which its bytes then move; ``spread``
     of what transfers took about this line, relative to what it says."""
 
     setup_s: float

@@ -121,7 +121,7 @@ def _merged(
     for at, files in enumerate(reads):
         for file in files:
             readers[file].append(at)
-    size = np.array(problem.size)
+    size, queue = np.array(problem.size), problem.queue_s
     return replace(
         problem,
         jobs=tuple(problem.jobs[jobs[0]] for jobs in members),
@@ -135,6 +135,9 @@ def _merged(
         level=tuple(level),
         input_bytes=np.array([max(1.0, float(size[list(found)].sum())) for found in reads]),
         compute_s=np.array([problem.compute_s[list(jobs)].sum(axis=0) for jobs in members]),
+        queue_s=queue
+        if queue.ndim < 2
+        else np.array([queue[list(jobs)].max(axis=0) for jobs in members]),
         compute=tuple(problem.compute[jobs[0]] for jobs in members),
         kept={},
     )

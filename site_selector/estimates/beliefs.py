@@ -122,6 +122,19 @@ class Belief:
         return out
 
 
+ELSEWHERE = "elsewhere"
+SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
+ERRORS_OF = ("queue_wait", "runtime", "throughput")
+"""Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
+
+
+def origin(belief: Mapping[str, Any]) -> str:
+    """The source of a belief as :meth:`Belief.as_dict` has it; what was measured at another site,
+    or by probes, is told apart."""
+    other = str(belief.get("note", "")).startswith(("measured ", "by "))
+    return ELSEWHERE if other and belief["source"] == "archive" else str(belief["source"])
+
+
 @dataclass(frozen=True, slots=True)
 class ComputeBelief:
     """How fast a transformation runs at a site: seconds per job, or bytes per second (Γ_c)."""
@@ -148,7 +161,9 @@ class PathBelief:
     """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
 
     ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
-    wait and start. Γ cannot tell it, and it decides whether moving small files is worth while.
+    wait and start, and hand-shakes for its first file; ``start`` is what each further file takes
+    so, where that is known. Γ cannot tell it, and it decides whether moving small files is worth
+    while.
     """
 
     gamma_a: Belief
@@ -159,6 +174,7 @@ class PathBelief:
     buffer_bytes: int
     loss: float
     setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    start: Belief = field(default_factory=lambda: Belief(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:
@@ -174,8 +190,10 @@ class PathBelief:
 @dataclass(frozen=True, slots=True)
 class World:
     """All beliefs at the Unix second ``now``. ``paths`` has every ordered pair of places;
-    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``note`` says in one line
-    where measurements could not be asked for."""
+    ``waits`` has T_q of transformations that wait otherwise at a site than its jobs on the whole;
+    ``dag_overhead`` is what a workflow takes beside its jobs, in seconds; ``errors`` says to within
+    which ``e`` beliefs turned out to be true (``uncertainty.py``), by :data:`ERRORS_OF` and source;
+    ``note`` says in one line where measurements could not be asked for."""
 
     now: float
     sites: Mapping[str, SiteBelief]
@@ -184,6 +202,12 @@ class World:
     output_ratio: Mapping[str, Belief] = field(default_factory=dict)
     dag_overhead: Belief = field(default_factory=lambda: Belief(0.0, "default"))
     note: str = ""
+    errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    waits: Mapping[tuple[str, str], Belief] = field(default_factory=dict)
+
+    def wait(self, transformation: str, site: str) -> Belief:
+        """T_q of such a job at a site."""
+        return self.waits.get((transformation, site)) or self.sites[site].queue_wait
 
 
 def beliefs_dict(world: World) -> dict[str, Any]:
@@ -200,6 +224,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
                 "gamma_a": b.gamma_a.as_dict(now),
                 "gamma_t": b.gamma_t.as_dict(now),
                 "setup": b.setup.as_dict(now),
+                "start": b.start.as_dict(now),
                 "rtt_s": b.rtt_s,
             }
             for (src, dst), b in world.paths.items()
@@ -209,6 +234,8 @@ def beliefs_dict(world: World) -> dict[str, Any]:
             for (name, site), b in world.compute.items()
         },
         **({"note": world.note} if world.note else {}),
+        **({"errors": world.errors} if world.errors else {}),
+        "waits": {f"{name}@{site}": b.as_dict(now) for (name, site), b in world.waits.items()},
     }
 
 

@@ -7,7 +7,8 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers; never less than what was measured in this pool,
-           for DAGMan, hooks and submission take their time for every site
+           for DAGMan, hooks and submission take their time for every site; for a transformation
+           longer or shorter by as much as it waited there, where that was measured three times
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: ``beliefs.py``.
@@ -16,11 +17,16 @@ How the age and spread of a measurement are taken into account: ``beliefs.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import isfinite
+from statistics import median
 
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
+    ERRORS_OF,
+    SOURCES,
     Belief,
     MeasurementSource,
     NoMeasurements,
@@ -30,6 +36,7 @@ from site_selector.estimates.beliefs import (
     archived,
     seconds_now,
 )
+from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.estimates.rates import (
     Network,
     compute_beliefs,
@@ -39,6 +46,9 @@ from site_selector.estimates.rates import (
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
+_LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
+_LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
+_SPREADS = 2.0  # half of what is drawn evenly up to e is within e/2
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
@@ -63,24 +73,66 @@ def believe(
     ``in_use_bps``: what runs on each directed link of the topology now, ``use`` who says so.
     ``output_site``: a place to which results go and which may be no site of the catalog.
     """
-    measured = source or NoMeasurements()
     places, names = subjects(inputs, output_site)
     network = Network(topology, in_use_bps, use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
     for name in names:
         found = measured.estimate("output_ratio", name, now)
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
+    sites = _sites(inputs.sites, measured, pool, now)
     return World(
         now,
-        _sites(inputs.sites, measured, pool, now),
+        sites,
         path_beliefs(inputs.sites, places, measured, network, now),
         compute_beliefs(inputs, measured, pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
-        getattr(measured, "note", ""),
+        measured.note,
+        {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))},
+        _waits(sites, names, measured, now),
     )
+
+
+def _waits(
+    sites: Mapping[str, SiteBelief], names: Iterable[str], measured: MeasurementSource, now: float
+) -> dict[tuple[str, str], Belief]:
+    """T_q by transformation and site: what is believed of the site, and by how much such jobs were
+    seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
+    lest a site that they never tried look the quicker for it."""
+    usual = {site: measured.estimate("queue_wait", site, now) for site in sites}
+    found = {}
+    for name in names:
+        kinds = {site: measured.estimate("queue_wait", f"{name}@{site}", now) for site in sites}
+        longer = {
+            site: kind.value - all_jobs.value
+            for site, kind in kinds.items()
+            if kind is not None and kind.count >= _LEAST_WAITS
+            if (all_jobs := usual[site]) is not None
+        }
+        for site, wait in ((site, belief.queue_wait) for site, belief in sites.items()):
+            if longer and isfinite(wait.value):
+                more_s = longer.get(site, median(longer.values()))
+                note = f"{more_s:+.3g} s for such jobs" + ("" if site in longer else " elsewhere")
+                found[name, site] = replace(
+                    wait,
+                    value=max(0.0, wait.value + more_s),
+                    note=f"{wait.note}; {note}" if wait.note else note,
+                )
+    return found
+
+
+def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:
+    """The ``e`` by source of what was believed of runtimes, waits or rates, where enough of it was
+    held against the truth."""
+    found = {one: measured.estimate("belief_error", f"{what}:{one}", now) for one in SOURCES}
+    return {
+        source: _SPREADS * error.value
+        for source, error in found.items()
+        if error is not None and error.count >= _LEAST_ERRORS
+    }
 
 
 def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str], list[str]]:
@@ -103,14 +155,14 @@ def believe_sites(
     use: str = "",
 ) -> World:
     """:func:`believe` without a workflow: sites and paths only."""
-    measured = source or NoMeasurements()
     network = Network(topology, in_use_bps, use)
+    measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     return World(
         now,
         _sites(sites, measured, pool, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
-        note=getattr(measured, "note", ""),
+        note=measured.note,
     )
 
 

@@ -5,7 +5,7 @@
         measured paths got of theirs ─► default
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
 set-up  archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0;
-        and transfer_start, the hand-shakes of its tool there
+        and transfer_start, the hand-shakes of its tool there, for each file
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
 
@@ -69,6 +69,14 @@ class Network:
             if room > most:
                 best, most = path, room
         return best, max(most, 0.0)
+
+    def carries(self, pair: str) -> float:
+        """What all paths of "src>dst" carry together, bit/s; infinite where nobody knows."""
+        src, _, dst = pair.partition(">")
+        if self.topology is None or not {src, dst} <= {*self.topology.sites}:
+            return float("inf")
+        paths = self.topology.candidate_paths(src, dst)
+        return sum(path.capacity_bps for path in paths) or float("inf")
 
 
 def path_beliefs(
@@ -193,23 +201,28 @@ def _with_setup(
     """The paths with what a transfer costs beside its bytes. Mostly the stage job's own wait and
     start, it is alike on all paths: one that was never measured takes the median of the others."""
     found = {(a, b): measured.estimate("transfer_setup", f"{a}>{b}", now) for a, b in paths}
-    starts = [measured.estimate("transfer_start", f"{a}>{b}", now) for a, b in paths]
     known = sorted((m.value, pair, m) for pair, m in found.items() if m is not None)
-    if not known:
-        return dict(paths)
-    _, (src, dst), typical = known[len(known) // 2]
-    carried = archived(typical, f"measured from {src} to {dst}")
-    return {
-        pair: replace(path, setup=_and_start(carried if m is None else archived(m), start))
-        for (pair, path), m, start in zip(paths.items(), found.values(), starts, strict=True)
-    }
+    carried = Belief(0.0, "default")
+    if known:
+        _, (src, dst), typical = known[len(known) // 2]
+        carried = archived(typical, f"measured from {src} to {dst}")
+    out = {}
+    for (a, b), path in paths.items():
+        own, start = found[a, b], measured.estimate("transfer_start", f"{a}>{b}", now)
+        setup = _and_start(carried if own is None else archived(own), start)
+        out[a, b] = replace(
+            path, setup=setup, start=path.start if start is None else archived(start)
+        )
+    return out
 
 
 def _and_start(setup: Belief, start: Estimate | None) -> Belief:
     """The job's own time, and what the tool needs on this path before it moves anything."""
     if start is None:
         return setup
-    note = f"and {start.value:.3g} s of hand-shakes"
+    if setup.source == "default":
+        return archived(start)
+    note = f"and {start.value:.3g} s of hand-shakes for each file"
     return replace(
         setup, value=setup.value + start.value, note=f"{setup.note} {note}" if setup.note else note
     )

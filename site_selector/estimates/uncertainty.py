@@ -11,18 +11,19 @@ only the mean is known and the wait is exponential about it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from site_selector.cost import Array
-from site_selector.estimates.beliefs import Belief, World
+from site_selector.estimates.beliefs import ELSEWHERE, Belief, World, origin
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem
 
-# What is believed to within ``e`` by where it comes from, before spread and age are looked at.
+# What is believed to within ``e`` by where it comes from, before spread and age are looked at, and
+# until enough of it was held against the truth (``World.errors``).
 # Measured: what was once seen may be otherwise next time. Written down: the error that the thesis's
 # evaluation and ours take for granted. Guessed: an order of magnitude.
 _BY_SOURCE = {
@@ -32,8 +33,9 @@ _BY_SOURCE = {
     "topology": 0.3,
     "catalog": 0.5,
     "default": 0.7,
+    ELSEWHERE: 0.3,  # the ratio of sites is only what catalogs expect
 }
-_CARRIED_OVER = 0.3  # measured elsewhere: the ratio of sites is only what catalogs expect
+_ONCE = 0.3  # measured once: nobody knows how widely it is spread
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1
 # A measurement's weight halves in a day for the archive; what is that old is as good as a note.
@@ -85,13 +87,16 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     """
     now, n = world.now, problem.n_sites
     compute = np.zeros((len(problem.jobs), n))
+    of_jobs, of_paths, of_waits = (
+        world.errors.get(what, {}) for what in ("runtime", "throughput", "queue_wait")
+    )
     known: dict[int, float] = {}  # by identity: the same belief serves all jobs of a kind
     for job, row in enumerate(problem.compute):
         for site, found in enumerate(row):
             if found is not None:
                 key = id(found.belief)
                 if key not in known:
-                    known[key] = relative_error(found.belief, now)
+                    known[key] = relative_error(found.belief, now, of_jobs)
                 compute[job, site] = known[key]
     size = np.array(
         [
@@ -103,30 +108,32 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     for a, src in enumerate(problem.places):
         for b, dst in enumerate(problem.places):
             if a != b:
-                throughput[a, b] = relative_error(world.paths[src, dst].gamma_a, now)
+                throughput[a, b] = relative_error(world.paths[src, dst].gamma_a, now, of_paths)
     waits = [world.sites[site].queue_wait for site in problem.places[:n]]
     return Uncertainty(
         compute,
         size,
         throughput,
-        np.array([relative_error(wait, now) for wait in waits]),
+        np.array([relative_error(wait, now, of_waits) for wait in waits]),
         np.array([_is_random(wait) for wait in waits]),
     )
 
 
-def relative_error(belief: Belief, now: float) -> float:
-    """The ``e`` of one belief: by source, and for measurements by spread and age."""
-    error = _BY_SOURCE.get(belief.source, _BY_SOURCE["default"])
-    if belief.source in ("catalog", "topology") and belief.spread > 0 and belief.value > 0:
-        error = _SPREADS * belief.spread / belief.value  # of measured to written, learned
+def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | None = None) -> float:
+    """The ``e`` of one belief: by source, as ``learned`` or taken for granted, and for measurements
+    by spread and age."""
+    by_source = {**_BY_SOURCE, **(learned or {})}
+    source = origin(belief.as_dict(now))
+    error = by_source.get(source, by_source["default"])
+    known = belief.value > 0 and math.isfinite(belief.value)
+    spread = _SPREADS * belief.spread / belief.value if known else 0.0
+    if source in ("catalog", "topology") and spread > 0 and source not in (learned or {}):
+        error = spread  # of measured to written
     if belief.source == "archive":
-        if belief.value > 0 and math.isfinite(belief.value):
-            error = max(error, _SPREADS * belief.spread / belief.value)
-        if belief.note:  # "measured at another site"
-            error = max(error, _CARRIED_OVER)
+        error = max(error, spread, _ONCE if belief.count == 1 else 0.0)
         if belief.at is not None:
             days = max(0.0, now - belief.at) / _DAY_S
-            error += (_BY_SOURCE["catalog"] - error) * (1 - 0.5**days) if error < 0.5 else 0.0
+            error += max(0.0, by_source["catalog"] - error) * (1 - 0.5**days)
     return min(error, _MOST)
 
 

@@ -52,6 +52,7 @@ def lower_bound(truth: Problem) -> float:
 def earliest_starts(p: Problem) -> Array:
     """Seconds before which job j cannot start at site s, by the chains that end in it."""
     n, spb = p.n_sites, p.seconds_per_byte
+    queue = np.broadcast_to(p.queue_s, (len(p.jobs), n))
     start = np.zeros((len(p.jobs), n))
     end = np.zeros((len(p.jobs), n))
     allowed = allowed_mask(shape_of(p))
@@ -63,7 +64,7 @@ def earliest_starts(p: Problem) -> Array:
                 moved[p.producer[f]] += p.size[f]
         for parent, size in moved.items():
             ready = np.maximum(ready, (end[parent][:, None] + size * spb[:n, :n]).min(axis=0))
-        start[j] = ready + p.queue_s
+        start[j] = ready + queue[j]
         end[j] = np.where(allowed[j], start[j] + p.compute_s[j], np.inf)
     return start
 
@@ -84,6 +85,7 @@ def _staged(p: Problem, job: int) -> Array:
 def least_after(p: Problem) -> Array:
     """Seconds that must follow job j's end at site s: children, and results on their way back."""
     n, spb = p.n_sites, p.seconds_per_byte
+    queue = np.broadcast_to(p.queue_s, (len(p.jobs), n))
     after = np.zeros((len(p.jobs), n))
     allowed = allowed_mask(shape_of(p))
     for j in range(len(p.jobs) - 1, -1, -1):
@@ -97,7 +99,7 @@ def least_after(p: Problem) -> Array:
         if back:
             after[j] = back * spb[:n, p.output]
         for child, size in moved.items():
-            own = np.where(allowed[child], p.queue_s + p.compute_s[child] + after[child], np.inf)
+            own = np.where(allowed[child], queue[child] + p.compute_s[child] + after[child], np.inf)
             after[j] = np.maximum(after[j], (size * spb[:n, :n] + own[None, :]).min(axis=1))
     return after
 

@@ -52,18 +52,18 @@ class _Describer:
     tried: Mapping[int, float]
     later: Mapping[int, int]
     worlds: int
-    sites: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    workers: list[dict[str, Any]] = field(default_factory=list)
+    waits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
     compute: dict[int, dict[str, Any]] = field(default_factory=dict)
-    inputs_of: dict[tuple[int, float, int, float, str], dict[str, dict[str, Any]]] = field(
+    inputs_of: dict[tuple[str, int, float, int, float, str], dict[str, dict[str, Any]]] = field(
         default_factory=dict
     )
 
     def __post_init__(self) -> None:
         now = self.world.now
         for name in self.problem.places[: self.problem.n_sites]:
-            site = self.world.sites[name]
-            self.sites.append((site.queue_wait.as_dict(now), site.workers.as_dict(now)))
+            self.workers.append(self.world.sites[name].workers.as_dict(now))
 
     def placements(self, alternatives: bool) -> list[Placement]:
         terms = None
@@ -127,10 +127,14 @@ class _Describer:
             raise AssertionError(f"no compute belief for {problem.jobs[job]}")
         rate = float(problem.input_bytes[job]) / max(float(problem.compute_s[job, s]), 1e-12)
         path = slowest.name if slowest is not None else ""
-        key = (s, share, id(belief), rate, path)
+        name = self.inputs.workflow.jobs[problem.jobs[job]].transformation
+        key = (name, s, share, id(belief), rate, path)
         found = self.inputs_of.get(key)
         if found is None:
-            t_q, n = self.sites[s]
+            n, where = self.workers[s], (name, problem.places[s])
+            if where not in self.waits:
+                self.waits[where] = self.world.wait(*where).as_dict(self.world.now)
+            t_q = self.waits[where]
             found = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
             if slowest is not None:
                 found["gamma_a"], found["gamma_t"] = slowest.gamma_a, slowest.gamma_t

@@ -153,6 +153,8 @@ def beliefs_text(beliefs: Mapping[str, Any]) -> str:
     for name, b in beliefs["compute"].items():
         runtime = ("runtime", "seconds", b)
         compute += _lines(name, [runtime if b["kind"] == "runtime" else ("Γ_c", "bytes_rate", b)])
+    for name, b in beliefs.get("waits", {}).items():
+        compute += _lines(name, [("T_q", "seconds", b)])
     tables = [table(t[0], t[1:]) for t in (sites, paths, compute) if len(t) > 1]
     return "\n\n".join([*tables, beliefs["note"]] if beliefs.get("note") else tables)
 

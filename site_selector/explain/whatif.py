@@ -149,8 +149,14 @@ def _knobs(
     rows = np.array([other == name for other in names])
     bytes_of = float(np.median(p.input_bytes[rows]))
 
-    def waits(site: int) -> Callable[[float], Problem]:
-        return lambda value: replace(p, queue_s=_put(p.queue_s, site, value))
+    queue = np.broadcast_to(p.queue_s, p.compute_s.shape)
+
+    def waits(site: int, now: float) -> Callable[[float], Problem]:
+        # Kinds of jobs go on waiting longer and shorter than others.
+        rest = queue[:, site] - now
+        return lambda value: replace(
+            p, queue_s=_put(queue, (slice(None), site), np.maximum(0.0, rest + value))
+        )
 
     def computes(site: int, now: float) -> Callable[[float], Problem]:
         at, seconds = (rows, site), p.compute_s[rows, site]
@@ -166,9 +172,9 @@ def _knobs(
         )
 
     for site, better in ((there, True), (here, False)):
-        wait = float(p.queue_s[site])
+        wait = float(np.median(queue[rows, site]))
         if wait < NEVER_S and not (better and wait <= 0):
-            out.append(_Knob("t_q", p.places[site], wait, not better, waits(site)))
+            out.append(_Knob("t_q", p.places[site], wait, not better, waits(site, wait)))
         seconds = float(np.median(p.compute_s[rows, site]))
         if 0 < seconds < NEVER_S:
             now = bytes_of / seconds

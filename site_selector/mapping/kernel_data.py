@@ -100,10 +100,12 @@ class Order(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What can be believed wrongly. Seconds, bytes; matrices row by row."""
+    """What can be believed wrongly. Seconds, bytes; matrices row by row. ``queue`` of a job at a
+    site is at job * queue_row + site; ``queue_row`` is 0 where all jobs wait alike."""
 
     compute: Floats
     queue: Floats
+    queue_row: int
     workers: Ints
     size: Floats
     per_byte: Floats
@@ -304,7 +306,8 @@ def numbers_of(problem: Problem) -> Numbers:
     """The problem's numbers as arrays."""
     return Numbers(
         _floats(problem.compute_s.ravel()),
-        _floats(problem.queue_s),
+        _floats(problem.queue_s.ravel()),
+        problem.n_sites if problem.queue_s.ndim > 1 else 0,
         _whole(integers(problem.workers)),
         _floats(np.array(problem.size, dtype=np.float64)),
         _floats(problem.seconds_per_byte.ravel()),

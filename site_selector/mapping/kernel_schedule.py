@@ -57,7 +57,7 @@ def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> fl
     if shape.output >= 0:
         moving += placed.back[job] * numbers.per_byte[s * places + shape.output]
     own = numbers.compute[job * shape.n_sites + s] * turns
-    return numbers.queue[s] + own + moving + setup
+    return numbers.queue[job * numbers.queue_row + s] + own + moving + setup
 
 
 @kernel
@@ -179,7 +179,7 @@ def list_schedule(
                 continue
             if knows.data:
                 start = max(data_ready(shape, numbers, source, growing, job, s), ready)
-                start = start + numbers.queue[s]
+                start = start + numbers.queue[job * numbers.queue_row + s]
             elif knows.move_s >= 0:
                 start = max(constant_ready(shape, growing, knows.move_s, job, s), ready)
             else:
@@ -355,7 +355,7 @@ def follow_at_best(
                 home = back[job] * numbers.per_byte[s * places + output]
                 after[row + s] = max(after[row + s], home)
             if shape.allowed[row + s]:
-                own = numbers.compute[row + s] + numbers.queue[s]
+                own = numbers.compute[row + s] + numbers.queue[job * numbers.queue_row + s]
                 best[row + s] = own + after[row + s]
             else:
                 best[row + s] = never

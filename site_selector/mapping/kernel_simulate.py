@@ -36,7 +36,7 @@ def simulate(
     send_inputs(shape, order, numbers, state, note)
     for job in range(shape.n_jobs):
         if state.waiting[job] == 0 and state.missing[job] == 0:
-            enqueue(shape, numbers, state, job, 0.0)
+            enqueue(shape, order, numbers, state, job, 0.0)
     now, ending = 0.0, next_ending(state)
     while now < NEVER:
         # All that happens at one instant comes before any worker is given out, so that the most
@@ -238,7 +238,7 @@ def deliver(
         job = order.use_job[use]
         state.missing[job] -= 1
         if state.missing[job] == 0 and state.waiting[job] == 0:
-            enqueue(shape, numbers, state, job, now)
+            enqueue(shape, order, numbers, state, job, now)
         use = state.before[use]
 
 
@@ -294,14 +294,17 @@ def finish(
         child = order.children[k]
         state.waiting[child] -= 1
         if state.waiting[child] == 0 and state.missing[child] == 0:
-            enqueue(shape, numbers, state, child, now)
+            enqueue(shape, order, numbers, state, child, now)
 
 
 @kernel
-def enqueue(shape: Shape, numbers: Numbers, state: State, job: int, now: float) -> None:
+def enqueue(
+    shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float
+) -> None:
     """Parents are done and files are there: the job waits T_q from now on."""
     state.ready[job] = now
-    eligible = now + numbers.queue[state.site[job]]
+    kind = order.by_position[job] * numbers.queue_row
+    eligible = now + numbers.queue[kind + state.site[job]]
     if eligible == now:
         wait_for_worker(state, job)
     else:

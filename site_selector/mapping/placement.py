@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 from monitors.workflows.facts.plan import FILE
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import transfer_time
+from site_selector.estimates.beliefs import origin
 from site_selector.wholefile import write_whole
 
 
@@ -206,12 +207,12 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
         "policy": mapping.policy,
         "makespan_s": finite(mapping.makespan_s),
         "note": mapping.beliefs.get("note", ""),
-        "placements": [_placement(one) for one in mapping.placements],
+        "placements": [_placement(one, mapping.beliefs) for one in mapping.placements],
     }
     write_whole(submit_dir / FILE, lambda out: json.dump(document, out), "placements")
 
 
-def _placement(placed: Placement) -> dict[str, Any]:
+def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
     chosen = next((a for a in placed.alternatives if a.site == placed.site), None)
     seconds = placed.end_s - placed.start_s if chosen is None else chosen.t_t_s
     return {
@@ -221,7 +222,23 @@ def _placement(placed: Placement) -> dict[str, Any]:
         "seconds": finite(seconds),
         "reason": placed.reason,
         "alternatives": [_alternative(one) for one in placed.alternatives],
+        "believed": {} if chosen is None else _believed(chosen, beliefs.get("paths", {})),
     }
+
+
+def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """What its terms come from, to be held against the truth: value and source, and of a path the
+    seconds for each file."""
+    found: dict[str, tuple[Any, ...]] = {}
+    if (wait := chosen.inputs.get("t_q")) is not None:
+        found["queue_wait"] = (wait["value"], origin(wait))
+    if (rate := chosen.inputs.get("gamma_c")) is not None and rate["value"]:
+        found["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
+    for move in chosen.moves:
+        if (path := paths.get(move.path)) is not None:
+            start_s = path.get("start", {}).get("value", 0.0)
+            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), start_s)
+    return found
 
 
 def _alternative(other: Alternative) -> dict[str, Any]:

@@ -32,17 +32,19 @@ from pegasus_hooks.plugin.world import inputs_of
 from site_selector.estimates.believe import believe, subjects
 
 FACTS = [
-    ("throughput", "tacc>mu", 5e8),
+    ("throughput", "tacc>mu", 5e7),
     ("tcp_throughput", "mu/a>tacc/b", 3e8),
     ("tcp_throughput", "elsewhere>tacc", 3e8),
     ("rtt", "mu/a>tacc", 0.05),
     ("loss", "mu>tacc", 0.01),
     ("transfer_setup", "mu>tacc", 2.0),
     ("queue_wait", "mu", 7.0),
+    *[("queue_wait", "t::a:1@mu", 9.0)] * 3,
     ("runtime", "t::a:1@mu", 50.0),
     ("compute_rate", "t::a:1@tacc", 2e6),
     ("compute_rate", "t::other@tacc", 2e6),
     ("output_ratio", "t::a:1", 0.5),
+    *[("belief_error", "runtime:archive", 0.2)] * 5,
 ]
 
 
@@ -95,6 +97,8 @@ def test_the_broker_the_archive_and_single_questions_tell_the_same(
         world = believe(inputs, Knowledge(archive), now=NOW)
     assert {key[0] for key in told.known} == {fact[0] for fact in FACTS} - {"tcp_throughput"}
     assert believe(inputs, told, now=NOW) == believe(inputs, read, now=NOW) == world
+    assert world.waits["t::a:1", "mu"].value == 9.0
+    assert world.errors == {"runtime": {"archive": 0.4}}
 
 
 def test_what_was_rolled_up_is_known(tmp_path: Path) -> None:
@@ -119,7 +123,7 @@ def test_a_caller_is_told_what_it_may_see(tmp_path: Path) -> None:
             return asked.ask(broker, None, ["mu", "tacc"], ["t::a:1"], NOW)
 
         assert {metric for metric, _ in told("researcher").known} == {"queue_wait", "rtt"}
-        assert len(told("engineer").known) == len(FACTS) - 2
+        assert len(told("engineer").known) == len({*FACTS}) - 2
         agents = told("agent")
     assert agents.known == {} and "see measurements" in agents.note and LEFT_OUT in agents.note
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from site_world import (
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
@@ -36,6 +38,7 @@ from site_selector.estimates.uncertainty import (
 )
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.mapper import map_workflow
 from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 
@@ -205,7 +208,7 @@ def test_a_learnt_ratio_and_declared_sizes_come_first() -> None:
     assert _sizes(declared)["g"] == 77
 
 
-@given(st.floats(0.01, 1e12), st.floats(0.01, 1e6), st.sampled_from(["rate", "runtime"]))
+@given(st.floats(0.01, 1e7), st.floats(0.01, 1e6), st.sampled_from(["rate", "runtime"]))
 def test_carrying_over_between_like_sites_changes_nothing(
     value: float, default: float, kind: str
 ) -> None:
@@ -376,6 +379,106 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     assert carried.note == "measured at mu, by the machines' speed"
 
 
+def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
+    """A job waits without holding a worker, whatever its kind."""
+    jobs = [job(f"x{i}", "a", ["f"]) for i in range(2)] + [job("y", "b", ["f"])]
+    sites: dict[str, dict[str, object]] = {"mu": {"adon.workers": 1, "adon.queue_wait": "1 s"}}
+    inputs = inputs_of(
+        jobs, sites, {"f": ("mu", 1000)}, {"a": ["mu"], "b": ["mu"]}, {"a": 10.0, "b": 5.0}
+    )
+    known = {
+        ("queue_wait", "mu"): estimate_of(2.0),
+        ("queue_wait", "t::a:1.0@mu"): estimate_of(1.0, count=2),  # too few to tell
+        ("queue_wait", "t::b:1.0@mu"): estimate_of(40.0),
+    }
+
+    def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, Belief]:
+        world = believe(inputs, Measurements(known), now=NOW, pool=pool)
+        return build_problem(inputs, world), world.wait("t::b:1.0", "mu")
+
+    problem, wait = waits()
+    assert problem.queue_s.tolist() == [[2.0], [2.0], [40.0]]
+    assert (wait.source, wait.note) == ("archive", "+38 s for such jobs")
+    assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5)
+    queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
+    assert waits(queue)[1].value == 60 + 38
+    placed = map_workflow(inputs, believe(inputs, Measurements(known), now=NOW)).placements
+    shown = {one.job: one.alternatives[0] for one in placed}
+    assert (shown["y"].t_q_s, shown["y"].inputs["t_q"]["value"]) == (40.0, 40.0)
+    assert (shown["x0"].t_q_s, shown["x0"].inputs["t_q"]["value"]) == (2.0, 2.0)
+
+
+def test_a_site_that_a_kind_never_tried_is_not_believed_the_quicker_for_it() -> None:
+    known = {
+        ("queue_wait", "mu"): estimate_of(2.0),
+        ("queue_wait", "t::a:1.0@mu"): estimate_of(9.0),
+    }
+    world = believe(world_inputs({"mu": {}, "tacc": {}}), Measurements(known), now=NOW)
+    assert [world.wait("t::a:1.0", site).value for site in ("mu", "tacc")] == [9.0, 9.0]
+    assert world.wait("t::a:1.0", "tacc").note == "measured at mu; +7 s for such jobs elsewhere"
+
+
+# ------------------------------------------------------------------- what cannot be
+
+
+def linked() -> Topology:
+    ends = [{"name": name, "kind": "site"} for name in ("mu", "tacc")]
+    return topology_from_dict(
+        {"nodes": ends, "links": [{"a": "mu", "b": "tacc", "capacity": "200 Mb/s"}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "subject", "value", "at", "why"),
+    [
+        ("throughput", "mu>tacc", 9e9, 900, "found 9 Gb/s, expected at most 400 Mb/s"),
+        ("throughput", "mu>tacc", 0.0, 900, "expected at least"),
+        ("throughput", "mu>tacc", 90e6, NOW + 9000, "measured 9000 s from now"),
+        ("queue_wait", "mu", -40.0, 900, "found -40"),
+        ("queue_wait", "mu", 4.0, NOW + 9000, "measured 9000 s from now"),
+        ("queue_wait", "mu", 1.7e9, 900, "expected at most"),
+        ("runtime", "t::a:1.0@mu", 0.0, 900, "found 0"),
+        ("compute_rate", "t::a:1.0@mu", 1e15, 900, "expected at most 1e+11"),
+        ("transfer_setup", "mu>tacc", -3.0, 900, "found -3"),
+        ("dag_overhead", "local", -9.0, 900, "found -9"),
+    ],
+)
+def test_what_cannot_be_is_left_out_and_told(
+    metric: str, subject: str, value: float, at: float, why: str
+) -> None:
+    unit = "bit/s" if metric == "throughput" else "s"
+    known = {(metric, subject): Estimate(value, 0.0, 3, at, "test", unit)}
+
+    class Asked(Measurements):
+        def estimate(self, metric: str, subject: str, now: float) -> Estimate | None:
+            return self.known.get((metric, subject))
+
+    world, plain = (
+        believe(world_inputs(), source, now=NOW, topology=linked())
+        for source in (Asked(known), None)
+    )
+    assert world.note.startswith(f"left out, and the catalogs believed: {metric} of {subject}: ")
+    assert why in world.note
+    assert replace(world, note="") == plain
+
+
+def test_what_rests_on_transfers_that_cannot_be_is_left_out_too() -> None:
+    names = {"throughput": 9e12, "transfer_rate": 1e12, "transfer_start": 2.0}
+    known = {(metric, "mu>tacc"): estimate_of(value) for metric, value in names.items()}
+    path = believe(world_inputs(), Measurements(known), now=NOW, topology=linked())
+    assert path.paths["mu", "tacc"].gamma_a.source == "topology"
+
+
+def test_an_archive_without_a_measurement_and_with_one() -> None:
+    empty = believe(world_inputs(), Measurements({}), now=NOW)
+    assert empty.note == "nothing was measured here yet, and the catalogs are believed"
+    assert believe(world_inputs(), now=NOW).note == ""
+    once = Measurements({("queue_wait", "mu"): estimate_of(4.0, at=NOW, count=1)})
+    wait = believe(world_inputs(), once, now=NOW).sites["mu"].queue_wait
+    often = replace(wait, count=9)
+    assert (relative_error(wait, NOW), relative_error(often, NOW)) == (0.3, 0.1)
+
+
 # ------------------------------------------------------------------- age and spread
 
 DAY = 86400.0
@@ -517,6 +620,26 @@ def test_what_was_measured_is_known_better_than_what_was_written_down_or_assumed
     assert relative_error(wide, 1000.0) > relative_error(measured, 1000.0)
     old = relative_error(measured, 1000.0 + 30 * 86400)
     assert relative_error(measured, 1000.0) < old <= relative_error(written, 1000.0)
+
+
+def test_how_far_off_beliefs_of_a_source_are_is_learned() -> None:
+    known = {
+        ("belief_error", "runtime:archive"): estimate_of(0.3, count=9),
+        ("belief_error", "queue_wait:catalog"): estimate_of(0.05, count=9),
+        ("belief_error", "throughput:catalog"): estimate_of(0.05, count=4),  # too few
+        ("runtime", "t::a:1.0@mu"): estimate_of(10.0, at=999.0),
+    }
+    world = believe(world_inputs(), Measurements(known), now=NOW)
+    assert world.errors == {"runtime": {"archive": 0.6}, "queue_wait": {"catalog": 0.1}}
+    measured, written = Belief(10.0, "archive", at=NOW), Belief(10.0, "catalog", spread=1.0)
+    assert relative_error(measured, NOW, world.errors["runtime"]) == pytest.approx(0.6)
+    assert relative_error(measured, NOW) == pytest.approx(0.1)
+    assert relative_error(written, NOW, world.errors["queue_wait"]) == pytest.approx(0.1)
+    assert relative_error(written, NOW) == pytest.approx(0.2)
+    inputs = world_inputs()
+    found = uncertainty_of(inputs, world, build_problem(inputs, world))
+    assert found.compute[0, 0] == pytest.approx(0.6, abs=0.01)
+    assert found.wait[0] == pytest.approx(0.1)
 
 
 def test_uncertainty_follows_the_beliefs() -> None:

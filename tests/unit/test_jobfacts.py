@@ -380,6 +380,7 @@ def test_what_a_job_moved_by_the_tools_own_records(planned: Submitted) -> None:
     (moved,) = took(FollowedWorkflow(planned.path), "job_transfer")
     assert (moved.subject, moved.value, moved.unit) == ("i-plant>mu", 5e6, "byte")
     assert moved.source == "pegasus-transfer"
+    assert (moved.details["protocol"], moved.details["files"]) == ("gsiftp", 2)
     assert moved.details["seconds"] == 2.0  # one call moved both
     assert moved.details["goodput_bps"] == 2e7
     assert (moved.details["files"], moved.details["retries"]) == (2, 1)
@@ -541,6 +542,25 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
     ]
     assert (second.value, second.details["seconds"]) == (0.0, None)
     assert took(followed, "placement") == []
+
+
+def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
+    believed = {"runtime": [10.0, "archive"], "queue_wait": [3.0, "schedd"],
+                "i-plant>mu": [10e6, "topology", 0.5], "x": "y", "z": [True, None]}  # fmt: skip
+    placed = [{"job": "ID0000001", "site": "mu", "seconds": 13.0, "believed": believed},
+              {"job": "ID0000002", "site": "tacc", "believed": believed}]  # fmt: skip
+    (planned.path / FILE).write_text(json.dumps({"at": START, "placements": placed}))
+    staged(planned, MOVED.format(start=int(START) + 2), "4000000")
+    append(planned.nodes, "".join(
+        submitted(n, START, job) + executing(n, START + 2) + terminated(n, START + 10)
+        for n, job in ((2, ONE), (3, TWO))  # the latter ran elsewhere than it was placed
+    ))  # fmt: skip
+    found = took(FollowedWorkflow(planned.path), "belief_error")
+    assert [(one.subject, one.value) for one in found] == [
+        ("throughput:topology", pytest.approx((5e6 * 8 / 10e6 + 2 * 0.5) / 2 - 1)),
+        ("runtime:archive", pytest.approx(10 / 8 - 1)),
+        ("queue_wait:schedd", pytest.approx(3 / 2 - 1)),
+    ]
 
 
 def test_how_true_the_forecast_was_is_known_at_the_end(planned: Submitted) -> None:

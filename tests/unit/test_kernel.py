@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,13 @@ def test_compiled_or_as_they_stand_the_results_are_the_same(
     fast = [everything(random_problem(*one), one[0]) for one in problems]
     monkeypatch.setattr(kernel, "_state", type(kernel._state)())  # a process that did nothing yet
     assert [everything(random_problem(*one), one[0]) for one in problems] == fast
+
+
+def test_kinds_of_jobs_that_wait_alike_change_nothing(compiled: None) -> None:
+    for seed in range(3):
+        problem = random_problem(seed)
+        alike = np.tile(problem.queue_s, (len(problem.jobs), 1))
+        assert everything(replace(problem, queue_s=alike), seed) == everything(problem, seed)
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

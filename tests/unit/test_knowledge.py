@@ -10,6 +10,7 @@ from site_world import Measurements
 from adon.service.wiring import measured_best_effort
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Measurement
+from monitors.archive.estimates import Estimate
 from monitors.archive.knowledge import FRESH_S, Knowledge
 from site_selector.estimates.rates import Network, path_beliefs
 
@@ -58,6 +59,39 @@ def test_hand_shakes_are_told_apart_from_the_path() -> None:
     assert path.gamma_a.value == pytest.approx(80e6)
     assert path.gamma_a.note == "told apart by transfers of different sizes"
     assert back.gamma_a.source == "default"
+
+
+def staged(n: int, files: int, n_bytes: float, seconds: float, protocol: str) -> Measurement:
+    details = {"bytes": n_bytes, "seconds": seconds, "files": files, "goodput_bps": 1.0,
+               "tool": "pegasus-transfer", "protocol": protocol}  # fmt: skip
+    return Measurement(f"{protocol}{n}", "job_transfer", "mu>tacc", n_bytes, "byte",
+                       NOW - 9 - n, "hooks", details=details)  # fmt: skip
+
+
+def test_each_file_of_a_job_shakes_hands_as_its_tool_does() -> None:
+    """2 s for each file with one protocol and 9 s with another, at 80 Mb/s."""
+    jobs = [(1, 1e7), (4, 2e7), (9, 9e7), (3, 1e6), (6, 3e6)]
+    archive = Archive(":memory:")
+    archive.record_many(
+        staged(n, files, size, per_file * files + size / 1e7, protocol)
+        for protocol, per_file in (("gsiftp", 2.0), ("scp", 9.0))
+        for n, (files, size) in enumerate(jobs, 0 if protocol == "gsiftp" else 2)
+    )
+    known = knowledge.known_estimates(archive, ["mu", "tacc"], [], NOW)
+    assert known["transfer_rate", "mu>tacc"].value == pytest.approx(80e6)
+    assert known["transfer_start", "mu>tacc"].value == pytest.approx(2.0)
+    source = Measurements(
+        {**known, ("transfer_setup", "mu>tacc"): Estimate(5.0, 0.0, 3, NOW, "test", "s")}
+    )
+    path = path_beliefs({}, ["mu", "tacc"], source, Network(), NOW)["mu", "tacc"]
+    assert path.start.value == pytest.approx(2.0)
+    assert path.setup.value == pytest.approx(5.0 + 2.0)  # of the job, with its first file
+
+
+def test_what_was_measured_in_the_future_alone_is_told() -> None:
+    archive = archive_of(("queue_wait", "mu", 4.0, -9000.0))
+    known = knowledge.known_estimates(archive, ["mu"], [], NOW)
+    assert known["queue_wait", "mu"].at == NOW + 9000
 
 
 def test_old_or_like_transfers_tell_no_hand_shakes() -> None:

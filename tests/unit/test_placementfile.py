@@ -15,7 +15,13 @@ from adon.planning import planner as planning
 from adon.planning.kept_placements import leave
 from monitors.workflows.facts.plan import FILE, placement_facts
 from network_provisioner.base.errors import InputError
-from site_selector.mapping.placement import Alternative, Mapping, Placement, write_placements
+from site_selector.mapping.placement import (
+    Alternative,
+    Mapping,
+    Move,
+    Placement,
+    write_placements,
+)
 
 MAPPING = Mapping(
     "w", "chains", math.inf, {}, (
@@ -38,6 +44,28 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     }  # fmt: skip
     assert (second.subject, second.value) == ("tacc", 15.0)
     json.loads((tmp_path / FILE).read_text())  # no infinities
+
+
+def test_what_was_believed_of_a_job_stands_with_its_source(tmp_path: Path) -> None:
+    inputs = {
+        "t_q": {"value": 1.0, "source": "schedd"},
+        "gamma_c": {"value": 2e6, "source": "archive", "note": "measured at tacc"},
+    }
+    moves = (Move("a>mu", 1e9, 2e8, 1e9), Move("b>mu", 1.0, 1e8, 1e8))
+    chosen = Alternative("mu", 1.0, 30.0, 11.0, 42.0, s_c_bytes=60e6, inputs=inputs, moves=moves)
+    beliefs = {
+        "paths": {
+            "a>mu": {"gamma_a": {"value": 2e8, "source": "topology"}, "start": {"value": 0.5}}
+        }
+    }
+    placed = (Placement("ID1", "t::a:1", "mu", "", (chosen,)),)
+    write_placements(tmp_path, Mapping("w", "chains", 9.0, {}, placed, beliefs), 1000.0)
+    (fact,) = placement_facts(tmp_path, "u")
+    assert fact.details["believed"] == {
+        "queue_wait": (1.0, "schedd", 0.0),
+        "runtime": (30.0, "elsewhere", 0.0),
+        "a>mu": (2e8, "topology", 0.5),
+    }
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

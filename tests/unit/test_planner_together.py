@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -116,8 +118,11 @@ def test_a_cluster_waits_once_and_computes_its_sum() -> None:
         {"id": "q", "reads": [0], "writes": [1], "runtime": "20"},
         {"id": "r", "reads": [1], "runtime": "30"},
     ]
-    merged = merge(problem_of(jobs, files), {"p": "x", "q": "x"})
+    problem = problem_of(jobs, files)
+    kinds = np.array([[1.0] * 3, [7.0] * 3, [2.0] * 3])  # each job waits as its kind does
+    merged = merge(replace(problem, queue_s=kinds), {"p": "x", "q": "x"})
     assert merged is not None
+    assert merged.problem.queue_s.tolist() == [[7.0] * 3, [2.0] * 3]
     assert merged.problem.jobs == ("p", "r")
     assert merged.part == (0, 0, 1)
     assert list(merged.problem.compute_s[0]) == [30.0] * 3

@@ -37,13 +37,15 @@ def planned(tmp_path: Path) -> Submitted:
     return Submitted(tmp_path / "run0001")
 
 
-def facts(planned: Submitted) -> dict[str, list[Measurement]]:
+def facts(planned: Submitted, kinds: bool = False) -> dict[str, list[Measurement]]:
+    """By metric; waits of sites, or of ``kinds`` of jobs there."""
     workflow = FollowedWorkflow(planned.path)
     workflow.step()
     measurements, _ = workflow.take()
     found: dict[str, list[Measurement]] = {}
     for measurement in measurements:
-        found.setdefault(measurement.metric, []).append(measurement)
+        if measurement.metric != "queue_wait" or ("@" in measurement.subject) == kinds:
+            found.setdefault(measurement.metric, []).append(measurement)
     return found
 
 
@@ -233,6 +235,9 @@ def test_a_job_gives_runtime_and_queue_wait(planned: Submitted) -> None:
     assert runtime.details["job"] == ONE
     (wait,) = found["queue_wait"]
     assert (wait.subject, wait.value, wait.at) == ("mu", 2.5, START + 14.75)
+    (kind,) = facts(planned, kinds=True)["queue_wait"]
+    assert (kind.subject, kind.value, kind.at) == (runtime.subject, wait.value, wait.at)
+    assert kind.id != wait.id
 
 
 def test_the_jobs_own_record_is_preferred_and_gives_the_rate(planned: Submitted) -> None:

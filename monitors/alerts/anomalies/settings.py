@@ -27,7 +27,7 @@ from network_provisioner.base.schema import Duration, Number, Schema, Whole, che
 
 WATCHED = (
     "throughput", "path_throughput", "tcp_throughput", "udp_throughput",
-    "rtt", "one_way_delay", "jitter", "loss", "forecast",
+    "rtt", "one_way_delay", "jitter", "loss", "forecast", "belief_error",
 )  # fmt: skip
 """What is watched where the configuration says nothing. Use of hosts is none of it: that a host is
 busy is no trouble."""

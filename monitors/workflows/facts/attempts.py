@@ -12,7 +12,7 @@ clean-up and other jobs that the planner added run elsewhere and by other rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from monitors.archive.measurement import Measurement
@@ -185,6 +185,12 @@ def queue_wait(attempt: Attempt, ready: float, record: JobRecord | None) -> Meas
             "started_s": max(0.0, attempt.start - attempt.submit),
         },
     )
+
+
+def by_kind(wait: Measurement, transformation: str) -> list[Measurement]:
+    """The same wait of this kind of job: one that asks for much memory waits longer."""
+    there = runtime_subject(transformation, wait.subject)
+    return [replace(wait, id=f"{wait.id}:kind", subject=there)] if transformation else []
 
 
 def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:

@@ -22,6 +22,7 @@ from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
     Outcome,
+    by_kind,
     queue_wait,
     run_facts,
     runtime_subject,
@@ -32,7 +33,7 @@ from monitors.workflows.facts.condor_transfers import (
     plugin_facts,
     without,
 )
-from monitors.workflows.facts.plan import placement_facts
+from monitors.workflows.facts.plan import Believed, belief_errors, believed_in, placement_facts
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
@@ -73,6 +74,7 @@ class JobFacts:
         self._held: set[str] = set()
         self._parents: Mapping[str, Sequence[str]] | None = None
         self._placed = False  # whether the placements were recorded
+        self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
         self._condor = CondorTransfers(submit_dir.workflow_log)
         self._history = CondorHistory()
@@ -94,6 +96,7 @@ class JobFacts:
             # A sub-DAG without a directory of its own has no mapping of its own.
             if self.dir.braindump:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
+                self._believed = believed_in(facts)
         if event.kind is Kind.SUBMIT and self._is_next(event):
             facts += self._facts_without_post(self._pending.pop(event.node))
         attempt = self.attempts.feed(event)
@@ -229,6 +232,8 @@ class JobFacts:
         if left.moved or left.logged or lines:
             moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
+        facts += belief_errors(attempt.job.task, attempt.job.site, facts, self._believed)
+        facts += [] if wait is None else by_kind(wait, attempt.job.transformation)
         return facts + self._moved_by_condor(attempt)
 
     def _ready(self, attempt: Attempt) -> float:

@@ -7,9 +7,13 @@ file that whoever mapped the workflow left in its submit directory.
      "placements": [{"job": "ID1", "transformation": "soykb::bwa_mem:1.0", "site": "mu",
                      "seconds": 42.0, "reason": "…",
                      "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
-                                       "compute_s": 30.0, "transfer_s": 11.0}, …]}, …]}
+                                       "compute_s": 30.0, "transfer_s": 11.0}, …],
+                     "believed": {"runtime": [30.0, "archive"], "queue_wait": [1.0, "schedd"],
+                                  "iplant>mu": [2e8, "topology", 0.5]}}, …]}
 
-``job`` is the id in the abstract workflow. Seconds are what was expected, null for never.
+``job`` is the id in the abstract workflow. Seconds are what was expected, null for never. What was
+believed of the job's site (s) and paths (bit/s, and s for each file) stands with its source: once
+the truth is known, how far off beliefs of this source are becomes metric ``belief_error``.
 """
 
 from __future__ import annotations
@@ -19,12 +23,13 @@ import json
 import os
 import pwd
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from monitors.archive.measurement import Measurement, number_in
 from monitors.workflows.planned.submit_dir import SubmitDir
+from network_provisioner.base.units import transfer_time
 
 FILE = "adon-placements.json"
 _MOST_BYTES = 1 << 28
@@ -64,6 +69,53 @@ def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Me
             details={"expected_s": expected, "taken_s": taken},
         )
     ]
+
+
+Believed = Mapping[tuple[str, ...], tuple[float, str, float]]
+"""A value, its source, and seconds for each file: by job, site and metric, or by path alone."""
+
+
+def believed_in(placements: Iterable[Measurement]) -> Believed:
+    """What was believed when jobs were placed."""
+    return {
+        (what,) if ">" in what else (one.details["job"], one.subject, what): believed
+        for one in placements
+        for what, believed in one.details["believed"].items()
+    }
+
+
+def belief_errors(
+    task: str, site: str, facts: Iterable[Measurement], believed: Believed
+) -> list[Measurement]:
+    """How far off the truth was what was believed of a job: |believed / true - 1| of seconds, by
+    what and source of belief, ``runtime:archive``."""
+    found = []
+    for fact in facts:
+        if fact.metric == "job_transfer":
+            what, known = "throughput", fact.details["goodput_bps"] is not None
+            taken = fact.details["seconds"] if known else None
+            rate_bps, source, start_s = believed.get((fact.subject,), (0.0, "", 0.0))
+            shakes_s = start_s * (fact.details["files"] or 1)
+            expected = transfer_time(fact.value, rate_bps) + shakes_s if rate_bps > 0 else 0.0
+        else:
+            what, taken = fact.metric, fact.value
+            expected, source, _ = believed.get((task, site, what), (0.0, "", 0.0))
+        # A factor tells nothing of what was believed, or turned out, to take no time.
+        if expected > 0 and taken and taken > 0:
+            found.append(
+                Measurement(
+                    id=f"belief_error:{fact.id}",
+                    metric="belief_error",
+                    subject=f"{what}:{source}",
+                    value=abs(expected / taken - 1),
+                    unit="1",
+                    at=fact.at,
+                    source="site selection",
+                    workflow=fact.workflow,
+                    details={"of": fact.subject, "expected_s": expected, "taken_s": taken},
+                )
+            )
+    return found
 
 
 def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
@@ -111,8 +163,18 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
                 for other in (others if isinstance(others, list) else [])[:_MOST_SITES]
                 if isinstance(other, Mapping) and isinstance(other.get("site"), str)
             ],
+            "believed": _believed(row.get("believed")),
         },
     )
+
+
+def _believed(rows: object) -> dict[str, tuple[float, str, float]]:
+    pairs = rows.items() if isinstance(rows, Mapping) else ()
+    return {
+        what: (value, str(one[1])[:50], number_in(one[2]) or 0.0 if len(one) > 2 else 0.0)
+        for what, one in list(pairs)[:_MOST_SITES]
+        if isinstance(one, list) and len(one) > 1 and (value := number_in(one[0]))
+    }
 
 
 def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,7 +175,13 @@ def transfer_facts(
         pairs.setdefault(ends, [])
     if pairs:
         return [
-            _fact(attempt, ends, _volume(tries, lines.get(ends, {}), known), lines.get(ends))
+            _fact(
+                attempt,
+                ends,
+                _volume(tries, lines.get(ends, {}), known),
+                lines.get(ends),
+                _protocol(tries),
+            )
             for ends, tries in pairs.items()
         ]
     facts = []
@@ -216,7 +222,11 @@ def setup_facts(attempt: Attempt, ready: float, moved: Sequence[Measurement]) ->
 
 
 def _fact(
-    attempt: Attempt, ends: tuple[str, str], volume: Volume, line: Mapping[str, Any] | None
+    attempt: Attempt,
+    ends: tuple[str, str],
+    volume: Volume,
+    line: Mapping[str, Any] | None,
+    protocol: str = "",
 ) -> Measurement:
     path = line.get("path") if line else None
     return transfer_fact(
@@ -228,6 +238,7 @@ def _fact(
         path=[str(node) for node in path] if isinstance(path, list) else None,
         transit=str(line.get("id", "")) if line else "",
         tool="pegasus-transfer",
+        protocol=protocol,
         direction=_direction(attempt, ends),
     )
 
@@ -248,6 +259,12 @@ def _volume(tries: Sequence[Moved], line: Mapping[str, Any], known: Listed) -> V
         if tries
         else int(number_in(line.get("failed_attempts"), 2**63) or 0),
     )
+
+
+def _protocol(tries: Sequence[Moved]) -> str:
+    """That of the end that is no file of the machine, ``gsiftp``; "" where nobody told."""
+    schemes = [url.partition(":")[0] for one in tries for url in (one.src_url, one.dst_url)]
+    return next((scheme[:20] for scheme in schemes if scheme not in ("file", "")), "")
 
 
 def _direction(attempt: Attempt, ends: tuple[str, str]) -> str:
