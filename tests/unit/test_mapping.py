@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -97,10 +98,10 @@ def test_measured_transfers_overlap_until_the_link_is_full() -> None:
     alone = believe(inputs, now=0.0, topology=topology)
     seen = believe(inputs, measured, now=0.0, topology=topology)
     # An assumed 40 Mb/s is all there is.
-    run = Estimator(build_problem(inputs, alone))
+    run = Estimator(replace(build_problem(inputs, alone), staging="per-job"))
     assert sorted(run([1] * 2).end_s) == pytest.approx([5, 5])
     # Each was measured to get 10 Mb/s, and the link carries both.
-    run = Estimator(build_problem(inputs, seen))
+    run = Estimator(replace(build_problem(inputs, seen), staging="per-job"))
     assert sorted(run([1] * 2).end_s) == pytest.approx([9, 9])
 
 
