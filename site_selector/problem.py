@@ -23,6 +23,10 @@ from site_selector.inputs import Inputs, known_site
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
 NEVER_S = 1e9
 
+# Of a level, that share a stage-in and a stage-out job: NUM_COMPUTE_JOBS_PER_TRANSFER_JOB of
+# Pegasus's BalancedCluster.
+JOBS_PER_STAGE_JOB = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

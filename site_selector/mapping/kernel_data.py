@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from network_provisioner.base.errors import InputError
 from site_selector.cost import Array
-from site_selector.problem import Problem
+from site_selector.problem import JOBS_PER_STAGE_JOB, Problem
 
 
 class Ints(Protocol):
@@ -175,8 +175,6 @@ _TIMES = {
     "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "sent", "arrived",
     "total",
 }  # fmt: skip
-
-JOBS_PER_STAGE_JOB = 10
 
 IntArray = NDArray[np.int64]
 
