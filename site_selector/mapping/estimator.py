@@ -12,7 +12,9 @@ A deterministic list-scheduling simulation. Its rules:
 - Inputs that the jobs of a level need at a site come by one stage job for every ten jobs of the
   level, from the start. What else a job needs from other sites comes by one of its own, once all
   its writers have ended. What the workflow wants back goes by one for every ten jobs of the level,
-  once those of them that ran at the same site have ended.
+  once those of them that ran at the same site have ended; also what a reader at the output site has
+  had moved there, for that is in scratch space.
+- A file that is at a site stays until its last reader there, as what cleans up waits for them all.
 - With staging per job, every job has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
   or held does not move.

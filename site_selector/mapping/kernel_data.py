@@ -96,7 +96,6 @@ class Order(NamedTuple):
     out_at: Ints
     returns_at: Ints
     returns_file: Ints
-    returns_row: Ints
     source: Ints
     n_bundles: int
     bundle: Ints
@@ -292,7 +291,6 @@ def order_of(shape: Shape, rank: Array, per_byte: Array) -> Order:
         out_at=_whole(n_first + _counted(writer_of[file[uses[n_first:]]], n_jobs)),
         returns_at=_whole(_counted(writer_of[back], n_jobs)),
         returns_file=_whole(back),
-        returns_row=_whole(row[back]),
         source=_whole(sources(shape, per_byte)),
         n_bundles=1 + int(bundle.max(initial=-1)),
         bundle=_whole(bundle[by_position]),

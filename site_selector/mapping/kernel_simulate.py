@@ -361,9 +361,9 @@ def finish(
     if output >= 0 and output != here and order.returns_at[job] < order.returns_at[job + 1]:
         stage = stage_out(shape, order, state, job)
         for k in range(order.returns_at[job], order.returns_at[job + 1]):
-            # What a reader at the output site has had moved there need not move again.
-            if shape.per_job or state.number[order.returns_row[k] * places + output] < 0:
-                load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
+            # Also where a reader has had it moved to the output site: there to scratch space, which
+            # is cleaned up.
+            load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
         if not shape.per_job:
             leave(numbers, state, stage, now, note)
     if shape.per_job:

@@ -249,6 +249,5 @@ def plain_stage_jobs(
         if j >= 0 and p.returns[f] and 0 <= p.output != site[j]:
             name = ("out", bundle(j), site[j])
             found.setdefault(name, (set(), {}))[0].add(j)
-            if (f, p.output) not in brought:
-                add(name, f, site[j], p.output)
+            add(name, f, site[j], p.output)
     return found

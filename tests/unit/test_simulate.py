@@ -80,10 +80,11 @@ def test_a_result_moves_to_its_readers_and_back() -> None:
         wanted=["out"],
         output=1,
     )
-    # Per site the reader's copy at the output site is also the result's; nobody wants the log.
-    assert Estimator(problem)([0, 1, 0]).transfers == [Transfer(0, 0, 1, 1.0, 5.0)]
-    found = Estimator(replace(problem, staging="per-job"))([0, 1, 0])
-    assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
+    # The reader's copy at the output site is scratch, which is cleaned up: the result moves for
+    # itself. Nobody wants the log.
+    for staging in ("per-site", "per-job"):
+        found = Estimator(replace(problem, staging=staging))([0, 1, 0])
+        assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
     found = Estimator(problem)([0, 0, 0])
     assert (found.makespan_s, found.end_s) == (5.0, [1.0, 2.0, 3.0])
     assert found.last_transfer() == Transfer(0, 0, 1, 1.0, 5.0)
@@ -146,6 +147,19 @@ def test_results_that_are_wanted_go_back_when_the_level_has_ended_at_a_site() ->
     )
     found = Estimator(problem)([0, 0, 1])
     assert [(t.start_s, t.end_s) for t in found.transfers] == [(9.0, 15.0)] * 2
+
+
+def test_a_file_stays_at_a_site_until_its_last_reader_there() -> None:
+    # What Pegasus cleans up at a site waits for all who read it there; who comes later finds it.
+    jobs = [(["ref"], ["x"]), (["x"], ["y"]), (["y", "ref"], [])]
+    sizes = {"ref": 5 * MB, "x": MB, "y": MB}
+    problem = problem_of(jobs, sizes, {"ref": [0]}, [[1.0, 1.0]] * 3, BETWEEN)
+    assert [t.file for t in Estimator(problem)([1, 1, 1]).transfers] == [0]
+    # A result comes from where it was made, not from where a reader's copy may be gone.
+    assert [(t.file, t.src, t.dst) for t in Estimator(problem)([0, 1, 0]).transfers] == [
+        (1, 0, 1),
+        (2, 1, 0),
+    ]
 
 
 def test_a_late_comer_takes_half_and_other_ways_are_their_own() -> None:
@@ -234,7 +248,7 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
     for f, producer in enumerate(problem.producer):
         back = producer >= 0 and problem.returns[f] and 0 <= problem.output != sites[producer]
         if back:
-            needs.append((f, problem.output, -2 if staging == "per-job" else -1))
+            needs.append((f, problem.output, -2))
     assert sorted((t.file, t.dst) for t in found.transfers) == sorted(n[:2] for n in set(needs))
 
 
@@ -245,7 +259,9 @@ def test_nothing_starts_before_it_can_and_no_site_is_overbooked(seed: int) -> No
     sites = any_sites(problem, seed)
     found = Estimator(problem)(sites)
     setup = problem.setup_s
-    arrived = {(t.file, t.dst): t.end_s + float(setup[t.src, t.dst]) for t in found.transfers}
+    arrived: dict[tuple[int, int], float] = {}
+    for t in found.transfers:  # that for a reader comes before that of the result
+        arrived.setdefault((t.file, t.dst), t.end_s + float(setup[t.src, t.dst]))
     for j, site in enumerate(sites):
         start = found.start_s[j]
         assert start >= found.ready_s[j] + problem.queue_s[site] - CLOSE
