@@ -34,7 +34,8 @@ class Problem:
 
     ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q; ``workers[s]`` N;
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
-    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes; ``allowed[j]``
+    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes, ``file_s[a, b]``
+    what each further file of it does (None: nothing); ``allowed[j]``
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
@@ -71,6 +72,7 @@ class Problem:
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
     staging: str = "per-site"
     overhead_s: float = 0.0
+    file_s: Array | None = None
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -97,6 +99,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     beliefs = _beliefs(jobs, inputs, world, sites)
     all_files = flow.files.values()
     placed = _Indices(place)
+    per_byte, occupied, setup, file_s = _path_matrices(places, world)
     return Problem(
         flow.order,
         tuple(places),
@@ -118,10 +121,13 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         _compute_seconds(beliefs, input_bytes),
         np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
-        *_path_matrices(places, world),
+        per_byte,
+        occupied,
+        setup,
         -1 if output_site is None else place[output_site],
         beliefs,
         overhead_s=world.dag_overhead.value,
+        file_s=file_s,
     )
 
 
@@ -230,13 +236,14 @@ def _compute_seconds(
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 
-def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array]:
-    """Seconds per byte of a transfer, what of them it occupies the path, and set-up seconds.
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array]:
+    """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, and
+    seconds for each further file.
 
     A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
     there for others at the same time. An assumed Γ_a is all there is.
     """
-    per_byte, occupied, setup = (np.zeros((len(places), len(places))) for _ in range(3))
+    per_byte, occupied, setup, file_s = (np.zeros((len(places), len(places))) for _ in range(4))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
             if a == b:
@@ -247,5 +254,5 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
             if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
                 link_bps = min(path.link_bps, path.gamma_t.value)
                 occupied[a, b] = min(per_byte[a, b], transfer_time(1, link_bps))
-            setup[a, b] = path.setup.value
-    return per_byte, occupied, setup
+            setup[a, b], file_s[a, b] = path.setup.value, path.start.value
+    return per_byte, occupied, setup, file_s

@@ -148,7 +148,9 @@ class PathBelief:
     """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
 
     ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
-    wait and start. Γ cannot tell it, and it decides whether moving small files is worth while.
+    wait and start, and hand-shakes for its first file; ``start`` is what each further file takes
+    so, where that is known. Γ cannot tell it, and it decides whether moving small files is worth
+    while.
     """
 
     gamma_a: Belief
@@ -159,6 +161,7 @@ class PathBelief:
     buffer_bytes: int
     loss: float
     setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    start: Belief = field(default_factory=lambda: Belief(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:

@@ -22,7 +22,8 @@ A deterministic list-scheduling simulation. Its rules:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
   link carries more, each gets it until the link is full. Different pairs of sites do not disturb
   each other, nor computing.
-- A transfer is there the path's set-up time after its last byte. That does not occupy the path.
+- A transfer is there the path's set-up time after its last byte, and what each further file of it
+  takes. That does not occupy the path.
 
 How to use it::
 

@@ -111,6 +111,7 @@ class Numbers(NamedTuple):
     per_byte: Floats
     occupied: Floats
     setup: Floats
+    further: Floats
 
 
 class State(NamedTuple):
@@ -125,9 +126,9 @@ class State(NamedTuple):
     ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
     where any is under way. By stage job: how much it waits for (``coming``), and the last of its
     transfers (``loaded``), of which each knows the one before (``beside``). By transfer: its
-    ``path``, ``due`` on the path's clock, ``left`` and ``right`` of the heap, and the last of the
-    uses that wait for it, of which each knows the one before (``before``). By move: its file and
-    its transfer.
+    ``path``, what it takes beside its bytes (``later``), ``due`` on the path's clock, ``left`` and
+    ``right`` of the heap, and the last of the uses that wait for it, of which each knows the one
+    before (``before``). By move: its file and its transfer.
     """
 
     site: Ints
@@ -159,6 +160,7 @@ class State(NamedTuple):
     loaded: Ints
     beside: Ints
     path: Ints
+    later: Floats
     sent: Floats
     arrived: Floats
     move_file: Ints
@@ -169,9 +171,10 @@ class State(NamedTuple):
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
+    "file_s",
 )  # fmt: skip
 _TIMES = {
-    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "sent", "arrived",
+    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later", "sent", "arrived",
     "total",
 }  # fmt: skip
 
@@ -331,6 +334,9 @@ def numbers_of(problem: Problem) -> Numbers:
         _floats(problem.seconds_per_byte.ravel()),
         _floats(problem.occupied_per_byte.ravel()),
         _floats(problem.setup_s.ravel()),
+        _floats(
+            np.zeros(problem.setup_s.size) if problem.file_s is None else problem.file_s.ravel()
+        ),
     )
 
 

@@ -181,9 +181,12 @@ def load(
         state.path[number] = path
         state.use[number] = -1
         state.due[number] = 0.0
+        state.later[number] = numbers.setup[path]
         if not shape.per_job:
             state.beside[number] = state.loaded[stage]
             state.loaded[stage] = number
+    else:
+        state.later[number] += numbers.further[path]
     seconds = numbers.size[file] * numbers.per_byte[path]
     state.total[WORK] += seconds
     state.due[number] += seconds
@@ -259,21 +262,21 @@ def end_transfers(
     now: float,
     note: bool,
 ) -> None:
-    """End what has moved by ``now``. It is there a set-up time later."""
+    """End what has moved by ``now``. It is there after set-up times."""
     k = 0
     while k < state.counts[ACTIVE]:
         path = state.active[k]
         if state.next_s[path] > now:
             k += 1
             continue
-        ready = now + numbers.setup[path]
-        state.total[LAST] = max(state.total[LAST], ready)
         clock = state.due[state.first[path]]
         while state.first[path] >= 0 and state.due[state.first[path]] <= clock:
             number = state.first[path]
             left, right = state.left, state.right
             state.first[path] = meld(state.due, left, right, left[number], right[number])
             state.under_way[path] -= 1
+            ready = now + state.later[number]
+            state.total[LAST] = max(state.total[LAST], ready)
             if note:
                 state.arrived[number] = now
             if ready > now:

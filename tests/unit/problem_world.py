@@ -28,6 +28,7 @@ def problem_of(
     output: int = -1,
     after: Sequence[tuple[int, int]] = (),
     staging: str = "per-site",
+    file_s: float = 0.0,
 ) -> Problem:
     """``jobs`` are (reads, writes) in topological order, ``after`` edges without a file."""
     files = list(dict.fromkeys(f for reads, writes in jobs for f in (*reads, *writes)))
@@ -76,6 +77,7 @@ def problem_of(
         output=output,
         compute=((None,) * n_sites,) * len(jobs),
         staging=staging,
+        file_s=np.full((n_places, n_places), file_s),
     )
 
 
@@ -123,6 +125,7 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
         output=rng.choice([-1, places - 1, 0]),
         after=after,
         staging=staging,
+        file_s=rng.choice([0.0, 0.5]),
     )
 
 
@@ -172,7 +175,9 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
                     flows.append([sum(p.size[f] for f in files), path, files, None])
             for flow in [flow for flow in flows if flow[0] <= 1e-6]:
                 flows.remove(flow)
-                landing.append((now + float(p.setup_s[flow[1]]), flow[2], flow[1][1], flow[3]))
+                further = float(np.asarray(p.file_s)[flow[1]]) * (len(flow[2]) - 1)
+                at = now + float(p.setup_s[flow[1]]) + further
+                landing.append((at, flow[2], flow[1][1], flow[3]))
             for landed in [one for one in landing if one[0] <= now + 1e-9]:
                 landing.remove(landed)
                 _, files, place, whom = landed

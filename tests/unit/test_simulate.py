@@ -108,6 +108,8 @@ SETUP = [[0.0, 3.0], [3.0, 0.0]]
 def test_inputs_of_a_level_come_by_one_stage_job_for_ten_jobs() -> None:
     # Together, and set up once: 2 + 6 s and 3 s.
     assert Estimator(readers([2, 6], setup_s=SETUP))([1, 1]).start_s == [11, 11]
+    slow = readers([2, 6], setup_s=SETUP, file_s=0.5)  # for each further file
+    assert Estimator(slow)([1, 1]).start_s == [11.5, 11.5]
     # The link carries two at once. Twelve jobs have two stage jobs, in turn; those that are not
     # there count too.
     many = readers([1] * 12, setup_s=SETUP, workers=[20, 20])
