@@ -242,16 +242,16 @@ def _least_moved(
 ) -> tuple[str, Assignment]:
     """Of what ends within NEARLY of the ``best``, under the estimates and over the worlds, what
     moves the fewest files to other sites, then the fewest bytes."""
-    schedules = {name: estimator(assignment) for name, assignment in found.items()}
-    latest_s = schedules[best].makespan_s * (1 + NEARLY)
+    makespan_s = {name: estimator.makespan(assignment) for name, assignment in found.items()}
+    latest_s = makespan_s[best] * (1 + NEARLY)
     if latest_s >= NEVER_S:
         return best, found[best]
-    moves = {name: moved(estimator.problem, schedule) for name, schedule in schedules.items()}
-    for name in sorted(found, key=lambda name: (moves[name], schedules[name].makespan_s, name)):
+    near = [name for name in found if makespan_s[name] <= latest_s]
+    moves = {name: moved(estimator.problem, estimator(found[name])) for name in near}
+    for name in sorted(near, key=lambda name: (moves[name], makespan_s[name], name)):
         if moves[name] >= moves[best]:
             break
-        near = schedules[name].makespan_s <= latest_s
-        if near and (worlds is None or worlds.gain(found[best], found[name]) >= -NEARLY):
+        if worlds is None or worlds.gain(found[best], found[name]) >= -NEARLY:
             return name, found[name]
     return best, found[best]
 
@@ -273,7 +273,7 @@ def _settle(
     while budget > 0 and changed:
         tried, later, changed = {}, {}, False
         schedule = estimator(best)
-        now = score(schedule)
+        now, moves = score(schedule), moved(problem, schedule)
         terms = job_terms(problem, best, schedule).terms.total
         for job, allowed in enumerate(problem.allowed):
             wish = min(allowed, key=lambda s: (terms[job, s], s))
@@ -290,10 +290,9 @@ def _settle(
                 gain, better = worlds.gain(best, trial), worlds.prefer(best, trial)
                 if not better:
                     later[job] = int((worlds.logs(trial) > worlds.logs(best)).sum())
-            if better and gain < NEARLY:
-                better = moved(problem, estimator(trial)) <= moved(problem, estimator(best))
-            if better:
-                best, now, changed = trial, result, True
+            tried_moves = moved(problem, estimator(trial)) if better else moves
+            if better and (gain >= NEARLY or tried_moves <= moves):
+                best, now, moves, changed = trial, result, tried_moves, True
             else:
                 tried[job] = result[0]
     return best, {} if changed else tried, {} if changed else later
