@@ -99,7 +99,6 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     beliefs = _beliefs(jobs, inputs, world, sites)
     all_files = flow.files.values()
     placed = _Indices(place)
-    per_byte, occupied, setup, file_s = _path_matrices(places, world)
     return Problem(
         flow.order,
         tuple(places),
@@ -121,13 +120,13 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         _compute_seconds(beliefs, input_bytes),
         np.array([min(world.sites[s].queue_wait.value, NEVER_S) for s in sites]),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
-        per_byte,
-        occupied,
-        setup,
+        *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
         overhead_s=world.dag_overhead.value,
-        file_s=file_s,
+        file_s=np.array(
+            [[0.0 if a == b else world.paths[a, b].start.value for b in places] for a in places]
+        ),
     )
 
 
@@ -236,14 +235,13 @@ def _compute_seconds(
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 
-def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array]:
-    """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, and
-    seconds for each further file.
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array]:
+    """Seconds per byte of a transfer, what of them it occupies the path, and set-up seconds.
 
     A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
     there for others at the same time. An assumed Γ_a is all there is.
     """
-    per_byte, occupied, setup, file_s = (np.zeros((len(places), len(places))) for _ in range(4))
+    per_byte, occupied, setup = (np.zeros((len(places), len(places))) for _ in range(3))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
             if a == b:
@@ -254,5 +252,5 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
             if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
                 link_bps = min(path.link_bps, path.gamma_t.value)
                 occupied[a, b] = min(per_byte[a, b], transfer_time(1, link_bps))
-            setup[a, b], file_s[a, b] = path.setup.value, path.start.value
-    return per_byte, occupied, setup, file_s
+            setup[a, b] = path.setup.value
+    return per_byte, occupied, setup
