@@ -22,6 +22,7 @@ from site_world import (
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
+from site_selector.estimates.beliefs import Belief
 from site_selector.estimates.believe import believe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
@@ -115,6 +116,22 @@ def test_small_files_stay_where_setting_up_a_move_costs_more_than_it_gains() -> 
 
 
 # -------------------------------------------------------------- any workflow, any world
+
+
+def test_hand_shakes_of_further_files_are_reckoned_with() -> None:
+    inputs = inputs_of(
+        [job("x", "a", ["f", "g"], ["h"])],
+        two_sites(),
+        {"f": ("mu", 10_000_000), "g": ("mu", 10_000_000)},
+        {"a": ["mu", "tacc"]},
+    )
+    world = believe(inputs, now=0.0)
+    slow = {ends: replace(path, start=Belief(2.0, "archive")) for ends, path in world.paths.items()}
+    soon, later = (
+        Estimator(build_problem(inputs, replace(world, paths=paths))).makespan([1])
+        for paths in (world.paths, slow)
+    )
+    assert later == pytest.approx(soon + 2)
 
 
 @st.composite
