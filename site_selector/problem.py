@@ -23,6 +23,10 @@ from site_selector.inputs import Inputs, known_site
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
 NEVER_S = 1e9
 
+# Of a level, that share a stage-in and a stage-out job: NUM_COMPUTE_JOBS_PER_TRANSFER_JOB of
+# Pegasus's BalancedCluster.
+JOBS_PER_STAGE_JOB = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -31,7 +35,8 @@ class Problem:
     ``compute_s[j, s]`` S_c/Γ_c on one worker; ``queue_s[s]`` T_q, ``queue_s[j, s]``
     where kinds of jobs wait otherwise; ``workers[s]`` N;
     ``seconds_per_byte[a, b]`` of a transfer from place a to b, ``occupied_per_byte[a, b]`` how long
-    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes; ``allowed[j]``
+    it keeps others off the path, ``setup_s[a, b]`` what it takes beside its bytes, ``file_s[a, b]``
+    what each further file of it does (None: nothing); ``allowed[j]``
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
@@ -68,6 +73,7 @@ class Problem:
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
     staging: str = "per-site"
     overhead_s: float = 0.0
+    file_s: Array | None = None
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -119,6 +125,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         -1 if output_site is None else place[output_site],
         beliefs,
         overhead_s=world.dag_overhead.value,
+        file_s=np.array(
+            [[0.0 if a == b else world.paths[a, b].start.value for b in places] for a in places]
+        ),
     )
 
 

@@ -69,6 +69,7 @@ class Scene:
     timeout_s: float | None = None
     options: Sequence[str] = ("-v",)
     kept: Sequence[str] = ()  # files that stay where they are written
+    replica_files: Sequence[tuple[str, str]] = ()  # "replicas", "inherited" or "cache", and a path
 
     def all_properties(self) -> dict[str, str]:
         found = {SELECTOR_PROPERTY: SITE_SELECTOR_CLASS, "pegasus.data.configuration": "sharedfs"}
@@ -130,6 +131,7 @@ def facts(scene: Scene) -> Iterator[Sequence[str]]:
     yield from (("execution", site) for site in scene.execution)
     yield from (("cluster", scene.cluster),) if scene.cluster else ()
     yield from (("output", scene.output),) if scene.output else ()
+    yield from scene.replica_files
     for site, profiles in scene.sites.items():
         yield "site", site
         yield from (("siteprofile", site, key, value) for key, value in profiles.items())

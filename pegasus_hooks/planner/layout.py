@@ -8,6 +8,7 @@ run's directory there, and files that stay at their site are not transferred.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
@@ -80,7 +81,11 @@ class _Layout:
         self.flow = inputs.workflow
         self.options = options
         self.stager = TransferJobs(
-            places, output_site, options.stage_in_clusters, options.stage_out_clusters
+            places,
+            output_site,
+            options.stage_in_clusters,
+            options.stage_out_clusters,
+            Counter(self.flow.level.values()),
         )
         self.compute: dict[str, ExecutableJob] = {}  # by id in the abstract workflow
         raw_jobs = self.flow.document.root["jobs"]

@@ -55,12 +55,15 @@ class Options:
     ``defer_s`` lets PRE leave a transfer that waits for its path to DAGMan, which runs PRE again
     after so many seconds; None has PRE wait itself. ``check`` is POST of every job
     where there are no hooks, as pegasus-exitcode is for Pegasus; empty for none.
+
+    ``stage_in_clusters`` and ``stage_out_clusters`` are the stage jobs per level and site; None is
+    Pegasus's default, one for every ten jobs of the level.
     """
 
     user: str = field(default_factory=getpass.getuser)
     python: str = sys.executable
-    stage_in_clusters: int = 2
-    stage_out_clusters: int = 1
+    stage_in_clusters: int | None = None
+    stage_out_clusters: int | None = None
     # Thread n of pegasus-transfer sleeps 2·n seconds before its first transfer; one thread already
     # hands all files of a site pair to one globus-url-copy with parallel streams.
     transfer_threads: int = 1

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from urllib.parse import urlsplit
 
 from monitors.workflows.planned.transferlist import SiteUrl, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.model import ExecutableJob, PlannedKind
 from site_selector.catalogs.entries import Directory, Site
+from site_selector.problem import JOBS_PER_STAGE_JOB
 
 SCRATCH = ("sharedScratch",)
 STORAGE = ("sharedStorage", "localStorage")
@@ -122,8 +124,9 @@ class TransferJobs:
 
     places: RunPaths
     output_site: str
-    stage_in_clusters: int
-    stage_out_clusters: int
+    stage_in_clusters: int | None
+    stage_out_clusters: int | None
+    width: Mapping[int, int]  # jobs by level
     jobs: dict[str, ExecutableJob] = field(default_factory=dict)
     # (site, lfn) to the job that brings the file there
     brought: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -225,11 +228,11 @@ class TransferJobs:
         target = SiteUrl(site, self.places.scratch_url(site, file.lfn, "put"))
         return Transfer(file.lfn, sources, (target,), file.size_bytes), SUBMIT_SITE
 
-    def _turn(self, place: tuple[str, str, str, int], clusters: int) -> int:
+    def _turn(self, place: tuple[str, str, str, int], clusters: int | None) -> int:
         """Which bundle is next, round robin, for one direction, side, site and level."""
         turn = self._turns.get(place, 0)
         self._turns[place] = turn + 1
-        return turn % clusters
+        return turn % (clusters or ceil(self.width[place[3]] / JOBS_PER_STAGE_JOB))
 
     def _job(self, name: str, kind: PlannedKind, site: str, level: int) -> ExecutableJob:
         return self.jobs.setdefault(name, ExecutableJob(name, kind, site, level))

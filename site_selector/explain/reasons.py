@@ -265,7 +265,7 @@ def why_not_least(
     if loss < -slack:
         sooner = f"moved there alone it would end the workflow {seconds(-loss)} sooner"
         if later is None:
-            return own + f"and {sooner}, which the search did not try"
+            return own + f"and {sooner}, too little for what it would move"
         return own + (
             f"and {sooner} if all estimates were right, but not over the {worlds} worlds drawn "
             f"around them: in {later} it ends later"

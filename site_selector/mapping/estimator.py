@@ -6,16 +6,24 @@ A deterministic list-scheduling simulation. Its rules:
   A job enters the site's queue when its parents are done and its files are there, waits T_q, then
   takes a free worker.
 - A file moves once to each site that needs it, from its producer's site or, for an input of the
-  workflow, from the replica with the fastest path. Inputs are asked for at the start; results of a
-  job as soon as it ends, those that the workflow wants back too.
-- With staging per job, every job has its own inputs moved so, also where others have had the same
-  file moved to the same site; only what lies where it was made or held does not move.
+  workflow, from the replica with the fastest path. It moves by a stage job, as Pegasus plans them,
+  and what a stage job moves over one path is one transfer, all of it there at its end: that is
+  what measured rates and set-up times are of.
+- Inputs that the jobs of a level need at a site come by one stage job for every ten jobs of the
+  level, from the start. What else a job needs from other sites comes by one of its own, once all
+  its writers have ended. What the workflow wants back goes by one for every ten jobs of the level,
+  once those of them that ran at the same site have ended; also what a reader at the output site has
+  had moved there, for that is in scratch space.
+- A file that is at a site stays until its last reader there, as what cleans up waits for them all.
+- With staging per job, every job has its own inputs moved, each file by itself and as soon as it is
+  written, also where others have had it moved to the same site; only what lies where it was made
+  or held does not move.
 - Transfers from one site to another go on at the same time and share that path evenly, as TCP does:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
   link carries more, each gets it until the link is full. Different pairs of sites do not disturb
   each other, nor computing.
-- A file is there the path's set-up time after its last byte. That does not occupy the path: what
-  moves together sets up together.
+- A transfer is there the path's set-up time after its last byte, and what each further file of it
+  takes. That does not occupy the path.
 
 How to use it::
 
@@ -63,7 +71,7 @@ Assignment = list[int]
 
 
 class Transfer(NamedTuple):
-    """A file's move between two places, in seconds from the start."""
+    """A file's move between two places, in seconds from the start: as all that moves with it."""
 
     file: int
     src: int
@@ -153,10 +161,10 @@ class Estimator:
         """Simulate. Costs one evaluation."""
         state = self._run(assignment, True)
         moves = int(state.counts[MOVES])
-        columns: tuple[Any, ...] = (
-            *(state.move_file, state.move_src, state.move_dst),
-            *(state.move_start, state.move_end),
-        )
+        number = np.asarray(state.move_number)[:moves]
+        src, dst = np.divmod(np.asarray(state.path)[number], self._shape.n_places)
+        times_of = (np.asarray(column)[number] for column in (state.sent, state.arrived))
+        columns = (np.asarray(state.move_file)[:moves], src, dst, *times_of)
         times = np.empty((3, len(assignment)))
         by_position = np.asarray(self._order.by_position)
         for row, column in zip(times, (state.ready, state.start, state.end), strict=True):
@@ -166,7 +174,7 @@ class Estimator:
             float(state.total[LAST]),
             float(state.total[WORK]),
             *(ready, start, end),
-            tuple(np.asarray(column)[:moves].tolist() for column in columns),
+            tuple(column.tolist() for column in columns),
         )
 
     def score(self, assignment: Sequence[int]) -> tuple[float, float]:

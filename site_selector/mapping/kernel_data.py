@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from network_provisioner.base.errors import InputError
 from site_selector.cost import Array
-from site_selector.problem import Problem
+from site_selector.problem import JOBS_PER_STAGE_JOB, Problem
 
 
 class Ints(Protocol):
@@ -76,10 +76,11 @@ class Order(NamedTuple):
     happens at about the same time; ``by_position`` tells their numbers in the problem.
 
     A *use* is a slot in another order: those of input files of the workflow first (``n_first``),
-    then, by ``out_at``, those of each job's results; the most urgent reader first, then by file.
-    ``use_row`` numbers the input files, or the results of one job. ``returns`` are the results that
-    the workflow wants back. ``source`` is where a place fetches a file of a group, itself where it
-    has it: group * n_places + place.
+    then, by ``out_at``, those of each job's results; readers level by level as Pegasus looks at
+    them, the most urgent first, then by file. ``use_row`` numbers the input files, or the results
+    of one job. ``returns`` are the results that the workflow wants back. ``source`` is where a
+    place fetches a file of a group, itself where it has it: group * n_places + place. ``bundle``
+    tells which jobs of a level share their stage jobs.
     """
 
     by_position: Ints
@@ -95,8 +96,9 @@ class Order(NamedTuple):
     out_at: Ints
     returns_at: Ints
     returns_file: Ints
-    returns_row: Ints
     source: Ints
+    n_bundles: int
+    bundle: Ints
 
 
 class Numbers(NamedTuple):
@@ -111,21 +113,24 @@ class Numbers(NamedTuple):
     per_byte: Floats
     occupied: Floats
     setup: Floats
+    further: Floats
 
 
 class State(NamedTuple):
     """Work space of one simulation, and what it leaves behind. Jobs are numbered by urgency.
 
-    ``total`` is the makespan and the sum of all computing and moving; ``counts`` the transfers that
-    were asked for, the events that are waiting, and the entries of ``active``.
+    ``total`` is the makespan and the sum of all computing and moving; ``counts`` the moves of
+    files, the events that are waiting, the entries of ``active``, and the transfers.
 
     By job: ``missing`` inputs that are still to come. By file of a writer and place (row * n_places
     + place): the ``number`` of the transfer that moves it there, -1 where none does. By path (from
     * n_places + to): ``first`` and ``under_way`` are its heap and how many there are in it,
     ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
-    where any is under way. By transfer: ``due`` on its path's clock, ``left`` and ``right`` of the
-    heap, and the last of the uses that wait for it, of which each knows the one before
-    (``before``).
+    where any is under way. By stage job: how much it waits for (``coming``), and the last of its
+    transfers (``loaded``), of which each knows the one before (``beside``). By transfer: its
+    ``path``, what it takes beside its bytes (``later``), ``due`` on the path's clock, ``left`` and
+    ``right`` of the heap, and the last of the uses that wait for it, of which each knows the one
+    before (``before``). By move: its file and its transfer.
     """
 
     site: Ints
@@ -153,20 +158,25 @@ class State(NamedTuple):
     right: Ints
     use: Ints
     before: Ints
+    coming: Ints
+    loaded: Ints
+    beside: Ints
+    path: Ints
+    later: Floats
+    sent: Floats
+    arrived: Floats
     move_file: Ints
-    move_src: Ints
-    move_dst: Ints
-    move_start: Floats
-    move_end: Floats
+    move_number: Ints
     total: Floats
     counts: Ints
 
 
 _NUMBERS = (
     "compute_s", "queue_s", "workers", "size", "seconds_per_byte", "occupied_per_byte", "setup_s",
+    "file_s",
 )  # fmt: skip
 _TIMES = {
-    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "move_start", "move_end",
+    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later", "sent", "arrived",
     "total",
 }  # fmt: skip
 
@@ -260,7 +270,9 @@ def order_of(shape: Shape, rank: Array, per_byte: Array) -> Order:
     producer, writes = np.asarray(shape.producer), np.asarray(shape.writes)
     writer_of = position[producer]
     file, reader = np.asarray(shape.slot_file), position[np.asarray(shape.slot_job)]
-    uses = np.lexsort((file, reader, writer_of[file]))
+    level = np.asarray(shape.level)
+    uses = np.lexsort((file, reader, level[np.asarray(shape.slot_job)], writer_of[file]))
+    bundle = bundles(level)
     n_first = int(np.count_nonzero(producer[file] < 0))
     raw = np.flatnonzero(producer < 0)
     row = np.zeros(shape.n_files, dtype=np.int64)
@@ -284,9 +296,21 @@ def order_of(shape: Shape, rank: Array, per_byte: Array) -> Order:
         out_at=_whole(n_first + _counted(writer_of[file[uses[n_first:]]], n_jobs)),
         returns_at=_whole(_counted(writer_of[back], n_jobs)),
         returns_file=_whole(back),
-        returns_row=_whole(row[back]),
         source=_whole(sources(shape, per_byte)),
+        n_bundles=1 + int(bundle.max(initial=-1)),
+        bundle=_whole(bundle[by_position]),
     )
+
+
+def bundles(level: IntArray) -> IntArray:
+    """The bundle of each job: those of a level take its stage jobs in turn, of which there is one
+    for every ten jobs, as Pegasus's ``BalancedCluster`` has it by default."""
+    count = np.bincount(level)
+    stage_jobs = -(-count // JOBS_PER_STAGE_JOB)
+    by_level = np.argsort(level, kind="stable")
+    turn = np.empty(len(level), dtype=np.int64)
+    turn[by_level] = np.arange(len(level)) - _starts(count)[level[by_level]]
+    return np.asarray(_starts(stage_jobs)[level] + turn % np.maximum(1, stage_jobs[level]))
 
 
 def _permuted(at: Ints, values: Ints, order: IntArray) -> tuple[IntArray, IntArray]:
@@ -313,6 +337,9 @@ def numbers_of(problem: Problem) -> Numbers:
         _floats(problem.seconds_per_byte.ravel()),
         _floats(problem.occupied_per_byte.ravel()),
         _floats(problem.setup_s.ravel()),
+        _floats(
+            np.zeros(problem.setup_s.size) if problem.file_s is None else problem.file_s.ravel()
+        ),
     )
 
 
@@ -323,10 +350,12 @@ def state_for(shape: Shape, order: Order) -> State:
     moves = shape.n_slots + len(order.returns_file)
     by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
     by_job = ("site", "waiting", "missing", "ready", "start", "end", "queued")
+    stages = jobs + 2 * order.n_bundles * sites
     lengths = {
         **dict.fromkeys(("free", "queued_at", "queued_count", "touched"), sites),
         **dict.fromkeys(by_path, paths), **dict.fromkeys(by_job, jobs),
-        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 3,
+        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 4,
+        "coming": stages, "loaded": stages,
         "heap": jobs + moves, "when": 2 * jobs + moves,
     }  # fmt: skip
     made: dict[str, Any] = {

@@ -178,7 +178,7 @@ def list_schedule(
             if not shape.allowed[job * n + s] or (stay >= 0 and s != stay):
                 continue
             if knows.data:
-                start = max(data_ready(shape, numbers, source, growing, job, s), ready)
+                start = max(data_ready(shape, numbers, source, growing, job, s, ready), ready)
                 start = start + numbers.queue[job * numbers.queue_row + s]
             elif knows.move_s >= 0:
                 start = max(constant_ready(shape, growing, knows.move_s, job, s), ready)
@@ -192,7 +192,7 @@ def list_schedule(
         growing.end[job] = ends
         take_worker(growing.free, growing.free_at[chosen], growing.free_at[chosen + 1], ends)
         if knows.data:
-            commit(shape, numbers, source, growing, job)
+            commit(shape, numbers, source, growing, job, ready)
 
 
 @kernel
@@ -241,17 +241,26 @@ def results_ready(shape: Shape, numbers: Numbers, growing: Growing, job: int, s:
 
 
 @kernel
-def origin(shape: Shape, source: Ints, growing: Growing, file: int, s: int) -> tuple[int, float]:
-    """Where a site gets a file from, its producer or a replica, and when it is there."""
+def origin(
+    shape: Shape, source: Ints, growing: Growing, file: int, s: int, ready: float
+) -> tuple[int, float]:
+    """Where a site gets a file from, its producer or a replica, and when it can go; ``ready`` is
+    when the parents of its reader have ended, for whom results move together."""
     producer = shape.producer[file]
     if producer >= 0:
-        return growing.site[producer], growing.end[producer]
+        return growing.site[producer], growing.end[producer] if shape.per_job else ready
     return source[shape.group[file] * shape.n_places + s], 0.0
 
 
 @kernel
 def data_ready(
-    shape: Shape, numbers: Numbers, source: Ints, growing: Growing, job: int, s: int
+    shape: Shape,
+    numbers: Numbers,
+    source: Ints,
+    growing: Growing,
+    job: int,
+    s: int,
+    ready: float,
 ) -> float:
     """When all inputs could be at a site, the job's own transfers in line on each path."""
     n, places = shape.n_sites, shape.n_places
@@ -262,7 +271,7 @@ def data_ready(
         file = shape.slot_file[slot]
         arrival = growing.there[file * n + s]
         if arrival >= NEVER:
-            src, made = origin(shape, source, growing, file, s)
+            src, made = origin(shape, source, growing, file, s, ready)
             path = src * places + s
             begin = max(made, growing.line[src])
             growing.line[src] = begin + numbers.size[file] * numbers.occupied[path]
@@ -272,13 +281,15 @@ def data_ready(
 
 
 @kernel
-def commit(shape: Shape, numbers: Numbers, source: Ints, growing: Growing, job: int) -> None:
+def commit(
+    shape: Shape, numbers: Numbers, source: Ints, growing: Growing, job: int, ready: float
+) -> None:
     """The job goes to its site, and so do its inputs."""
     n, places, s = shape.n_sites, shape.n_places, growing.site[job]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         if growing.there[file * n + s] >= NEVER:
-            src, made = origin(shape, source, growing, file, s)
+            src, made = origin(shape, source, growing, file, s, ready)
             path = src * places + s
             begin = max(made, growing.busy[path])
             growing.busy[path] = begin + numbers.size[file] * numbers.occupied[path]

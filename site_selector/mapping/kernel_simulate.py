@@ -9,7 +9,11 @@ On each path runs a *clock* that advances by a second while a transfer gets what
 for a second. With n transfers under way on a path that carries ``room`` of them at full speed it
 goes at min(1, room / n). A transfer that takes s seconds alone is done when the clock has advanced
 by s, whoever comes and goes meanwhile: its due time never changes, only what the clock shows.
-Transfers are numbered as they are asked for; each knows the uses (see ``Order``) that wait for it.
+Each transfer knows the uses (see ``Order``) that wait for it.
+
+Files go by *stage jobs*, which take what goes the same path along as one transfer. A stage job is
+numbered as the reader whose inputs it brings from other sites; those of inputs of the workflow and
+of results that are wanted back follow, by bundle (see ``Order``) and site.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from site_selector.mapping.kernel import kernel
 from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Order, Shape, State
 
 LAST, WORK = 0, 1  # in state.total
-MOVES, EVENTS, ACTIVE = 0, 1, 2  # in state.counts
+MOVES, EVENTS, ACTIVE, SENT = 0, 1, 2, 3  # in state.counts
 NEVER = 1e300
 
 
@@ -60,7 +64,7 @@ def simulate(
 def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints) -> None:
     """Clear what an earlier simulation left."""
     state.total[LAST] = state.total[WORK] = 0.0
-    state.counts[MOVES] = state.counts[EVENTS] = state.counts[ACTIVE] = 0
+    state.counts[MOVES] = state.counts[EVENTS] = state.counts[ACTIVE] = state.counts[SENT] = 0
     for path in range(shape.n_places * shape.n_places):
         state.first[path] = -1
         state.under_way[path] = 0
@@ -79,6 +83,37 @@ def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints
         jobs = state.queued_at[here]
         state.queued_at[here] = at
         at += jobs
+    if not shape.per_job:
+        plan_stage_jobs(shape, order, state)
+
+
+@kernel
+def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
+    """Stage jobs are empty, and wait for what is written elsewhere."""
+    for stage in range(shape.n_jobs + 2 * order.n_bundles * shape.n_sites):
+        state.loaded[stage] = -1
+        state.coming[stage] = 0
+    for job in range(shape.n_jobs):
+        here = state.site[job]
+        for use in range(order.out_at[job], order.out_at[job + 1]):
+            reader = order.use_job[use]
+            if state.site[reader] != here:
+                state.coming[reader] += 1
+        if order.returns_at[job] < order.returns_at[job + 1]:
+            state.coming[stage_out(shape, order, state, job)] += 1
+
+
+@kernel
+def stage_in(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that brings the inputs of the workflow which a job reads."""
+    return shape.n_jobs + order.bundle[job] * shape.n_sites + state.site[job]
+
+
+@kernel
+def stage_out(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that takes back what a job wrote."""
+    bundle = order.n_bundles + order.bundle[job]
+    return shape.n_jobs + bundle * shape.n_sites + state.site[job]
 
 
 @kernel
@@ -88,10 +123,14 @@ def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note
     for i in range(order.n_first_rows * places):
         state.number[i] = -1
     for use in range(order.n_first):
-        dst = state.site[order.use_job[use]]
+        job = order.use_job[use]
+        dst = state.site[job]
         src = order.source[shape.group[order.use_file[use]] * places + dst]
         if src != dst:
-            expect(shape, order, numbers, state, use, src, dst, 0.0, note)
+            stage = stage_in(shape, order, state, job)
+            expect(shape, order, numbers, state, use, stage, src, dst, note)
+    for number in range(state.counts[SENT]):
+        send(numbers, state, number, 0.0, note)
 
 
 @kernel
@@ -101,16 +140,16 @@ def expect(
     numbers: Numbers,
     state: State,
     use: int,
+    stage: int,
     src: int,
     dst: int,
-    now: float,
     note: bool,
 ) -> None:
-    """A job waits for a file, which is asked for unless it is under way for others."""
+    """A job waits for a file, which its stage job brings unless another one does."""
     cell = order.use_row[use] * shape.n_places + dst
     if shape.per_job or state.number[cell] < 0:
         file = order.use_file[use]
-        state.number[cell] = ask(shape, numbers, state, file, src, dst, now, note)
+        state.number[cell] = load(shape, numbers, state, stage, file, src, dst, note)
     number = state.number[cell]
     state.before[use] = state.use[number]
     state.use[number] = use
@@ -118,27 +157,63 @@ def expect(
 
 
 @kernel
-def ask(
+def load(
     shape: Shape,
     numbers: Numbers,
     state: State,
+    stage: int,
     file: int,
     src: int,
     dst: int,
-    now: float,
     note: bool,
 ) -> int:
-    """Put a transfer on its path; returns its number."""
+    """A stage job takes a file along; returns the number of the transfer. ``due`` is how long that
+    takes alone, until it is sent."""
     path = src * shape.n_places + dst
+    number = -1
+    if not shape.per_job:
+        number = state.loaded[stage]
+        while number >= 0 and state.path[number] != path:
+            number = state.beside[number]
+    if number < 0:
+        number = state.counts[SENT]
+        state.counts[SENT] = number + 1
+        state.path[number] = path
+        state.use[number] = -1
+        state.due[number] = 0.0
+        state.later[number] = numbers.setup[path]
+        if not shape.per_job:
+            state.beside[number] = state.loaded[stage]
+            state.loaded[stage] = number
+    else:
+        state.later[number] += numbers.further[path]
     seconds = numbers.size[file] * numbers.per_byte[path]
-    number = state.counts[MOVES]
-    state.counts[MOVES] = number + 1
     state.total[WORK] += seconds
+    state.due[number] += seconds
     if note:
-        state.move_file[number] = file
-        state.move_src[number] = src
-        state.move_dst[number] = dst
-        state.move_start[number] = now
+        state.move_file[state.counts[MOVES]] = file
+        state.move_number[state.counts[MOVES]] = number
+        state.counts[MOVES] += 1
+    return number
+
+
+@kernel
+def leave(numbers: Numbers, state: State, stage: int, now: float, note: bool) -> None:
+    """One of what a stage job waits for is there; with the last of them it goes."""
+    state.coming[stage] -= 1
+    if state.coming[stage] == 0:
+        number = state.loaded[stage]
+        while number >= 0:
+            send(numbers, state, number, now, note)
+            number = state.beside[number]
+
+
+@kernel
+def send(numbers: Numbers, state: State, number: int, now: float, note: bool) -> None:
+    """Put a transfer on its path."""
+    path = state.path[number]
+    if note:
+        state.sent[number] = now
     count = state.under_way[path]
     if count == 0:
         state.active[state.counts[ACTIVE]] = path
@@ -147,14 +222,12 @@ def ask(
         passed = now - state.set_s[path]
         state.clock[path] += passed * speed(numbers, path, count)
     state.set_s[path] = now
-    state.use[number] = -1
-    state.due[number] = state.clock[path] + seconds
+    state.due[number] += state.clock[path]
     state.left[number] = state.right[number] = -1
     state.first[path] = meld(state.due, state.left, state.right, state.first[path], number)
     state.under_way[path] = count + 1
     left = max(0.0, state.due[state.first[path]] - state.clock[path])
     state.next_s[path] = now + left / speed(numbers, path, count + 1)
-    return number
 
 
 @kernel
@@ -189,23 +262,23 @@ def end_transfers(
     now: float,
     note: bool,
 ) -> None:
-    """End what has moved by ``now``. It is there a set-up time later."""
+    """End what has moved by ``now``. It is there after set-up times."""
     k = 0
     while k < state.counts[ACTIVE]:
         path = state.active[k]
         if state.next_s[path] > now:
             k += 1
             continue
-        ready = now + numbers.setup[path]
-        state.total[LAST] = max(state.total[LAST], ready)
         clock = state.due[state.first[path]]
         while state.first[path] >= 0 and state.due[state.first[path]] <= clock:
             number = state.first[path]
             left, right = state.left, state.right
             state.first[path] = meld(state.due, left, right, left[number], right[number])
             state.under_way[path] -= 1
+            ready = now + state.later[number]
+            state.total[LAST] = max(state.total[LAST], ready)
             if note:
-                state.move_end[number] = now
+                state.arrived[number] = now
             if ready > now:
                 code = 2 * shape.n_jobs + number
                 state.when[code] = ready
@@ -276,20 +349,29 @@ def finish(
 ) -> None:
     """A worker is free again, results move to their readers, children may go on."""
     places, output, here = shape.n_places, shape.output, state.site[job]
+    first = state.counts[SENT]
     state.free[here] += 1
     state.touched[here] = 1
     for i in range(order.rows[job] * places):
         state.number[i] = -1
     for use in range(order.out_at[job], order.out_at[job + 1]):
-        dst = state.site[order.use_job[use]]
+        reader = order.use_job[use]
+        dst = state.site[reader]
         if dst != here:
-            expect(shape, order, numbers, state, use, here, dst, now, note)
-    if output >= 0 and output != here:
+            expect(shape, order, numbers, state, use, reader, here, dst, note)
+            if not shape.per_job:
+                leave(numbers, state, reader, now, note)
+    if output >= 0 and output != here and order.returns_at[job] < order.returns_at[job + 1]:
+        stage = stage_out(shape, order, state, job)
         for k in range(order.returns_at[job], order.returns_at[job + 1]):
-            # What a reader at the output site has had moved there need not move again.
-            if shape.per_job or state.number[order.returns_row[k] * places + output] < 0:
-                file = order.returns_file[k]
-                ask(shape, numbers, state, file, here, output, now, note)
+            # Also where a reader has had it moved to the output site: there to scratch space, which
+            # is cleaned up.
+            load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
+        if not shape.per_job:
+            leave(numbers, state, stage, now, note)
+    if shape.per_job:
+        for number in range(first, state.counts[SENT]):
+            send(numbers, state, number, now, note)
     for k in range(order.children_at[job], order.children_at[job + 1]):
         child = order.children[k]
         state.waiting[child] -= 1

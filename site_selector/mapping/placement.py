@@ -136,7 +136,8 @@ class Mapping:
 
     ``portfolio`` holds the makespan in seconds that each policy would reach under the model,
     ``policy`` the one that won (with ``+search`` where moving jobs made it better still).
-    ``withstands`` is None where the mapping is the best under the estimates.
+    ``withstands`` is None where the mapping is the best under the estimates or was taken because
+    it moves less.
     """
 
     __pydantic_config__: ClassVar = _STRICT

@@ -77,6 +77,14 @@ class Worlds:
         worst = np.sort(logs - self._least)[-max(1, round(_TAIL_SHARE * len(logs))) :]
         return float(logs.mean()) + _TAIL_WEIGHT * float(worst.mean())
 
+    def gain(self, one: Assignment, other: Assignment) -> float:
+        """What the other's makespan is less by on average; 0.01 is one percent."""
+        return float((self.logs(one) - self.logs(other)).mean())
+
+    def prefer(self, one: Assignment, other: Assignment) -> bool:
+        """Whether the other is worth more."""
+        return self.worth(self.logs(other)) < self.worth(self.logs(one))
+
     def value(self, assignment: Assignment) -> float:
         """See :class:`Judge`."""
         self._here = self.logs(assignment)

@@ -73,6 +73,12 @@ def score(schedule: Schedule) -> tuple[float, float]:
     return schedule.makespan_s, schedule.work_s
 
 
+def moved(problem: Problem, schedule: Schedule) -> tuple[int, float]:
+    """How many files move to another place, and their bytes."""
+    files = schedule.moves[0]
+    return len(files), sum(problem.size[file] for file in files)
+
+
 def critical_jobs(problem: Problem, schedule: Schedule) -> list[int]:
     """The chain of latest parents that ends last: what the makespan hangs on, roughly."""
     last = schedule.last_transfer()

@@ -417,6 +417,15 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     assert dict(request.programs[a.program].runtimes) == {"mu": 60.0, "tacc": 60.0}
 
 
+def test_what_earlier_sub_workflows_left_comes_before_what_was_inherited(tmp_path: Path) -> None:
+    scene = chain()
+    scene.replica_files = [("replicas", "/c.yml"), ("inherited", "/b.txt"), ("cache", "/a.cache")]
+    scene.command = kept(tmp_path / "request.json", tmp_path)
+    fake_plan(scene)
+    request = parse_request((tmp_path / "request.json").read_text())
+    assert [path for _, path in request.replica_files] == ["/a.cache", "/b.txt", "/c.yml"]
+
+
 # --- the jar -------------------------------------------------------------------------------------
 
 

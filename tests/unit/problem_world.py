@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
@@ -27,6 +28,7 @@ def problem_of(
     output: int = -1,
     after: Sequence[tuple[int, int]] = (),
     staging: str = "per-site",
+    file_s: float = 0.0,
 ) -> Problem:
     """``jobs`` are (reads, writes) in topological order, ``after`` edges without a file."""
     files = list(dict.fromkeys(f for reads, writes in jobs for f in (*reads, *writes)))
@@ -75,6 +77,7 @@ def problem_of(
         output=output,
         compute=((None,) * n_sites,) * len(jobs),
         staging=staging,
+        file_s=np.full((n_places, n_places), file_s),
     )
 
 
@@ -122,6 +125,7 @@ def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> P
         output=rng.choice([-1, places - 1, 0]),
         after=after,
         staging=staging,
+        file_s=rng.choice([0.0, 0.5]),
     )
 
 
@@ -138,27 +142,26 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
     rates are worked out anew, and time goes on to whatever comes first."""
     per_job = p.staging == "per-job"
     now = last = 0.0
-    flows: list[list[Any]] = []  # [bytes left, path, file, for whom]
-    landing: list[tuple[float, int, int, int | None]] = []  # (at, file, place, for whom)
-    asked: set[tuple[int, int]] = set()
+    flows: list[list[Any]] = []  # [bytes left, path, files, for whom]
+    landing: list[tuple[float, list[int], int, int | None]] = []  # (at, files, place, for whom)
     here: set[tuple[int, int]] = set()  # (file, job): the file is at the job's site
     eligible_at: dict[int, float] = {}
     queued: set[int] = set()
     running: dict[int, float] = {}
     done: set[int] = set()
+    stage_jobs = {} if per_job else plain_stage_jobs(p, site, urgency)
 
     def publish(f: int, at: Sequence[int]) -> None:
         for j in p.readers[f]:
             dst = site[j]
             if dst in at:
                 here.add((f, j))
-            elif per_job or (f, dst) not in asked:
-                asked.add((f, dst))
+            elif per_job:
                 src = min(at, key=lambda h: p.seconds_per_byte[h, dst])
-                flows.append([p.size[f], (src, dst), f, j if per_job else None])
+                flows.append([p.size[f], (src, dst), [f], j])
         back = p.producer[f] >= 0 and p.returns[f] and p.output >= 0 and p.output not in at
-        if back and (per_job or (f, p.output) not in asked):
-            flows.append([p.size[f], (at[0], p.output), f, -1])
+        if back and per_job:
+            flows.append([p.size[f], (at[0], p.output), [f], -1])
 
     for f, producer in enumerate(p.producer):
         if producer < 0:
@@ -167,13 +170,19 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
         changed = True
         while changed:  # everything that happens now
             changed = False
+            for name in [name for name, (after, _) in stage_jobs.items() if after <= done]:
+                for path, files in stage_jobs.pop(name)[1].items():
+                    flows.append([sum(p.size[f] for f in files), path, files, None])
             for flow in [flow for flow in flows if flow[0] <= 1e-6]:
                 flows.remove(flow)
-                landing.append((now + float(p.setup_s[flow[1]]), flow[2], flow[1][1], flow[3]))
+                further = float(np.asarray(p.file_s)[flow[1]]) * (len(flow[2]) - 1)
+                at = now + float(p.setup_s[flow[1]]) + further
+                landing.append((at, flow[2], flow[1][1], flow[3]))
             for landed in [one for one in landing if one[0] <= now + 1e-9]:
                 landing.remove(landed)
-                _, f, place, whom = landed
-                here |= {(f, j) for j in p.readers[f] if whom in (j, None) and site[j] == place}
+                _, files, place, whom = landed
+                for f in files:
+                    here |= {(f, j) for j in p.readers[f] if whom in (j, None) and site[j] == place}
                 changed = True
             for j in [j for j, end in running.items() if end <= now + 1e-9]:
                 del running[j]
@@ -211,3 +220,39 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
         for flow, rate in zip(flows, rates, strict=True):
             flow[0] -= rate * step
         now += step
+
+
+Path = tuple[int, int]
+
+
+def plain_stage_jobs(
+    p: Problem, site: Sequence[int], urgency: Sequence[float]
+) -> dict[Any, tuple[set[int], dict[Path, list[int]]]]:
+    """What Pegasus plans, by name: the jobs that a stage job waits for, and its files by path."""
+    found: dict[Any, tuple[set[int], dict[Path, list[int]]]] = {}
+    brought: set[tuple[int, int]] = set()
+
+    def bundle(j: int) -> tuple[int, int]:
+        level = [k for k, at in enumerate(p.level) if at == p.level[j]]
+        return p.level[j], level.index(j) % math.ceil(len(level) / 10)
+
+    def add(name: Any, f: int, src: int, dst: int) -> None:
+        brought.add((f, dst))
+        found.setdefault(name, (set(), {}))[1].setdefault((src, dst), []).append(f)
+
+    for j in sorted(range(len(p.jobs)), key=lambda j: (p.level[j], -urgency[j], j)):
+        dst = site[j]
+        for f in p.reads[j]:
+            at = p.holders[f] if p.producer[f] < 0 else (site[p.producer[f]],)
+            if dst not in at and (f, dst) not in brought:
+                name = ("in", bundle(j), dst) if p.producer[f] < 0 else ("inter", j)
+                add(name, f, min(at, key=lambda h: p.seconds_per_byte[h, dst]), dst)
+        if ("inter", j) in found:
+            writers = {p.producer[f] for f in p.reads[j]} - {-1}
+            found["inter", j][0].update(w for w in writers if site[w] != dst)
+    for f, j in enumerate(p.producer):
+        if j >= 0 and p.returns[f] and 0 <= p.output != site[j]:
+            name = ("out", bundle(j), site[j])
+            found.setdefault(name, (set(), {}))[0].add(j)
+            add(name, f, site[j], p.output)
+    return found

@@ -68,10 +68,13 @@ def test_every_term_with_its_source_and_the_break_even() -> None:
 
 
 def test_the_break_even_is_true() -> None:
-    for rate, winner in ((163e6, "mu"), (164e6, "tacc")):
+    # It is of T_t; data moves for what a forecast can tell.
+    for rate, least, site in (
+        (163e6, "mu", "mu"), (164e6, "tacc", "mu"), (169e6, "tacc", "tacc"),
+    ):  # fmt: skip
         there, back = ("throughput", "mu>tacc"), ("throughput", "tacc>mu")
-        known = {there: estimate_of(rate), back: estimate_of(80e6)}
-        assert mapped(known).sites == {"x": winner}
+        (found,) = mapped({there: estimate_of(rate), back: estimate_of(80e6)}).placements
+        assert (found.alternatives[0].site, found.site) == (least, site)
 
 
 def test_measured_values_show_their_age() -> None:
@@ -126,7 +129,9 @@ def test_why_a_job_is_not_where_its_own_cost_is_least() -> None:
     hedged = why_not_least(here, there, 20, 18, 30, 40)
     assert "and moved there alone it would end the workflow 2 s sooner if all estimates" in hedged
     assert hedged.endswith("but not over the 40 worlds drawn around them: in 30 it ends later")
-    assert why_not_least(here, there, 20, 18).endswith("2 s sooner, which the search did not try")
+    assert why_not_least(here, there, 20, 18).endswith(
+        "2 s sooner, too little for what it would move"
+    )
 
 
 @pytest.mark.parametrize(

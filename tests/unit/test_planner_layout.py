@@ -71,6 +71,23 @@ def test_the_jobs_of_a_small_workflow(case: Case) -> None:
     assert jobs["split_ID1"].site == jobs["create_dir_mini_0_mu"].site == "mu"
 
 
+@pytest.mark.parametrize(("jobs", "stage_jobs"), [(3, 1), (11, 2)])
+def test_one_stage_job_for_ten_jobs_of_a_level(case: Case, jobs: int, stage_jobs: int) -> None:
+    names = [f"raw{number}.txt" for number in range(jobs)]
+    entries = [
+        job(number, "count", [], uses({name: 19}, {f"n{number}.txt": True}))
+        for number, name in enumerate(names)
+    ]
+    case.change("workflow", lambda d: d.update(jobs=entries, jobDependencies=[]))
+    case.change("replicas", lambda d: d["replicas"].extend(
+        {"lfn": name, "pfns": [{"site": "store", "pfn": by_gridftp("store", f"/{name}")}]}
+        for name in names
+    ))  # fmt: skip
+    found = planned(case, {f"ID{number}": "mu" for number in range(jobs)})
+    kinds = [job.kind for job in found.values()]
+    assert kinds.count(PlannedKind.STAGE_IN) == kinds.count(PlannedKind.STAGE_OUT) == stage_jobs
+
+
 def test_urls_go_through_each_sites_file_server(case: Case) -> None:
     (entry,) = planned(case)["stage_in_local_mu_0_0"].entries
     assert isinstance(entry, Transfer)

@@ -80,10 +80,11 @@ def test_a_result_moves_to_its_readers_and_back() -> None:
         wanted=["out"],
         output=1,
     )
-    # Per site the reader's copy at the output site is also the result's; nobody wants the log.
-    assert Estimator(problem)([0, 1, 0]).transfers == [Transfer(0, 0, 1, 1.0, 5.0)]
-    found = Estimator(replace(problem, staging="per-job"))([0, 1, 0])
-    assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
+    # The reader's copy at the output site is scratch, which is cleaned up: the result moves for
+    # itself. Nobody wants the log.
+    for staging in ("per-site", "per-job"):
+        found = Estimator(replace(problem, staging=staging))([0, 1, 0])
+        assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
     found = Estimator(problem)([0, 0, 0])
     assert (found.makespan_s, found.end_s) == (5.0, [1.0, 2.0, 3.0])
     assert found.last_transfer() == Transfer(0, 0, 1, 1.0, 5.0)
@@ -92,13 +93,75 @@ def test_a_result_moves_to_its_readers_and_back() -> None:
 
 def test_transfers_share_a_path_until_it_is_full() -> None:
     # At 4 s both have 2 MB, the first is there; the other has 4 MB left, alone.
-    assert Estimator(readers([2, 6]))([1, 1]).start_s == [4, 8]
-    same = readers([10, 10, 10])
+    assert Estimator(readers([2, 6], staging="per-job"))([1, 1]).start_s == [4, 8]
+    same = readers([10, 10, 10], staging="per-job")
     assert Estimator(same)([1, 1, 1]).end_s == pytest.approx([31.0] * 3)
     # Half of what one gets fills the link: two at full speed, three at two thirds.
     wider = replace(same, occupied_per_byte=same.seconds_per_byte / 2)
     assert Estimator(wider)([1, 1, 0]).end_s[:2] == pytest.approx([11.0] * 2)
     assert Estimator(wider)([1, 1, 1]).end_s == pytest.approx([16.0] * 3)
+
+
+SETUP = [[0.0, 3.0], [3.0, 0.0]]
+
+
+def test_inputs_of_a_level_come_by_one_stage_job_for_ten_jobs() -> None:
+    # Together, and set up once: 2 + 6 s and 3 s.
+    assert Estimator(readers([2, 6], setup_s=SETUP))([1, 1]).start_s == [11, 11]
+    slow = readers([2, 6], setup_s=SETUP, file_s=0.5)  # for each further file
+    assert Estimator(slow)([1, 1]).start_s == [11.5, 11.5]
+    # The link carries two at once. Twelve jobs have two stage jobs, in turn; those that are not
+    # there count too.
+    many = readers([1] * 12, setup_s=SETUP, workers=[20, 20])
+    wider = replace(many, occupied_per_byte=many.seconds_per_byte / 2)
+    found = Estimator(wider)([1] * 12)
+    assert found.start_s == pytest.approx([9.0] * 12)
+    assert sorted({t.end_s for t in found.transfers}) == [6.0]
+    assert [t.end_s for t in Estimator(wider)([1, 0, 1] + [0] * 9).transfers] == [2.0, 2.0]
+
+
+def test_results_of_others_come_by_one_stage_job_when_the_last_is_written() -> None:
+    jobs = [([], ["a"]), ([], ["b"]), (["a", "b"], []), (["a"], [])]
+    compute = [[1.0, 1.0], [9.0, 9.0], [1.0, 1.0], [0.5, 0.5]]
+    problem = problem_of(
+        jobs, {"a": 2 * MB, "b": 4 * MB}, {}, compute, BETWEEN, workers=[9, 9], setup_s=SETUP
+    )
+    found = Estimator(problem)([0, 0, 1, 0])
+    assert [(t.start_s, t.end_s) for t in found.transfers] == [(9.0, 15.0)] * 2
+    assert found.start_s[2] == 18.0
+    # Who reads a file that another's stage job brings waits for that; what is written at the
+    # reader's own site is not waited for.
+    assert Estimator(problem)([0, 0, 1, 1]).start_s == [0.0, 0.0, 18.0, 18.0]
+    assert Estimator(problem)([0, 1, 1, 0]).transfers == [Transfer(0, 0, 1, 1.0, 3.0)]
+
+
+def test_results_that_are_wanted_go_back_when_the_level_has_ended_at_a_site() -> None:
+    compute = [[1.0, 1.0], [9.0, 9.0], [20.0, 20.0]]
+    problem = problem_of(
+        [([], ["a"]), ([], ["b"]), ([], ["c"])],
+        {"a": 2 * MB, "b": 4 * MB, "c": MB},
+        {},
+        compute,
+        BETWEEN,
+        workers=[9, 9],
+        wanted=["a", "b", "c"],
+        output=1,
+    )
+    found = Estimator(problem)([0, 0, 1])
+    assert [(t.start_s, t.end_s) for t in found.transfers] == [(9.0, 15.0)] * 2
+
+
+def test_a_file_stays_at_a_site_until_its_last_reader_there() -> None:
+    # What Pegasus cleans up at a site waits for all who read it there; who comes later finds it.
+    jobs = [(["ref"], ["x"]), (["x"], ["y"]), (["y", "ref"], [])]
+    sizes = {"ref": 5 * MB, "x": MB, "y": MB}
+    problem = problem_of(jobs, sizes, {"ref": [0]}, [[1.0, 1.0]] * 3, BETWEEN)
+    assert [t.file for t in Estimator(problem)([1, 1, 1]).transfers] == [0]
+    # A result comes from where it was made, not from where a reader's copy may be gone.
+    assert [(t.file, t.src, t.dst) for t in Estimator(problem)([0, 1, 0]).transfers] == [
+        (1, 0, 1),
+        (2, 1, 0),
+    ]
 
 
 def test_a_late_comer_takes_half_and_other_ways_are_their_own() -> None:
@@ -113,7 +176,7 @@ def test_a_late_comer_takes_half_and_other_ways_are_their_own() -> None:
 
 
 def test_setting_up_delays_a_file_and_does_not_occupy_the_path() -> None:
-    found = Estimator(readers([2, 2], setup_s=[[0.0, 3.0], [3.0, 0.0]]))([1, 1])
+    found = Estimator(readers([2, 2], setup_s=SETUP, staging="per-job"))([1, 1])
     assert [t.end_s for t in found.transfers] == [4, 4]
     assert found.start_s == [7, 7]
 
@@ -187,7 +250,7 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
     for f, producer in enumerate(problem.producer):
         back = producer >= 0 and problem.returns[f] and 0 <= problem.output != sites[producer]
         if back:
-            needs.append((f, problem.output, -2 if staging == "per-job" else -1))
+            needs.append((f, problem.output, -2))
     assert sorted((t.file, t.dst) for t in found.transfers) == sorted(n[:2] for n in set(needs))
 
 
@@ -198,7 +261,9 @@ def test_nothing_starts_before_it_can_and_no_site_is_overbooked(seed: int) -> No
     sites = any_sites(problem, seed)
     found = Estimator(problem)(sites)
     setup = problem.setup_s
-    arrived = {(t.file, t.dst): t.end_s + float(setup[t.src, t.dst]) for t in found.transfers}
+    arrived: dict[tuple[int, int], float] = {}
+    for t in found.transfers:  # that for a reader comes before that of the result
+        arrived.setdefault((t.file, t.dst), t.end_s + float(setup[t.src, t.dst]))
     for j, site in enumerate(sites):
         start = found.start_s[j]
         assert start >= found.ready_s[j] + problem.queue_s[site] - CLOSE

@@ -79,6 +79,7 @@ public final class FakePlanner {
             case "staging": bag.options.staging.put(f[1], f[2]); break;
             case "replicas": bag.replicas = new File(f[1]); break;
             case "inherited": bag.options.inherited.add(f[1]); break;
+            case "cache": bag.options.cache.add(f[1]); break;
             case "directory": bag.options.directories.add(f[1]); break;
             case "site": bag.sites.all.put(f[1], new SiteCatalogEntry(f[1])); break;
             case "siteprofile":

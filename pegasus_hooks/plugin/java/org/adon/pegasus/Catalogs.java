@@ -187,12 +187,13 @@ final class Catalogs {
         }
     }
 
+    /** In the order in which Pegasus believes them. */
     private void replicaFiles() {
         PlannerOptions options = bag.getPlannerOptions();
-        for (String file : options.getInheritedRCFiles()) {
+        for (String file : options.getCacheFiles()) {
             work.replicaFiles.add(new String[] {"File", file});
         }
-        for (String file : options.getCacheFiles()) {
+        for (String file : options.getInheritedRCFiles()) {
             work.replicaFiles.add(new String[] {"File", file});
         }
         work.inputDirectories = new ArrayList<String>(
