@@ -4,8 +4,8 @@
         and spread ─► topology: capacity minus use, or site catalog adon.bandwidth, each times what
         measured paths got of theirs ─► default
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
-set-up  archive transfer_setup of the path ─► the median of the paths where it was measured ─► 0;
-        and transfer_start, the hand-shakes of its tool there, for each file
+set-up  archive transfer_setup of the path ─► of the measured path with the RTT nearest to its own
+        ─► 0; and transfer_start likewise, the hand-shakes of its tool there, for each file
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
 
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from monitors.archive.estimates import Estimate, weighted
+from monitors.archive.estimates import weighted
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
 from site_selector.cost import tuned_throughput
@@ -198,30 +198,45 @@ def _path(
 def _with_setup(
     paths: Mapping[tuple[str, str], PathBelief], measured: MeasurementSource, now: float
 ) -> dict[tuple[str, str], PathBelief]:
-    """The paths with what a transfer costs beside its bytes. Mostly the stage job's own wait and
-    start, it is alike on all paths: one that was never measured takes the median of the others."""
-    found = {(a, b): measured.estimate("transfer_setup", f"{a}>{b}", now) for a, b in paths}
-    known = sorted((m.value, pair, m) for pair, m in found.items() if m is not None)
-    carried = Belief(0.0, "default")
-    if known:
-        _, (src, dst), typical = known[len(known) // 2]
-        carried = archived(typical, f"measured from {src} to {dst}")
-    out = {}
-    for (a, b), path in paths.items():
-        own, start = found[a, b], measured.estimate("transfer_start", f"{a}>{b}", now)
-        setup = _and_start(carried if own is None else archived(own), start)
-        out[a, b] = replace(
-            path, setup=setup, start=path.start if start is None else archived(start)
-        )
-    return out
+    """The paths with what a transfer costs beside its bytes: the stage job's own wait and start,
+    and hand-shakes."""
+    setups = _carried(paths, measured, "transfer_setup", now)
+    starts = _carried(paths, measured, "transfer_start", now)
+    return {
+        pair: replace(path, setup=_and_start(setups[pair], starts[pair]), start=starts[pair])
+        for pair, path in paths.items()
+    }
 
 
-def _and_start(setup: Belief, start: Estimate | None) -> Belief:
+def _carried(
+    paths: Mapping[tuple[str, str], PathBelief],
+    measured: MeasurementSource,
+    metric: str,
+    now: float,
+) -> dict[tuple[str, str], Belief]:
+    """Seconds of every path. One that was never measured takes those of the path with the RTT
+    nearest to its own, of several the longest: hand-shakes take a number of round trips."""
+    found = {(a, b): measured.estimate(metric, f"{a}>{b}", now) for a, b in paths}
+    known = {pair: one for pair, one in found.items() if one is not None}
+
+    def like(pair: tuple[str, str]) -> Belief:
+        rtt_s = paths[pair].rtt_s
+        src, dst = min(known, key=lambda p: (abs(paths[p].rtt_s - rtt_s), -known[p].value, p))
+        return archived(known[src, dst], f"measured from {src} to {dst}")
+
+    unknown = Belief(0.0, "default")
+    return {
+        pair: like(pair) if one is None and known else unknown if one is None else archived(one)
+        for pair, one in found.items()
+    }
+
+
+def _and_start(setup: Belief, start: Belief) -> Belief:
     """The job's own time, and what the tool needs on this path before it moves anything."""
-    if start is None:
+    if start.source == "default":
         return setup
     if setup.source == "default":
-        return archived(start)
+        return start
     note = f"and {start.value:.3g} s of hand-shakes for each file"
     return replace(
         setup, value=setup.value + start.value, note=f"{setup.note} {note}" if setup.note else note

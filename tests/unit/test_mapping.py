@@ -82,6 +82,22 @@ def test_setting_up_delays_what_moves_and_not_the_path() -> None:
     assert world.paths["tacc", "mu"].setup.note == "measured from mu to tacc"
 
 
+def test_hand_shakes_take_as_long_as_on_the_path_with_the_nearest_rtt() -> None:
+    sites: dict[str, dict[str, object]] = {
+        name: {"adon.rtt.hub": rtt, "adon.workers": 1}
+        for name, rtt in (("near", "1 ms"), ("far", "50 ms"), ("farther", "60 ms"), ("hub", "0 s"))
+    }
+    inputs = inputs_of(
+        [job("x", "a", ["f"], ["h"])], sites, {"f": ("hub", 1)}, {"a": [*sites]}, {"a": 1.0}
+    )
+    seconds = {"near": 0.5, "far": 6.0}
+    known = {("transfer_start", f"{s}>hub"): estimate_of(v, at=-1.0) for s, v in seconds.items()}
+    world = believe(inputs, Measurements(known), now=0.0, output_site="hub")
+    assert world.paths["farther", "hub"].setup.value == 6.0
+    assert world.paths["farther", "hub"].start.note == "measured from far to hub"
+    assert world.paths["hub", "near"].start.value == 0.5
+
+
 def test_measured_transfers_overlap_until_the_link_is_full() -> None:
     jobs = [job(f"x{i}", "a", [f"f{i}"], [f"g{i}"], keep=[f"g{i}"]) for i in range(2)]
     inputs = inputs_of(
