@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TextIO
 
 from adon.planning.kept_placements import leave, told
-from adon.planning.live import Live
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
@@ -31,6 +30,7 @@ from pegasus_hooks.plugin.world import WARNING, inputs_of, staging_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.rates import with_place_of_all
+from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.explain.reasons import seconds
 from site_selector.mapping import kernel
@@ -80,16 +80,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     outputs = request.output_sites
     output_site = outputs[0] if outputs else None
     measured, live = _sources(request, note, *subjects(inputs, output_site))
-    world = believe(
-        inputs,
-        measured,
-        now=time.time(),
-        topology=live.topology,
-        pool=live.pool,
-        in_use_bps=live.in_use_bps,
-        use=live.use,
-        output_site=output_site,
-    )
+    world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
     if len(outputs) > 1:
         output_site, paths = with_place_of_all(world.paths, outputs)
         world = replace(world, paths=paths)

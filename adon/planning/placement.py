@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.planning.live import BROKER_TIMEOUT_S, Live, Say, ask
+from adon.planning.live import BROKER_TIMEOUT_S, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.asked import AskedEstimates, of_archive
 from monitors.archive.asked import ask as estimates
@@ -25,6 +25,7 @@ from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
+from site_selector.estimates.running import Live
 from site_selector.inputs import Inputs, known_site, load_inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
@@ -68,16 +69,7 @@ def place(
     if told.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
         told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
-    world = believe(
-        inputs,
-        measured,
-        now=at,
-        topology=told.topology,
-        pool=told.pool,
-        in_use_bps=told.in_use_bps,
-        use=told.use,
-        output_site=output_site,
-    )
+    world = believe(inputs, measured, now=at, live=told, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
@@ -163,14 +155,7 @@ def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
         measured, live = files.asked(say, catalog)
     else:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    return gather(
-        measured,
-        now=time.time(),
-        topology=live.topology,
-        pool=live.pool,
-        in_use_bps=live.in_use_bps,
-        use=live.use,
-    )
+    return gather(measured, now=time.time(), live=live)
 
 
 def sources(

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from monitors.archive.estimates import Estimate
-from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
     Belief,
@@ -36,6 +35,7 @@ from site_selector.estimates.rates import (
     path_beliefs,
     transformations,
 )
+from site_selector.estimates.running import IDLE, Live
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
@@ -50,22 +50,16 @@ def believe(
     source: MeasurementSource | None = None,
     *,
     now: float,
-    topology: Topology | None = None,
-    pool: Mapping[str, PoolSite] | None = None,
-    in_use_bps: Mapping[tuple[str, str], float] | None = None,
-    use: str = "",
+    live: Live = IDLE,
     output_site: str | None = None,
 ) -> World:
     """Gather the beliefs that a mapping of ``inputs`` needs.
 
-    ``pool``: what HTCondor says of its sites now; a site that it does not name has no workers,
-    unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus: style``.
-    ``in_use_bps``: what runs on each directed link of the topology now, ``use`` who says so.
     ``output_site``: a place to which results go and which may be no site of the catalog.
     """
     measured = source or NoMeasurements()
     places, names = subjects(inputs, output_site)
-    network = Network(topology, in_use_bps, use)
+    network = Network(live.topology, live.in_use_bps, live.use)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
     for name in names:
@@ -74,9 +68,9 @@ def believe(
             ratios[name] = archived(found)
     return World(
         now,
-        _sites(inputs.sites, measured, pool, now),
+        _sites(inputs.sites, measured, live.pool, now),
         path_beliefs(inputs.sites, places, measured, network, now),
-        compute_beliefs(inputs, measured, pool or {}, now),
+        compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
         getattr(measured, "note", ""),
@@ -97,17 +91,14 @@ def believe_sites(
     source: MeasurementSource | None = None,
     *,
     now: float,
-    topology: Topology | None = None,
-    pool: Mapping[str, PoolSite] | None = None,
-    in_use_bps: Mapping[tuple[str, str], float] | None = None,
-    use: str = "",
+    live: Live = IDLE,
 ) -> World:
     """:func:`believe` without a workflow: sites and paths only."""
     measured = source or NoMeasurements()
-    network = Network(topology, in_use_bps, use)
+    network = Network(live.topology, live.in_use_bps, live.use)
     return World(
         now,
-        _sites(sites, measured, pool, now),
+        _sites(sites, measured, live.pool, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
         note=getattr(measured, "note", ""),

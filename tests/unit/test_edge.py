@@ -15,18 +15,16 @@ from network_provisioner.topology.graph import Topology
 from site_selector.edge import (
     Decision,
     Edge,
-    Holding,
     Leg,
     Needs,
     SiteOption,
-    bandwidth_of,
     decide,
     edge_of,
     offer,
     residual,
-    workers_of,
 )
 from site_selector.estimates.believe import believe
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.explain.edgewords import decision_dict, decision_text, reason
 from site_selector.inputs import Inputs
 
@@ -313,7 +311,7 @@ def network() -> Topology:
 
 def edge(topology: Topology | None = None) -> Edge:
     inputs = three_jobs()
-    world = believe(inputs, now=0.0, topology=topology, output_site="mu")
+    world = believe(inputs, now=0.0, live=Live(topology=topology), output_site="mu")
     return edge_of(inputs, world, "mu", ["mu"], ["tacc", "data"], topology)
 
 
