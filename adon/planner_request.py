@@ -29,7 +29,6 @@ from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of, staging_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
-from site_selector.estimates.rates import with_place_of_all
 from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.explain.reasons import seconds
@@ -77,13 +76,9 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         note=note,
     )
     inputs = inputs_of(request, find, note)
-    outputs = request.output_sites
-    output_site = outputs[0] if outputs else None
+    output_site = ",".join(request.output_sites) or None
     measured, live = _sources(request, note, *subjects(inputs, output_site))
     world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
-    if len(outputs) > 1:
-        output_site, paths = with_place_of_all(world.paths, outputs)
-        world = replace(world, paths=paths)
     problem = build_problem(inputs, world, output_site)
     problem = replace(problem, staging=staging_of(request), kept={})
     bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})

@@ -314,18 +314,19 @@ def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     """Bytes from place to place where all jobs run at ``site``."""
     out: dict[tuple[str, str], float] = {}
 
-    def add(src: int, dst: int, size: float) -> None:
+    def add(src: str, dst: str, size: float) -> None:
         if src != dst and size > 0:
-            key = problem.places[src], problem.places[dst]
-            out[key] = out.get(key, 0.0) + size
+            out[src, dst] = out.get((src, dst), 0.0) + size
 
     for file, producer in enumerate(problem.producer):
         size = problem.size[file]
         if producer >= 0 and problem.returns[file] and problem.output >= 0:
-            add(site, problem.output, size)
+            for output in problem.places[problem.output].split(","):
+                add(problem.places[site], output, size)
         elif producer < 0 and site not in problem.holders[file]:
             held = problem.holders[file]
-            add(min(held, key=lambda h: problem.seconds_per_byte[h, site]), site, size)
+            nearest = min(held, key=lambda h: problem.seconds_per_byte[h, site])
+            add(problem.places[nearest], problem.places[site], size)
     return out
 
 

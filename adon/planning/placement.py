@@ -130,7 +130,8 @@ def place_files(
     """:func:`place` for files. Raises InputError, also for a missing archive."""
     inputs = files.inputs()
     if files.output_site is not None:
-        known_site(files.output_site, inputs.sites, "output site")
+        for site in files.output_site.split(","):
+            known_site(site, inputs.sites, "output site")
     measured, live = files.asked(say, *subjects(inputs, files.output_site))
     return place(
         inputs,

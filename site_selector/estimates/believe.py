@@ -34,6 +34,7 @@ from site_selector.estimates.rates import (
     compute_beliefs,
     path_beliefs,
     transformations,
+    with_place_of_all,
 )
 from site_selector.estimates.running import IDLE, Live
 from site_selector.inputs import SUBMIT_SITE, Inputs
@@ -55,7 +56,8 @@ def believe(
 ) -> World:
     """Gather the beliefs that a mapping of ``inputs`` needs.
 
-    ``output_site``: a place to which results go and which may be no site of the catalog.
+    ``output_site``: a place to which results go and which may be no site of the catalog; results go
+    to each of several between commas.
     """
     measured = source or NoMeasurements()
     places, names = subjects(inputs, output_site)
@@ -69,7 +71,7 @@ def believe(
     return World(
         now,
         _sites(inputs.sites, measured, live.pool, now),
-        path_beliefs(inputs.sites, places, measured, network, now),
+        with_place_of_all(path_beliefs(inputs.sites, places, measured, network, now), output_site),
         compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
@@ -81,8 +83,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     """What :func:`believe` asks about: the sites and other places, and the transformations."""
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
-    if output_site is not None:
-        places[output_site] = None
+    places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
     return list(places), list(transformations(inputs))
 
 

@@ -38,7 +38,7 @@ def test_the_mapping_answers_where_it_can_and_an_offered_site_always(
     ("words", "workflow", "options"),
     [
         (["--conf", "c", "--dir", "d", "--output-sites", "local,store", "-vvv", "wf.yml"],
-         "wf.yml", ["--output-site=local"]),
+         "wf.yml", ["--output-site=local,store"]),
         (["-s", "mu,tacc", "-olocal", "--cluster", "label", "wf.yml"],
          "wf.yml", ["--output-site=local"]),
         (["--dax=wf.yml", "--output-site", "x", "--cleanup", "none"],

@@ -335,6 +335,17 @@ def test_the_terms_by_hand() -> None:
     assert found.cannot == {"data": "data cannot run y (t::b:1.0)"}
 
 
+def test_results_take_the_links_to_every_output_site() -> None:
+    inputs = three_jobs()
+    world = believe(inputs, now=0.0, output_site="mu,data")
+    found = edge_of(inputs, world, "mu,data", ["mu"], ["tacc"])
+    legs = [{leg.name: leg.s_t_bytes for leg in way.legs} for way in found.ways]
+    assert legs == [
+        {"data>mu": 200 * MB, "mu>data": 10 * MB},
+        {"data>tacc": 200 * MB, "tacc>mu": 10 * MB, "tacc>data": 10 * MB},
+    ]
+
+
 def test_the_decision_by_hand() -> None:
     found = edge()
     decision = decide(Needs("w", 0, 1, 2, 1e6, 1e9), found.ways, found.total)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.planner_request import answers
+from adon.planning.placement import place
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
@@ -280,6 +281,18 @@ def test_results_go_to_every_output_site() -> None:
 
     assert makespan() < makespan("local") < makespan("far")
     assert makespan("local", "far") == pytest.approx(makespan("far"))
+
+
+@pytest.mark.parametrize("outputs", [("local",), ("local", "far"), ("tacc", "local", "far")])
+def test_the_planner_expects_what_site_map_expects(outputs: tuple[str, ...]) -> None:
+    far = {"adon.bandwidth.far": "1 Mb/s", "adon.rate": "1 kB/s"}
+    sites = [{"name": "local"}, {"name": "mu", "profiles": far}, {"name": "tacc"}, {"name": "far"}]
+    request = parse_request(small(sites=sites, output_sites=list(outputs)))
+    *_, last = answers(request, lambda _: None)
+    inputs, _ = read(small(sites=sites, output_sites=list(outputs)))
+    mapping = place(inputs, output_site=",".join(outputs)).mapping
+    assert last.makespan_s == pytest.approx(mapping.makespan_s)
+    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
 
 
 def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
