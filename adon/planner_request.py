@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -26,7 +26,7 @@ from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
-from pegasus_hooks.plugin.world import WARNING, inputs_of, staging_of
+from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.running import Live
@@ -80,7 +80,6 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     measured, live = _sources(request, note, *subjects(inputs, output_site))
     world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
-    problem = replace(problem, staging=staging_of(request), kept={})
     bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})
     if bound.loose:
         note(

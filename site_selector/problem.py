@@ -117,6 +117,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
+        staging=inputs.staging,
         overhead_s=world.dag_overhead.value,
     )
 

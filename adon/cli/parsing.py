@@ -112,6 +112,10 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
         "--output-site", metavar="SITE,...", type=lambda text: ",".join(names(text)),
         help="sites that results go to, as pegasus-plan's --output-sites (default: local)",
     )  # fmt: skip
+    parser.add_argument(
+        "--data-configuration", default="sharedfs", choices=("sharedfs", "nonsharedfs", "condorio"),
+        help="Pegasus's: whether a site's jobs share their files (default: sharedfs)",
+    )  # fmt: skip
     add_sources(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N",

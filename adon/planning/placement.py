@@ -26,7 +26,7 @@ from site_selector.catalogs.entries import sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
 from site_selector.estimates.running import Live
-from site_selector.inputs import Inputs, known_site, load_inputs
+from site_selector.inputs import Inputs, known_site, load_inputs, staging_of
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -87,8 +87,8 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
-    where its jobs may run and its results go; ``archive``, ``config``, ``pool`` and ``broker`` are
-    whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
+    where its jobs may run and its results go, Pegasus's data configuration; ``archive``,
+    ``config``, ``pool`` and ``broker`` are whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
 
     workflow: Path | None
     sites: Path | None = None
@@ -96,6 +96,7 @@ class PlacementInputs:
     transformations: Path | None = None
     execution_sites: Sequence[str] | None = None
     output_site: str | None = None
+    data_configuration: str = "sharedfs"
     archive: str | Path | None = None
     config: Path | None = None
     pool: str | None = None
@@ -105,9 +106,10 @@ class PlacementInputs:
         """The workflow with its catalogs. Raises InputError."""
         if self.workflow is None:
             raise InputError("found no workflow, expected one to place")
-        return load_inputs(
+        found = load_inputs(
             self.workflow, self.sites, self.replicas, self.transformations, self.execution_sites
         )
+        return replace(found, staging=staging_of(self.data_configuration))
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
