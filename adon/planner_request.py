@@ -15,22 +15,21 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from adon.planning.kept_placements import leave, told
-from adon.planning.live import Live
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
-from pegasus_hooks.plugin.world import WARNING, inputs_of, staging_of
+from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
-from site_selector.estimates.rates import with_place_of_all
+from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.explain.reasons import seconds
 from site_selector.mapping import kernel
@@ -77,24 +76,10 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         note=note,
     )
     inputs = inputs_of(request, find, note)
-    outputs = request.output_sites
-    output_site = outputs[0] if outputs else None
+    output_site = ",".join(request.output_sites) or None
     measured, live = _sources(request, note, *subjects(inputs, output_site))
-    world = believe(
-        inputs,
-        measured,
-        now=time.time(),
-        topology=live.topology,
-        pool=live.pool,
-        in_use_bps=live.in_use_bps,
-        use=live.use,
-        output_site=output_site,
-    )
-    if len(outputs) > 1:
-        output_site, paths = with_place_of_all(world.paths, outputs)
-        world = replace(world, paths=paths)
+    world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
-    problem = replace(problem, staging=staging_of(request), kept={})
     bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})
     if bound.loose:
         note(

@@ -97,7 +97,9 @@ def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str
         f"--{kind}s={Path.cwd() / known[name]}" for kind in ("site", "replica", "transformation")
         if (name := f"pegasus.catalog.{kind}.file") in known
     ]  # fmt: skip
-    options += [f"--output-site={asked.output_sites.split(',')[0]}"] if asked.output_sites else []
+    options += [f"--output-site={asked.output_sites}"] if asked.output_sites else []
+    configured = known.get("pegasus.data.configuration", properties.DATA_CONFIGURATION).lower()
+    options += [f"--data-configuration={configured}"]
     options += [f"--config={env['ADON_CONFIG']}"] if env.get("ADON_CONFIG") else []
     workflow = asked.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
     return workflow, options, known

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+DATA_CONFIGURATION = "condorio"
+"""Of Pegasus, where nobody says another."""
 _SPACE = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ASCII = 128

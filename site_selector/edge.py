@@ -7,9 +7,8 @@ Algorithm 2 of the thesis on SoyKB (§3.2), with T_t of Algorithm 4 as its cost:
         yes  the cheaper by T_t is taken, and its resources are subtracted from R
         no   it goes to the scheduler's queue, with the reason
 
-A resource is a name with an amount: the workers of a site, the bandwidth of a directed link in bits
-per second. Everything here is a pure function of values. An application never gets more than is
-free, nor more than it can use.
+Everything here is a pure function of values. An application never gets more than is free, nor more
+than it can use.
 
 A way is to run a whole workflow at one site, Algorithm 4 for a workflow as one application: S_c/Γ_c
 is the sum over its jobs, S_t its inputs that are not at the site and its results that go back, N
@@ -19,7 +18,7 @@ the workers that it gets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,38 +26,16 @@ import numpy as np
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.cost import network_time, tuned_throughput
 from site_selector.estimates.beliefs import World
+from site_selector.estimates.running import Amounts, Holding, bandwidth_of, workers_of
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem, build_problem
 
-Amounts = Mapping[str, float]
-
 L2 = "l2"
-
-
-def workers_of(site: str) -> str:
-    """The name of a site's workers as a resource."""
-    return f"workers at {site}"
-
-
-def bandwidth_of(src: str, dst: str) -> str:
-    """The name of a directed link's bandwidth as a resource."""
-    return f"bandwidth {src}>{dst}"
 
 
 def throughput_of(path: str) -> str:
     """What TCP and hosts reach on a path. It is no resource that anyone holds, but it can lack."""
     return f"throughput {path}"
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """What a running application holds. ``layer`` is that of its network path, "" without one.
-    A higher ``priority`` is more important."""
-
-    application: str
-    amounts: Amounts
-    priority: int = 0
-    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,18 +314,19 @@ def _moves(problem: Problem, site: int) -> dict[tuple[str, str], float]:
     """Bytes from place to place where all jobs run at ``site``."""
     out: dict[tuple[str, str], float] = {}
 
-    def add(src: int, dst: int, size: float) -> None:
+    def add(src: str, dst: str, size: float) -> None:
         if src != dst and size > 0:
-            key = problem.places[src], problem.places[dst]
-            out[key] = out.get(key, 0.0) + size
+            out[src, dst] = out.get((src, dst), 0.0) + size
 
     for file, producer in enumerate(problem.producer):
         size = problem.size[file]
         if producer >= 0 and problem.returns[file] and problem.output >= 0:
-            add(site, problem.output, size)
+            for output in problem.places[problem.output].split(","):
+                add(problem.places[site], output, size)
         elif producer < 0 and site not in problem.holders[file]:
             held = problem.holders[file]
-            add(min(held, key=lambda h: problem.seconds_per_byte[h, site]), site, size)
+            nearest = min(held, key=lambda h: problem.seconds_per_byte[h, site])
+            add(problem.places[nearest], problem.places[site], size)
     return out
 
 

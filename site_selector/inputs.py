@@ -35,6 +35,7 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
+    ``staging``: see :func:`staging_of`.
     """
 
     workflow: Workflow
@@ -44,6 +45,15 @@ class Inputs:
     candidates: Mapping[str, tuple[str, ...]]
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
+    staging: str = "per-site"
+
+
+def staging_of(data_configuration: str, elsewhere: bool = False) -> str:
+    """ "per-site" where a site's jobs share their files, "per-job" where every job fetches its own,
+    as with all of Pegasus's configurations but ``sharedfs`` and where files are staged
+    ``elsewhere``."""
+    shared = data_configuration.lower() == "sharedfs"
+    return "per-site" if shared and not elsewhere else "per-job"
 
 
 @uncollected()

@@ -124,6 +124,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         *_path_matrices(places, world),
         -1 if output_site is None else place[output_site],
         beliefs,
+        staging=inputs.staging,
         overhead_s=world.dag_overhead.value,
         file_s=np.array(
             [[0.0 if a == b else world.paths[a, b].start.value for b in places] for a in places]

@@ -109,8 +109,13 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
         help="where jobs may run, as pegasus-plan's --sites (default: every site)",
     )  # fmt: skip
     parser.add_argument(
-        "--output-site", metavar="SITE", help="site that results go to (default: local)"
-    )
+        "--output-site", metavar="SITE,...", type=lambda text: ",".join(names(text)),
+        help="sites that results go to, as pegasus-plan's --output-sites (default: local)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data-configuration", default="sharedfs", choices=("sharedfs", "nonsharedfs", "condorio"),
+        help="Pegasus's: whether a site's jobs share their files (default: sharedfs)",
+    )  # fmt: skip
     add_sources(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N",

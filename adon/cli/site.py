@@ -209,6 +209,7 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe, subjects
+    from site_selector.estimates.running import Live
     from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import load_inputs
 
@@ -226,9 +227,8 @@ def _edge(args: argparse.Namespace) -> int:
         broker=args.broker,
         say=note,
     )
-    world = believe(
-        inputs, measured, now=_now(), topology=live.topology, pool=live.pool, output_site=output
-    )
+    idle = Live(live.pool, live.topology)
+    world = believe(inputs, measured, now=_now(), live=idle, output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:
@@ -319,7 +319,7 @@ def _check_new(name: str, held: Holdings, args: argparse.Namespace) -> None:
 
 def _reserved(used: Any, topology: Topology | None) -> list[Any]:
     """What the broker has reserved, as the holding of one that is not asked to give way."""
-    from site_selector.edge import Holding, bandwidth_of
+    from site_selector.estimates.running import Holding, bandwidth_of
 
     amounts = {bandwidth_of(a, b): rate for (a, b), rate in used.items() if rate > 0}
     return [Holding("transits of the broker", amounts)] if topology and amounts else []

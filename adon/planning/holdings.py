@@ -25,7 +25,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import parse_rate
 from network_provisioner.topology.graph import LAYERS, Topology
-from site_selector.edge import Holding, bandwidth_of, workers_of
+from site_selector.estimates.running import Holding, bandwidth_of, workers_of
 from site_selector.wholefile import write_whole
 
 _MOST_WORKERS = 10**9

@@ -9,29 +9,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.topology.graph import Link, Node, Topology
+from site_selector.estimates.running import Live
 
 Say = Callable[[str], None]
 
 _POOL_TIMEOUT_S = 15.0  # a collector that drops packets lets the bindings wait much longer
 BROKER_TIMEOUT_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What was told. ``pool`` by site; ``in_use_bps`` on each directed link of ``topology``; None
-    where nobody was asked or nobody answered. ``use`` says what was subtracted, in a few words."""
-
-    pool: Mapping[str, SitePool] | None = None
-    topology: Topology | None = None
-    in_use_bps: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    use: str = ""
 
 
 def ask(

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.planning.live import BROKER_TIMEOUT_S, Live, Say, ask
+from adon.planning.live import BROKER_TIMEOUT_S, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.asked import AskedEstimates, of_archive
 from monitors.archive.asked import ask as estimates
@@ -25,7 +25,8 @@ from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
-from site_selector.inputs import Inputs, known_site, load_inputs
+from site_selector.estimates.running import Live
+from site_selector.inputs import Inputs, known_site, load_inputs, staging_of
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -68,16 +69,7 @@ def place(
     if told.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
         told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
-    world = believe(
-        inputs,
-        measured,
-        now=at,
-        topology=told.topology,
-        pool=told.pool,
-        in_use_bps=told.in_use_bps,
-        use=told.use,
-        output_site=output_site,
-    )
+    world = believe(inputs, measured, now=at, live=told, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
@@ -95,8 +87,8 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
-    where its jobs may run and its results go; ``archive``, ``config``, ``pool`` and ``broker`` are
-    whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
+    where its jobs may run and its results go, Pegasus's data configuration; ``archive``,
+    ``config``, ``pool`` and ``broker`` are whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
 
     workflow: Path | None
     sites: Path | None = None
@@ -104,6 +96,7 @@ class PlacementInputs:
     transformations: Path | None = None
     execution_sites: Sequence[str] | None = None
     output_site: str | None = None
+    data_configuration: str = "sharedfs"
     archive: str | Path | None = None
     config: Path | None = None
     pool: str | None = None
@@ -113,9 +106,10 @@ class PlacementInputs:
         """The workflow with its catalogs. Raises InputError."""
         if self.workflow is None:
             raise InputError("found no workflow, expected one to place")
-        return load_inputs(
+        found = load_inputs(
             self.workflow, self.sites, self.replicas, self.transformations, self.execution_sites
         )
+        return replace(found, staging=staging_of(self.data_configuration))
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -138,7 +132,8 @@ def place_files(
     """:func:`place` for files. Raises InputError, also for a missing archive."""
     inputs = files.inputs()
     if files.output_site is not None:
-        known_site(files.output_site, inputs.sites, "output site")
+        for site in files.output_site.split(","):
+            known_site(site, inputs.sites, "output site")
     measured, live = files.asked(say, *subjects(inputs, files.output_site))
     return place(
         inputs,
@@ -163,14 +158,7 @@ def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
         measured, live = files.asked(say, catalog)
     else:
         raise InputError("found neither a workflow nor --sites, expected one of them to show")
-    return gather(
-        measured,
-        now=time.time(),
-        topology=live.topology,
-        pool=live.pool,
-        in_use_bps=live.in_use_bps,
-        use=live.use,
-    )
+    return gather(measured, now=time.time(), live=live)
 
 
 def sources(

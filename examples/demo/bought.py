@@ -18,6 +18,7 @@ from network_provisioner.controllers.routes import default_paths
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe
+from site_selector.estimates.running import Live
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
@@ -54,8 +55,7 @@ def as_pegasus_comes(
         inputs,
         _BestEffort(source),
         now=now,
-        topology=Topology(list(topology.nodes.values()), left),
-        pool=counted(slots, slots, now),
+        live=Live(counted(slots, slots, now), Topology(list(topology.nodes.values()), left)),
         output_site=output_site,
     )
     problem = build_problem(inputs, world, output_site)

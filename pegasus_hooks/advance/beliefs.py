@@ -24,6 +24,7 @@ from site_selector.catalogs.entries import Site, sites_of
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS
+from site_selector.estimates.running import Live
 from site_selector.inputs import Inputs, load_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
 
@@ -59,7 +60,7 @@ class BeliefReader:
 
     def __init__(self, dag: PlannedDag, topology: Topology | None = None) -> None:
         self._dag = dag
-        self._topology = topology
+        self._live = Live(topology=topology)
         self._inputs: Inputs | None = None
         self._catalog: Mapping[str, Site] = {}
         self._note = ""
@@ -90,9 +91,9 @@ class BeliefReader:
         jobs: dict[str, float] = {}
         files: dict[str, float] = {}
         if self._inputs is None:
-            world = believe_sites(self._catalog, measured, now=now, topology=self._topology)
+            world = believe_sites(self._catalog, measured, now=now, live=self._live)
         else:
-            world = believe(self._inputs, measured, now=now, topology=self._topology)
+            world = believe(self._inputs, measured, now=now, live=self._live)
             files.update(file_sizes(self._inputs, world)[0])
             jobs = _mapped(self._dag, self._inputs, world)
         files.update(sizes.of_workflow(self._dag.submit_dir))

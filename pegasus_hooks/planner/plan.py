@@ -114,6 +114,8 @@ def plan(
 
 
 def _check_output_site(inputs: Inputs, output_site: str) -> None:
+    if "," in output_site:
+        raise InputError(f"output site {output_site!r}: expected one; pegasus-plan takes several")
     if output_site not in inputs.sites:
         raise InputError(
             f"output site {output_site!r}: not in the site catalog, which lists "

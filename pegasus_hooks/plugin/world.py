@@ -12,15 +12,15 @@ from statistics import median
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.replicas import SUBMIT_SITE, FoundReplicas, Note, measured
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
+from pegasus_hooks.properties import DATA_CONFIGURATION
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import Inputs
+from site_selector.inputs import Inputs, staging_of
 
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
-_SHARED = ("sharedfs",)
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
 Look = Callable[[Sequence[str]], Mapping[str, FoundReplicas]]
@@ -42,16 +42,8 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         {task.id: task.sites for task in request.tasks},
         raw_bytes,
         places,
+        staging_of(request.data_configuration or DATA_CONFIGURATION, bool(request.staging_sites)),
     )
-
-
-def staging_of(request: Request) -> str:
-    """ "per-site" where a site's jobs share their files, "per-job" where every job fetches its own.
-
-    Pegasus's default, ``condorio``, is of the second kind; so is whatever stages elsewhere.
-    """
-    shared = (request.data_configuration or "").lower() in _SHARED
-    return "per-site" if shared and not request.staging_sites else "per-job"
 
 
 _NOWHERE = Document(WHAT, "", {})

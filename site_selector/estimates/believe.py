@@ -22,7 +22,6 @@ from math import isfinite
 from statistics import median
 
 from monitors.archive.estimates import Estimate
-from network_provisioner.topology.graph import Topology
 from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
     ERRORS_OF,
@@ -42,7 +41,9 @@ from site_selector.estimates.rates import (
     compute_beliefs,
     path_beliefs,
     transformations,
+    with_place_of_all,
 )
+from site_selector.estimates.running import IDLE, Live
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
@@ -60,21 +61,16 @@ def believe(
     source: MeasurementSource | None = None,
     *,
     now: float,
-    topology: Topology | None = None,
-    pool: Mapping[str, PoolSite] | None = None,
-    in_use_bps: Mapping[tuple[str, str], float] | None = None,
-    use: str = "",
+    live: Live = IDLE,
     output_site: str | None = None,
 ) -> World:
     """Gather the beliefs that a mapping of ``inputs`` needs.
 
-    ``pool``: what HTCondor says of its sites now; a site that it does not name has no workers,
-    unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus: style``.
-    ``in_use_bps``: what runs on each directed link of the topology now, ``use`` who says so.
-    ``output_site``: a place to which results go and which may be no site of the catalog.
+    ``output_site``: a place to which results go and which may be no site of the catalog; results go
+    to each of several between commas.
     """
     places, names = subjects(inputs, output_site)
-    network = Network(topology, in_use_bps, use)
+    network = Network(live.topology, live.in_use_bps, live.use)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
@@ -82,12 +78,12 @@ def believe(
         found = measured.estimate("output_ratio", name, now)
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
-    sites = _sites(inputs.sites, measured, pool, now)
+    sites = _sites(inputs.sites, measured, live.pool, now)
     return World(
         now,
         sites,
-        path_beliefs(inputs.sites, places, measured, network, now),
-        compute_beliefs(inputs, measured, pool or {}, now),
+        with_place_of_all(path_beliefs(inputs.sites, places, measured, network, now), output_site),
+        compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
         measured.note,
@@ -139,8 +135,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     """What :func:`believe` asks about: the sites and other places, and the transformations."""
     places = dict.fromkeys(inputs.sites)
     places.update(dict.fromkeys(p for held in inputs.places.values() for p in held))
-    if output_site is not None:
-        places[output_site] = None
+    places.update(dict.fromkeys(output_site.split(",") if output_site else ()))
     return list(places), list(transformations(inputs))
 
 
@@ -149,17 +144,14 @@ def believe_sites(
     source: MeasurementSource | None = None,
     *,
     now: float,
-    topology: Topology | None = None,
-    pool: Mapping[str, PoolSite] | None = None,
-    in_use_bps: Mapping[tuple[str, str], float] | None = None,
-    use: str = "",
+    live: Live = IDLE,
 ) -> World:
     """:func:`believe` without a workflow: sites and paths only."""
-    network = Network(topology, in_use_bps, use)
+    network = Network(live.topology, live.in_use_bps, live.use)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     return World(
         now,
-        _sites(sites, measured, pool, now),
+        _sites(sites, measured, live.pool, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
         note=measured.note,

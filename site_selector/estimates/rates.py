@@ -19,7 +19,7 @@ HTCondor's schedd: jobs of the transformation that ended at the site
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -104,15 +104,18 @@ def path_beliefs(
 
 
 def with_place_of_all(
-    paths: Mapping[tuple[str, str], PathBelief], outputs: Sequence[str]
-) -> tuple[str, dict[tuple[str, str], PathBelief]]:
-    """A place that stands for all of ``outputs``, and the paths with it: results go to each of
-    them, and are there when they have come over the slowest path."""
-    name, found = "+".join(outputs), dict(paths)
+    paths: Mapping[tuple[str, str], PathBelief], output_site: str | None
+) -> dict[tuple[str, str], PathBelief]:
+    """And paths to a place that stands for all of several sites between commas: results go to each
+    of them, and are there when they have come over the slowest path."""
+    outputs, found = (output_site or "").split(","), dict(paths)
+    if len(outputs) < 2 or output_site is None:
+        return found
     for place in {src for src, _ in paths}:
         ways = [paths[place, one] for one in outputs if one != place]
-        found[place, name] = found[name, place] = min(ways, key=lambda way: way.rate_bps)
-    return name, found
+        slowest = min(ways, key=lambda way: way.rate_bps)
+        found[place, output_site] = found[output_site, place] = slowest
+    return found
 
 
 Ratio = tuple[float, float, int]

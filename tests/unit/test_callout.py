@@ -38,14 +38,15 @@ def test_the_mapping_answers_where_it_can_and_an_offered_site_always(
     ("words", "workflow", "options"),
     [
         (["--conf", "c", "--dir", "d", "--output-sites", "local,store", "-vvv", "wf.yml"],
-         "wf.yml", ["--output-site=local"]),
+         "wf.yml", ["--output-site=local,store", "--data-configuration=condorio"]),
         (["-s", "mu,tacc", "-olocal", "--cluster", "label", "wf.yml"],
-         "wf.yml", ["--output-site=local"]),
+         "wf.yml", ["--output-site=local", "--data-configuration=condorio"]),
         (["--dax=wf.yml", "--output-site", "x", "--cleanup", "none"],
-         "wf.yml", ["--output-site=x"]),
-        (["--dir", "d"], "workflow.yml", []),
-        (["-D", "pegasus.catalog.site.file=s", "-Dpegasus.catalog.replica.file=r", "--", "wf.yml"],
-         "wf.yml", ["--sites={here}/s", "--replicas={here}/r"]),
+         "wf.yml", ["--output-site=x", "--data-configuration=condorio"]),
+        (["--dir", "d"], "workflow.yml", ["--data-configuration=condorio"]),
+        (["-D", "pegasus.catalog.site.file=s", "-Dpegasus.catalog.replica.file=r",
+          "-Dpegasus.data.configuration=sharedfs", "--", "wf.yml"],
+         "wf.yml", ["--sites={here}/s", "--replicas={here}/r", "--data-configuration=sharedfs"]),
     ],
 )  # fmt: skip
 def test_command_lines_of_a_planner(

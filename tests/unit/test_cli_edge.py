@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from adon.planning.holdings import Holdings, Waiting, holdings_dict, parse_holdings
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.edge import Holding, bandwidth_of, workers_of
+from site_selector.estimates.running import Holding, bandwidth_of, workers_of
 
 
 @pytest.fixture

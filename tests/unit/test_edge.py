@@ -15,18 +15,16 @@ from network_provisioner.topology.graph import Topology
 from site_selector.edge import (
     Decision,
     Edge,
-    Holding,
     Leg,
     Needs,
     SiteOption,
-    bandwidth_of,
     decide,
     edge_of,
     offer,
     residual,
-    workers_of,
 )
 from site_selector.estimates.believe import believe
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.explain.edgewords import decision_dict, decision_text, reason
 from site_selector.inputs import Inputs
 
@@ -313,7 +311,7 @@ def network() -> Topology:
 
 def edge(topology: Topology | None = None) -> Edge:
     inputs = three_jobs()
-    world = believe(inputs, now=0.0, topology=topology, output_site="mu")
+    world = believe(inputs, now=0.0, live=Live(topology=topology), output_site="mu")
     return edge_of(inputs, world, "mu", ["mu"], ["tacc", "data"], topology)
 
 
@@ -335,6 +333,17 @@ def test_the_terms_by_hand() -> None:
     }  # fmt: skip
     assert found.width == 2
     assert found.cannot == {"data": "data cannot run y (t::b:1.0)"}
+
+
+def test_results_take_the_links_to_every_output_site() -> None:
+    inputs = three_jobs()
+    world = believe(inputs, now=0.0, output_site="mu,data")
+    found = edge_of(inputs, world, "mu,data", ["mu"], ["tacc"])
+    legs = [{leg.name: leg.s_t_bytes for leg in way.legs} for way in found.ways]
+    assert legs == [
+        {"data>mu": 200 * MB, "mu>data": 10 * MB},
+        {"data>tacc": 200 * MB, "tacc>mu": 10 * MB, "tacc>data": 10 * MB},
+    ]
 
 
 def test_the_decision_by_hand() -> None:

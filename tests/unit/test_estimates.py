@@ -30,6 +30,7 @@ from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import Belief, ComputeBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
+from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import (
     Uncertainty,
     relative_error,
@@ -59,7 +60,7 @@ def test_a_site_without_workers_has_an_infinite_queue() -> None:
     world = believe(world_inputs(), now=NOW)
     assert math.isinf(world.sites["local"].queue_wait.value)
     pool = {"mu": SitePool("mu", 990.0, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
-    gone = believe(world_inputs(), now=NOW, pool=pool)
+    gone = believe(world_inputs(), now=NOW, live=Live(pool))
     assert gone.sites["mu"].workers == Belief(3, "collector", 990.0)
     assert math.isinf(gone.sites["tacc"].queue_wait.value)
 
@@ -120,12 +121,12 @@ def test_the_best_path_of_a_topology_minus_its_use() -> None:
             ],
         }
     )
-    path = believe(world_inputs(), now=NOW, topology=topology).paths["mu", "tacc"]
+    path = believe(world_inputs(), now=NOW, live=Live(topology=topology)).paths["mu", "tacc"]
     assert path.gamma_a == Belief(200e6, "topology", NOW, note="mu-s1-tacc")
     assert path.link_bps == 200e6
     assert path.rtt_s == pytest.approx(0.053)
     busy = {("s1", "tacc"): 190e6}
-    path = believe(world_inputs(), now=NOW, topology=topology, in_use_bps=busy).paths["mu", "tacc"]
+    path = believe(world_inputs(), now=NOW, live=Live(None, topology, busy)).paths["mu", "tacc"]
     assert path.gamma_a.value == 20e6
     assert path.gamma_a.note == "mu-r1-tacc"
 
@@ -233,7 +234,7 @@ def test_a_pool_s_latency_holds_for_a_site_with_idle_slots_that_was_never_measur
 
     def tacc(**told: float) -> Belief:
         pool = pool_of(mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, **told))  # type: ignore[arg-type]
-        return believe(inputs, source, now=NOW, pool=pool).sites["tacc"].queue_wait
+        return believe(inputs, source, now=NOW, live=Live(pool)).sites["tacc"].queue_wait
 
     assert tacc() == Belief(60, "catalog")  # slots are known, nobody knows who waits for them
     seen = tacc(idle_slots=4, ahead=0.0)
@@ -249,7 +250,7 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
     pool = pool_of(
         mu=SitePool("mu", NOW, 2), tacc=SitePool("tacc", NOW, 4, idle_slots=4, ahead=0.0)
     )
-    world = believe(inputs, source, now=NOW, pool=pool)
+    world = believe(inputs, source, now=NOW, live=Live(pool))
     assert world.sites["tacc"].queue_wait.value == 20.0
 
 
@@ -258,7 +259,7 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
 
     def wait(**told: object) -> Belief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, **told))  # type: ignore[arg-type]
-        return believe(world_inputs(), source, now=NOW, pool=pool).sites["mu"].queue_wait
+        return believe(world_inputs(), source, now=NOW, live=Live(pool)).sites["mu"].queue_wait
 
     # Five jobs ahead of four busy slots that are held for 60 s: the sixth to fall free is ours.
     found = wait(ahead=5.0, run_s=60.0)
@@ -346,7 +347,7 @@ def test_sites_that_are_none_of_the_pool_s_are_believed_as_before() -> None:
         replicas_text({"f": ("mu", 100)}),
         transformations_text({"a": ["mu", "grid", "local"]}),
     )
-    sites = believe(inputs, now=NOW, pool={}).sites
+    sites = believe(inputs, now=NOW, live=Live({})).sites
     assert math.isinf(sites["mu"].queue_wait.value)
     assert sites["grid"].workers == Belief(16, "catalog")
     assert sites["local"].workers == Belief(DEFAULT_WORKERS, "default")
@@ -357,7 +358,7 @@ def test_runtimes_of_the_schedd_come_before_the_archive() -> None:
 
     def gamma_c(count: int) -> ComputeBelief:
         pool = pool_of(mu=SitePool("mu", 995.0, 4, runtimes={"t::a:1.0": (12.0, count)}))
-        return believe(world_inputs(), source, now=NOW, pool=pool).compute["t::a:1.0", "mu"]
+        return believe(world_inputs(), source, now=NOW, live=Live(pool)).compute["t::a:1.0", "mu"]
 
     assert (gamma_c(3).kind, gamma_c(3).belief.value) == ("runtime", 12.0)
     assert (gamma_c(3).belief.source, gamma_c(3).belief.at) == ("schedd", 995.0)
@@ -369,12 +370,12 @@ def test_faster_machines_where_the_catalogs_tell_no_difference() -> None:
     pool = pool_of(
         mu=SitePool("mu", NOW, 4, mips=10_000.0), tacc=SitePool("tacc", NOW, 4, mips=30_000.0)
     )
-    guess = believe(inputs, now=NOW, pool=pool).compute
+    guess = believe(inputs, now=NOW, live=Live(pool)).compute
     assert guess["t::a:1.0", "mu"].belief.value == DEFAULT_RATE / 2
     assert guess["t::a:1.0", "tacc"].belief.value == DEFAULT_RATE * 1.5
     assert "30000 Mips (collector)" in guess["t::a:1.0", "tacc"].belief.note
     source = Measurements({("compute_rate", "t::a:1.0@mu"): estimate_of(4e6)})
-    carried = believe(inputs, source, now=NOW, pool=pool).compute["t::a:1.0", "tacc"].belief
+    carried = believe(inputs, source, now=NOW, live=Live(pool)).compute["t::a:1.0", "tacc"].belief
     assert carried.value == pytest.approx(12e6)
     assert carried.note == "measured at mu, by the machines' speed"
 

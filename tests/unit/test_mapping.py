@@ -24,6 +24,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
 from site_selector.estimates.beliefs import Belief
 from site_selector.estimates.believe import believe
+from site_selector.estimates.running import Live
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workflow
@@ -112,8 +113,8 @@ def test_measured_transfers_overlap_until_the_link_is_full() -> None:
         {"nodes": [{"name": n, "kind": "site"} for n in ("mu", "tacc")], "links": [link]}
     )
     measured = Measurements({("throughput", "mu>tacc"): estimate_of(10e6, at=-1.0)})
-    alone = believe(inputs, now=0.0, topology=topology)
-    seen = believe(inputs, measured, now=0.0, topology=topology)
+    alone = believe(inputs, now=0.0, live=Live(topology=topology))
+    seen = believe(inputs, measured, now=0.0, live=Live(topology=topology))
     # An assumed 40 Mb/s is all there is.
     run = Estimator(replace(build_problem(inputs, alone), staging="per-job"))
     assert sorted(run([1] * 2).end_s) == pytest.approx([5, 5])

@@ -15,13 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.planner_request import answers
+from adon.planning.placement import place
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
 from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
-from pegasus_hooks.plugin.world import inputs_of, staging_of
+from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
+from site_selector.estimates.believe import believe
 from site_selector.mapping import kernel
+from site_selector.problem import build_problem
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
@@ -160,7 +163,6 @@ def settled(text: str | bytes) -> None:
     try:
         request = parse_request(text)
         inputs_of(request, lambda _: {}, lambda _: None)
-        staging_of(request)
     except InputError as error:
         assert len(str(error)) < 2000
 
@@ -260,8 +262,8 @@ def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
 def test_how_often_a_file_moves_depends_on_the_data_configuration(
     configuration: str | None, staging: dict[str, str], expected: str
 ) -> None:
-    request = parse_request(small(data_configuration=configuration, staging_sites=staging))
-    assert staging_of(request) == expected
+    inputs, _ = read(small(data_configuration=configuration, staging_sites=staging))
+    assert build_problem(inputs, believe(inputs, now=0.0)).staging == expected
 
 
 def test_results_go_to_every_output_site() -> None:
@@ -280,6 +282,21 @@ def test_results_go_to_every_output_site() -> None:
 
     assert makespan() < makespan("local") < makespan("far")
     assert makespan("local", "far") == pytest.approx(makespan("far"))
+
+
+@pytest.mark.parametrize("outputs", [("local",), ("local", "far"), ("tacc", "local", "far")])
+@pytest.mark.parametrize("configuration", ["sharedfs", None])
+def test_the_planner_expects_what_site_map_expects(
+    outputs: tuple[str, ...], configuration: str | None
+) -> None:
+    far = {"adon.bandwidth.far": "1 Mb/s", "adon.rate": "1 kB/s"}
+    sites = [{"name": "local"}, {"name": "mu", "profiles": far}, {"name": "tacc"}, {"name": "far"}]
+    text = small(sites=sites, output_sites=list(outputs), data_configuration=configuration)
+    *_, last = answers(parse_request(text), lambda _: None)
+    inputs, _ = read(text)
+    mapping = place(inputs, output_site=",".join(outputs)).mapping
+    assert last.makespan_s == pytest.approx(mapping.makespan_s)
+    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
 
 
 def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
