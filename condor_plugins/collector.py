@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 import classad2
 import htcondor2
 
-from condor_plugins.pool.sitepool import SitePool, summarise
+from condor_plugins.pool.sitepool import PlacedApplication, SitePool, summarise
 from condor_plugins.pool.sites import Ad
+from monitors.archive.measurement import number_in
+from monitors.workflows.facts.plan import HOLDS
 from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
@@ -26,10 +29,11 @@ SLOT_ATTRIBUTES = (
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",
-    "JobCurrentStartDate", "pegasus_wf_xformation",
+    "JobCurrentStartDate", "pegasus_wf_xformation", "DAGManJobId", "DAG_NodesTotal",
+    "DAG_NodesDone", "Iwd", "QDate",
 )  # fmt: skip
 ENDED_ATTRIBUTES = (
-    *JOB_ATTRIBUTES, "QDate", "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",
+    *JOB_ATTRIBUTES, "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",
 )  # fmt: skip
 _IN_QUEUE = "JobStatus == 1 || JobStatus == 2"  # idle or running
 # Jobs looked back at, of each schedd: enough for a mean, read in a fraction of a second.
@@ -114,7 +118,22 @@ def read(pool: PoolState, now: float | None = None) -> dict[str, SitePool]:
     with suppress(AdonError):
         jobs = pool.jobs()
         ended += pool.ended()
-    return summarise(slots, jobs, time.time() if now is None else now, ended)
+    at = time.time() if now is None else now
+    return summarise(slots, jobs, at, ended, placed_applications(jobs or ()))
+
+
+def placed_applications(jobs: Iterable[Ad]) -> dict[int, PlacedApplication]:
+    """Those of which a DAGMan among ``jobs`` has the planner's word in its folder, by cluster."""
+    found = {}
+    for ad in jobs:
+        if isinstance(ad.get("DAG_NodesTotal"), int) and ad.get("Iwd"):
+            with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+                data = json.loads((Path(ad["Iwd"]) / HOLDS).read_bytes())
+                needs = {str(site): int(count) for site, count in data["workers"].items()}
+                found[int(ad["ClusterId"])] = PlacedApplication(
+                    str(data["application"]), number_in(data["makespan_s"]), needs
+                )
+    return found
 
 
 def main(words: Sequence[str] | None = None) -> int:

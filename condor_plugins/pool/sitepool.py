@@ -17,6 +17,7 @@ from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
 
 SOURCE = "collector"
+_PAIRS = ("runtimes", "held")
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
 
@@ -31,7 +32,9 @@ class SitePool:
     site, and of those that may run anywhere the site's share of the pool. ``run_s`` is how long a
     job holds a slot on average, from jobs that ended, else from those that run; ``start_s`` what
     jobs waited that had nobody ahead (lower quartile); None where no job tells. ``runtimes`` has by
-    transformation the median seconds on a slot and the number of jobs behind it.
+    transformation the median seconds on a slot and the number of jobs behind it. ``held`` has by
+    workflow that ADON placed and that runs the slots that it has or will need at once, and the Unix
+    second until which it is expected to; ``others`` counts slots that are busy with other jobs.
     """
 
     site: str
@@ -48,10 +51,22 @@ class SitePool:
     run_s: float | None = None
     start_s: float | None = None
     runtimes: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    held: Mapping[str, tuple[int, float | None]] = field(default_factory=dict)
+    others: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedApplication:
+    """A workflow that ADON placed: its expected seconds (None: unknown), and by site the workers
+    that it needs at once."""
+
+    name: str
+    makespan_s: float | None
+    workers: Mapping[str, int]
 
 
 def _workers(ad: Ad) -> tuple[int, int]:
@@ -66,10 +81,15 @@ def _workers(ad: Ad) -> tuple[int, int]:
 
 
 def summarise(
-    slots: Iterable[Ad], jobs: Iterable[Ad] | None, at: float, ended: Iterable[Ad] = ()
+    slots: Iterable[Ad],
+    jobs: Sequence[Ad] | None,
+    at: float,
+    ended: Iterable[Ad] = (),
+    placed: Mapping[int, PlacedApplication] | None = None,
 ) -> dict[str, SitePool]:
     """Counts per site at ``at``. Slots that name no site are left out; jobs that name none count
-    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told."""
+    in proportion as ahead of others at every site. ``jobs`` is None where no schedd told;
+    ``placed`` are workflows among them, by the cluster of their DAGMan."""
     counts: dict[str, dict[str, int]] = {}
     waits: dict[str, float] = {}
     speeds: dict[str, list[float]] = {}
@@ -102,10 +122,11 @@ def summarise(
             began = _number(ad, "JobCurrentStartDate")
             if status == _RUNNING and began is not None and began <= at:
                 elapsed.setdefault(site, []).append(at - began)
-    past = _past(ended)
+    past, holdings = _past(ended), _held(jobs or (), placed or {})
     all_slots = sum(row.get("slots", 0) for row in counts.values())
     out = {}
     for site, row in counts.items():
+        own, own_jobs = holdings.get(site, ({}, 0))
         share = row.get("slots", 0) / all_slots if all_slots else 0.0
         told = past.get(site, _Past())
         held = told.held or elapsed.get(site, [])
@@ -123,7 +144,37 @@ def summarise(
             run_s=fmean(held) if held else None,
             start_s=_lower_quartile(told.waited),
             runtimes={name: (median(found), len(found)) for name, found in told.runs.items()},
+            held=own,
+            others=max(0, row.get("slots", 0) - row.get("idle_slots", 0) - own_jobs),
         )
+    return out
+
+
+def _held(
+    jobs: Sequence[Ad], placed: Mapping[int, PlacedApplication]
+) -> dict[str, tuple[dict[str, tuple[int, float | None]], int]]:
+    """By site what each of the workflows holds there, and how many of their jobs run."""
+    runs: dict[tuple[object, str], int] = {}
+    for ad in jobs:
+        if ad.get("JobStatus") == _RUNNING and _takes_a_slot(ad):
+            key = ad.get("DAGManJobId"), site_of_job(ad)
+            runs[key] = runs.get(key, 0) + 1
+    out: dict[str, tuple[dict[str, tuple[int, float | None]], int]] = {}
+    for ad in jobs:
+        cluster = ad.get("ClusterId")
+        if _takes_a_slot(ad) or not isinstance(cluster, int) or cluster not in placed:
+            continue
+        told = placed[cluster]
+        began = _number(ad, "JobCurrentStartDate") or _number(ad, "QDate")
+        until = began + told.makespan_s if began and told.makespan_s else None
+        nodes, done = _number(ad, "DAG_NodesTotal"), _number(ad, "DAG_NodesDone") or 0.0
+        for site in {*told.workers, *(at for dag, at in runs if dag == cluster)}:
+            need, running = told.workers.get(site, 0), runs.get((cluster, site), 0)
+            if nodes is not None:
+                need = min(need, int(nodes - done))
+            known, busy = out.setdefault(site, ({}, 0))
+            known[f"{told.name} (DAGMan {cluster})"] = (max(need, running), until)
+            out[site] = known, busy + running
     return out
 
 
@@ -179,9 +230,16 @@ def pool_from_json(text: str) -> dict[str, SitePool]:
     """What :func:`main` printed. Raises AdonError where it is something else."""
     try:
         return {
-            site: SitePool(**{**row, "runtimes": {n: (s, k) for n, (s, k) in told.items()}})
+            site: SitePool(
+                **{
+                    **row,
+                    **{
+                        key: {n: tuple(two) for n, two in row.get(key, {}).items()}
+                        for key in _PAIRS
+                    },
+                }
+            )
             for site, row in json.loads(text).items()
-            for told in [row.get("runtimes", {})]
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise AdonError(f"found {text[:60]!r}, expected sites of a pool as JSON: {error}") from None

@@ -80,6 +80,17 @@ class PoolSite(Protocol):
         """By transformation: median seconds of the jobs that ended here, and how many."""
         ...
 
+    @property
+    def held(self) -> Mapping[str, tuple[int, float | None]]:
+        """By workflow that runs: the slots that it has or will need at once, and the Unix second
+        until which it is expected to."""
+        ...
+
+    @property
+    def others(self) -> int:
+        """Slots that are busy with other jobs."""
+        ...
+
 
 class NoMeasurements:
     """A source that has measured nothing."""
@@ -137,10 +148,12 @@ class ComputeBelief:
 
 @dataclass(frozen=True, slots=True)
 class SiteBelief:
-    """N and T_q of a site. T_q is infinite where N is zero."""
+    """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
+    now, and who holds it; empty where there is."""
 
     workers: Belief
     queue_wait: Belief
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True)

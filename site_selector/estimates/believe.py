@@ -36,7 +36,7 @@ from site_selector.estimates.rates import (
     transformations,
     with_place_of_all,
 )
-from site_selector.estimates.running import IDLE, Live
+from site_selector.estimates.running import IDLE, Live, what_is_left
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
@@ -70,7 +70,7 @@ def believe(
             ratios[name] = archived(found)
     return World(
         now,
-        _sites(inputs.sites, measured, live.pool, now),
+        _sites(inputs.sites, measured, live, now),
         with_place_of_all(path_beliefs(inputs.sites, places, measured, network, now), output_site),
         compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
@@ -99,7 +99,7 @@ def believe_sites(
     network = Network(live.topology, live.in_use_bps, live.use)
     return World(
         now,
-        _sites(sites, measured, live.pool, now),
+        _sites(sites, measured, live, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
         note=getattr(measured, "note", ""),
@@ -109,15 +109,15 @@ def believe_sites(
 def _sites(
     sites: Mapping[str, Site],
     measured: MeasurementSource,
-    pool: Mapping[str, PoolSite] | None,
+    live: Live,
     now: float,
 ) -> dict[str, SiteBelief]:
     typical = _pool_latency(sites, measured, now)
-    latency = None if pool is None else typical
-    found = {name: _site(site, measured, now, pool, latency) for name, site in sites.items()}
-    if typical is None:
-        return found
-    return {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+    latency = None if live.pool is None else typical
+    found = {name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()}
+    if typical is not None:
+        found = {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+    return {name: what_is_left(belief, name, live, now) for name, belief in found.items()}
 
 
 def _as_elsewhere(belief: SiteBelief, typical: Estimate, where: str) -> SiteBelief:

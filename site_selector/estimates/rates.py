@@ -167,6 +167,12 @@ def _path(
         written = Belief(bandwidth, "catalog")
     else:
         written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
+    held_bps = (network.in_use_bps or {}).get((src, dst), 0.0)
+    if best is not None:
+        held_bps = best.capacity_bps - free_bps
+    elif held_bps > 0:
+        left = max(0.0, written.value - held_bps)
+        written = replace(written, value=left, note=f"minus {network.use}")
     # Where transfers of different sizes were seen, their hand-shakes are not taken for the path.
     pair = f"{src}>{dst}"
     found = measured.estimate("transfer_rate", pair, now) or measured.estimate(
@@ -176,6 +182,8 @@ def _path(
     # Where probes stand in for transfers, they say so.
     told = getattr(found, "note", "")
     gamma_a = rate_now(found, written, now, told) if found is not None and usable else written
+    if held_bps > 0 and written.value < gamma_a.value:
+        gamma_a = replace(gamma_a, value=written.value, note=f"all that is left, {written.note}")
     known, at = "topology" if best is not None else "catalog" if rtt > 0 else "default", None
     seen_rtt, seen_loss = (measured.estimate(m, f"{src}>{dst}", now) for m in ("rtt", "loss"))
     if seen_rtt is not None and seen_rtt.value > 0:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
+from site_selector.explain.queued import queued
 from site_selector.explain.reasons import why_least, why_not_least
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
@@ -52,6 +53,7 @@ class _Describer:
     tried: Mapping[int, float]
     later: Mapping[int, int]
     worlds: int
+    queued: dict[int, str] = field(init=False)
     sites: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
     compute: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class _Describer:
     )
 
     def __post_init__(self) -> None:
+        self.queued = queued(self.problem, self.world, self.assignment)
         now = self.world.now
         for name in self.problem.places[: self.problem.n_sites]:
             site = self.world.sites[name]
@@ -82,6 +85,7 @@ class _Describer:
                     options,
                     float(self.schedule.start_s[j]),
                     float(self.schedule.end_s[j]),
+                    self.queued.get(j, ""),
                 )
             )
         return out

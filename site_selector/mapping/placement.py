@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from monitors.workflows.facts.plan import FILE
+from monitors.workflows.facts.plan import FILE, HOLDS
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import transfer_time
 from site_selector.wholefile import write_whole
@@ -94,6 +97,7 @@ class Placement:
     """Where a job goes, why, and what it would cost elsewhere.
 
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
+    ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -105,6 +109,7 @@ class Placement:
     alternatives: tuple[Alternative, ...] = ()
     start_s: float = 0.0
     end_s: float = 0.0
+    queued: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -155,6 +160,11 @@ class Mapping:
         """Site by job id."""
         return {p.job: p.site for p in self.placements}
 
+    @property
+    def queued(self) -> list[str]:
+        """What lacks for how many jobs, a line each; empty where all fits."""
+        return queue_lines(p.queued for p in self.placements)
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return _dumped(self)
@@ -192,6 +202,25 @@ class Mapping:
             raise InputError(f"{path}: {error}") from None
 
 
+def queue_lines(reasons: Iterable[str]) -> list[str]:
+    """What lacks for how many jobs, a line each, of the reason of every job that waits."""
+    counts = Counter(filter(None, reasons))
+    return [
+        f"{count} job{'s wait' if count > 1 else ' waits'} in the scheduler's queue: {why}"
+        for why, count in counts.items()
+    ]
+
+
+def workers_at_once(placements: Iterable[Placement]) -> dict[str, int]:
+    """By site the most of the jobs that run there at the same time."""
+    changes: dict[str, list[tuple[float, int]]] = {}
+    for one in placements:
+        changes.setdefault(one.site, []).extend(((one.start_s, 1), (one.end_s, -1)))
+    return {
+        site: max(accumulate(step for _, step in sorted(found))) for site, found in changes.items()
+    }
+
+
 def _dumped(value: object) -> dict[str, Any]:
     from network_provisioner.base.schema import adapter  # noqa: PLC0415
 
@@ -208,7 +237,13 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
         "note": mapping.beliefs.get("note", ""),
         "placements": [_placement(one) for one in mapping.placements],
     }
+    holds = {
+        "application": mapping.workflow,
+        "makespan_s": finite(mapping.makespan_s),
+        "workers": workers_at_once(mapping.placements),
+    }
     write_whole(submit_dir / FILE, lambda out: json.dump(document, out), "placements")
+    write_whole(submit_dir / HOLDS, lambda out: json.dump(holds, out), "holdings")
 
 
 def _placement(placed: Placement) -> dict[str, Any]:
@@ -220,6 +255,7 @@ def _placement(placed: Placement) -> dict[str, Any]:
         "site": placed.site,
         "seconds": finite(seconds),
         "reason": placed.reason,
+        "queued": placed.queued,
         "alternatives": [_alternative(one) for one in placed.alternatives],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import classad2
@@ -11,10 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.collector import defined, read
-from condor_plugins.pool.sitepool import SitePool, pool_from_json, summarise, workers
+from condor_plugins.collector import defined, placed_applications, read
+from condor_plugins.pool.sitepool import (
+    PlacedApplication,
+    SitePool,
+    pool_from_json,
+    summarise,
+    workers,
+)
 from condor_plugins.pool.sites import Ad, site_of_job, site_of_slot
 from network_provisioner.base.errors import AdonError
+from site_selector.mapping.placement import Mapping, Placement, write_placements
 
 sites = st.sampled_from(["mu", "tacc", "iplant"])
 slots = st.fixed_dictionaries(
@@ -57,7 +65,9 @@ def test_a_partitionable_slot_counts_its_cores_and_its_parts_not_again() -> None
         {"AdonSite": "mu", "SlotType": "Dynamic", "Cpus": 3, "Memory": 3000, "State": "Claimed"},
     ]  # fmt: skip
     assert summarise(ads, [], 0.0) == {
-        "mu": SitePool("mu", 0.0, slots=8, idle_slots=5, memory_bytes=8000 * 2**20, ahead=0.0)
+        "mu": SitePool(
+            "mu", 0.0, slots=8, idle_slots=5, memory_bytes=8000 * 2**20, ahead=0.0, others=3
+        )
     }
 
 
@@ -166,9 +176,30 @@ def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
     assert (found["mu"].mips, found["tacc"].mips) == (300.0, None)
 
 
+def test_workflows_that_run_hold_what_they_will_need_at_once(tmp_path: Path) -> None:
+    placed = Placement("a", "t", "mu", end_s=50.0), Placement("b", "t", "mu", start_s=20, end_s=70)
+    after = Placement("c", "t", "mu", start_s=70.0, end_s=90.0)
+    write_placements(tmp_path, Mapping("w", "x", 90.0, {}, (*placed, after)), 0.0)
+    running: Ad = {"JobStatus": 2, "AdonSite": "mu", "DAGManJobId": 7}
+
+    def dagman(cluster: int, folder: str, done: int) -> Ad:
+        return {"JobStatus": 2, "JobUniverse": 7, "ClusterId": cluster, "Iwd": folder,
+                "QDate": 1000, "DAG_NodesTotal": 9, "DAG_NodesDone": done}  # fmt: skip
+
+    slots: list[Ad] = [{"AdonSite": "mu", "State": "Claimed", "Activity": "Busy"}] * 3
+    for done, expected in ((4, 2), (8, 1)):
+        jobs = [dagman(7, str(tmp_path), done), dagman(8, "/nowhere", 0), running]
+        found = summarise(slots, jobs, 0.0, (), placed_applications(jobs))["mu"]
+        assert found.held == {"w (DAGMan 7)": (expected, 1090.0)}
+        assert found.others == 2
+
+
 def test_a_pool_survives_its_own_json() -> None:
     past = [ended("mu", 10.0, pegasus_wf_xformation="t::a:1")]
-    found = summarise([{"AdonSite": "mu", "Mips": 5}], [{"JobStatus": 1}], 7.0, past)
+    jobs: list[Ad] = [{"JobStatus": 1}, {"JobUniverse": 7, "ClusterId": 1}]
+    held = {1: PlacedApplication("w", None, {"mu": 2})}
+    found = summarise([{"AdonSite": "mu", "Mips": 5}], jobs, 7.0, past, held)
+    assert found["mu"].held == {"w (DAGMan 1)": (2, None)}
     text = json.dumps({site: pool.as_dict() for site, pool in found.items()})
     assert pool_from_json(text) == found
 

@@ -25,10 +25,10 @@ from site_world import (
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.estimates.beliefs import Belief, ComputeBelief, World
+from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
-from site_selector.estimates.running import Live
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.estimates.uncertainty import (
     Uncertainty,
     relative_error,
@@ -275,6 +275,52 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
     # Nobody knows how long the jobs ahead take: the archive has seen such queues.
     assert wait(ahead=5.0) == Belief(4.0, "archive", 900.0)
+
+
+def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
+    return SitePool(site, NOW, slots, idle, ahead=0.0, **told)  # type: ignore[arg-type]
+
+
+def test_what_running_applications_hold_is_taken_off_a_site() -> None:
+    def mu(pool: SitePool, *held: Holding) -> SiteBelief:
+        live = Live(pool_of(mu=pool)).with_held(held)
+        return believe(world_inputs(), now=NOW, live=live).sites["mu"]
+
+    # A workflow has two of eight workers now and will need six at once, until it ends.
+    some = mu(busy("mu", 8, 6, held={"w": (6, NOW + 500)}, start_s=2.0))
+    assert (some.workers.value, some.queue_wait.value, some.lacks) == (2, 2, "")
+    assert some.workers.note == "of 8, beside w"
+    every = mu(busy("mu", 8, 6, held={"w": (6, NOW + 500), "v": (2, NOW + 90)}, start_s=2.0))
+    assert (every.workers.value, every.queue_wait.value) == (2, 90)
+    assert every.lacks == "workers at mu: 1 needed, 0 of 8 free, held by w, v"
+    # Late already: it goes on for nobody knows how long, and the jobs ahead are counted.
+    late = mu(busy("mu", 8, 0, held={"w": (8, NOW - 5)}, run_s=60.0))
+    assert late.queue_wait.value == 60 / 8
+    # Other people's jobs come and go: HTCondor gives them half.
+    assert mu(busy("mu", 8, 6, others=2)).workers.value == 6
+    assert mu(busy("mu", 8, 0, others=8, run_s=60.0)).workers.value == 4
+    # Of what a file says nobody knows the end.
+    never = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 8.0}))
+    assert (never.workers.value, never.queue_wait.value) == (8, math.inf)
+    # Edge optimisation takes it off itself.
+    live = Live(pool_of(mu=busy("mu", 8, 6, held={"w": (6, None)}, others=1)))
+    assert believe(world_inputs(), now=NOW, live=live.idle()).sites["mu"].workers.value == 8
+    assert live.in_pool() == (
+        Holding("w", {workers_of("mu"): 6.0}), Holding("other jobs", {workers_of("mu"): 1.0})
+    )  # fmt: skip
+
+
+def test_a_measured_path_carries_no_more_than_is_left_of_it() -> None:
+    source = Measurements({("throughput", "mu>tacc"): estimate_of(150e6)})
+
+    def gamma(*held: Holding) -> Belief:
+        live = Live().with_held(held)
+        return believe(world_inputs(), source, now=NOW, live=live).paths["mu", "tacc"].gamma_a
+
+    held = Holding("big", {bandwidth_of("mu", "tacc"): 120e6})
+    assert gamma().value == 150e6
+    assert gamma(held).value == 80e6  # of 200 Mb/s
+    assert "what applications hold" in gamma(held).note
 
 
 def flattered() -> dict[str, dict[str, object]]:

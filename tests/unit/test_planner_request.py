@@ -299,6 +299,16 @@ def test_the_planner_expects_what_site_map_expects(
     assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
 
 
+def test_what_fits_nowhere_is_told_and_planned() -> None:
+    nobody = {"adon.workers": "0"}
+    sites = [{"name": site, "profiles": nobody} for site in ("mu", "tacc")]
+    notes: list[str] = []
+    *_, last = answers(parse_request(small(sites=[{"name": "local"}, *sites])), notes.append)
+    assert len(last.sites) == 3
+    assert [note.partition(" job")[0] for note in notes] == ["warning: 2"]
+    assert "in the scheduler's queue: workers at " in notes[0]
+
+
 def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here/dir.txt").write_text("12345")

@@ -27,6 +27,8 @@ from monitors.archive.measurement import Measurement, number_in
 from monitors.workflows.planned.submit_dir import SubmitDir
 
 FILE = "adon-placements.json"
+HOLDS = "adon-holds.json"
+"""Beside it, small: the application, its expected seconds, its workers at once at each site."""
 _MOST_BYTES = 1 << 28
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
