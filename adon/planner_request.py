@@ -42,6 +42,7 @@ from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import NEVER_S, Problem, build_problem
 
 SEED = 0
+QUICK = ", a first mapping without search"
 _GRACE_S = 5.0  # after the planner has given up
 _COMPILING_S = 600.0
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -106,7 +107,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
                 note(WARNING + line)
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
-            policy + (_at_one_site(estimator, best) if last else ""),
+            policy + (_at_one_site(estimator, best) if last else QUICK),
             estimator.makespan(best),
             last=last,
             tell=partial(told, inputs, world, problem, sites, policy),

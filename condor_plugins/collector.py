@@ -123,12 +123,15 @@ def read(pool: PoolState, now: float | None = None) -> dict[str, SitePool]:
 
 
 def placed_applications(jobs: Iterable[Ad]) -> dict[int, PlacedApplication]:
-    """Those of which a DAGMan among ``jobs`` has the planner's word in its folder, by cluster."""
+    """Those of which a DAGMan among ``jobs`` has the planner's word in its folder, by cluster. One
+    that plans a part of itself, in its own folder, is none: it takes nothing from itself."""
     found = {}
     for ad in jobs:
-        if isinstance(ad.get("DAG_NodesTotal"), int) and ad.get("Iwd"):
+        folder = ad.get("Iwd")
+        inside = isinstance(folder, str) and Path.cwd().is_relative_to(folder)
+        if folder and "DAG_NodesTotal" in ad and not inside:
             with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
-                data = json.loads((Path(ad["Iwd"]) / HOLDS).read_bytes())
+                data = json.loads((Path(folder) / HOLDS).read_bytes())
                 needs = {str(site): int(count) for site, count in data["workers"].items()}
                 found[int(ad["ClusterId"])] = PlacedApplication(
                     str(data["application"]), number_in(data["makespan_s"]), needs

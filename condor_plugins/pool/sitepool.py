@@ -229,17 +229,11 @@ def workers(pools: Mapping[str, SitePool]) -> dict[str, int]:
 def pool_from_json(text: str) -> dict[str, SitePool]:
     """What :func:`main` printed. Raises AdonError where it is something else."""
     try:
-        return {
-            site: SitePool(
-                **{
-                    **row,
-                    **{
-                        key: {n: tuple(two) for n, two in row.get(key, {}).items()}
-                        for key in _PAIRS
-                    },
-                }
-            )
-            for site, row in json.loads(text).items()
-        }
+        return {site: _from_row(row) for site, row in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise AdonError(f"found {text[:60]!r}, expected sites of a pool as JSON: {error}") from None
+
+
+def _from_row(row: dict[str, Any]) -> SitePool:
+    pairs = {key: {n: (a, b) for n, (a, b) in row.get(key, {}).items()} for key in _PAIRS}
+    return SitePool(**{**row, **pairs})

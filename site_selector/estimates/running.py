@@ -77,11 +77,11 @@ class Live:
         return Live(self.pool, self.topology, whole=True)
 
     def taken(self, site: str) -> dict[str, tuple[float, float]]:
-        """The workers that each application holds at a site, and until when (Unix second; infinite
-        where nobody knows)."""
+        """The workers that each application holds at a site, and until when (Unix second): of those
+        in the pool that do not know, as long as jobs there take; of others nobody knows."""
         told = (self.pool or {}).get(site)
         found = {
-            name: (float(count), math.inf if until is None else until)
+            name: (float(count), until or 0.0)
             for name, (count, until) in (told.held if told is not None else {}).items()
         }
         for one in self.held:
@@ -102,7 +102,9 @@ def what_is_left(belief: SiteBelief, site: str, live: Live, now: float) -> SiteB
     told = (live.pool or {}).get(site)
     others = 0 if told is None else told.others
     left = total - sum(count for count, _ in held.values())
-    if live.whole or total < 1:
+    if live.whole:
+        return belief
+    if total < 1:
         return replace(belief, lacks=_lack(site, total, ()))
     if left >= 1:
         usable = max(left - others, math.ceil(left / 2))

@@ -53,7 +53,6 @@ class _Describer:
     tried: Mapping[int, float]
     later: Mapping[int, int]
     worlds: int
-    queued: dict[int, str] = field(init=False)
     sites: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
     compute: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -62,7 +61,6 @@ class _Describer:
     )
 
     def __post_init__(self) -> None:
-        self.queued = queued(self.problem, self.world, self.assignment)
         now = self.world.now
         for name in self.problem.places[: self.problem.n_sites]:
             site = self.world.sites[name]
@@ -72,7 +70,7 @@ class _Describer:
         terms = None
         if alternatives:
             terms = job_terms(self.problem, self.assignment, self.schedule)
-        out = []
+        out, waiting = [], queued(self.problem, self.world, self.assignment)
         for j, name in enumerate(self.problem.jobs):
             site = self.problem.places[self.assignment[j]]
             options = () if terms is None else self._alternatives(j, terms)
@@ -85,7 +83,7 @@ class _Describer:
                     options,
                     float(self.schedule.start_s[j]),
                     float(self.schedule.end_s[j]),
-                    self.queued.get(j, ""),
+                    waiting.get(j, ""),
                 )
             )
         return out

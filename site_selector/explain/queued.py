@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from site_selector.estimates.beliefs import World
@@ -11,13 +12,13 @@ from site_selector.problem import NEVER_S, Problem
 def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
     """By job what lacks: no site that could run it has a worker now, its own never will as far as
     anyone knows, or nothing is left of the bandwidth of a path that it needs."""
-    lacks = [world.sites[name].lacks for name in problem.places[: problem.n_sites]]
+    sites = [world.sites[name] for name in problem.places[: problem.n_sites]]
     blocked = bool((problem.seconds_per_byte >= NEVER_S).any())
     found = {}
     for job, site in enumerate(assignment):
-        never = problem.queue_s[site] >= NEVER_S
-        if lacks[site] and (never or all(lacks[other] for other in problem.allowed[job])):
-            found[job] = lacks[site]
+        never = math.isinf(sites[site].queue_wait.value)
+        if sites[site].lacks and (never or all(sites[s].lacks for s in problem.allowed[job])):
+            found[job] = sites[site].lacks
         elif blocked and (why := _no_bandwidth(problem, world, job, assignment)):
             found[job] = why
     return found

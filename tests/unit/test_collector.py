@@ -176,7 +176,9 @@ def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
     assert (found["mu"].mips, found["tacc"].mips) == (300.0, None)
 
 
-def test_workflows_that_run_hold_what_they_will_need_at_once(tmp_path: Path) -> None:
+def test_workflows_that_run_hold_what_they_will_need_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     placed = Placement("a", "t", "mu", end_s=50.0), Placement("b", "t", "mu", start_s=20, end_s=70)
     after = Placement("c", "t", "mu", start_s=70.0, end_s=90.0)
     write_placements(tmp_path, Mapping("w", "x", 90.0, {}, (*placed, after)), 0.0)
@@ -192,6 +194,8 @@ def test_workflows_that_run_hold_what_they_will_need_at_once(tmp_path: Path) -> 
         found = summarise(slots, jobs, 0.0, (), placed_applications(jobs))["mu"]
         assert found.held == {"w (DAGMan 7)": (expected, 1090.0)}
         assert found.others == 2
+    monkeypatch.chdir(tmp_path)  # a sub-workflow is planned in the folder of its parent
+    assert placed_applications([dagman(7, str(tmp_path), 0)]) == {}
 
 
 def test_a_pool_survives_its_own_json() -> None:

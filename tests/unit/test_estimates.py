@@ -296,6 +296,8 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
     # Late already: it goes on for nobody knows how long, and the jobs ahead are counted.
     late = mu(busy("mu", 8, 0, held={"w": (8, NOW - 5)}, run_s=60.0))
     assert late.queue_wait.value == 60 / 8
+    unknown = mu(busy("mu", 8, 0, held={"w": (8, None)}, run_s=60.0))
+    assert unknown.queue_wait.value == 60 / 8
     # Other people's jobs come and go: HTCondor gives them half.
     assert mu(busy("mu", 8, 6, others=2)).workers.value == 6
     assert mu(busy("mu", 8, 0, others=8, run_s=60.0)).workers.value == 4

@@ -204,6 +204,7 @@ def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
         assert (set(sites), sites["s"]) == ({"j1", "j2", "s"}, "local")
         assert lines[4 * (end == "end") + 3].startswith(f"{end}\t3\t")
     last = lines[-1]
+    assert "a first mapping without search" in lines[3]
     word, count, policy, makespan = last.split("\t")
     assert (word, count) == ("end", "3")
     assert policy.endswith("; all at mu: 140 s")
