@@ -17,7 +17,7 @@ from typing import Protocol
 import classad2
 import htcondor2
 
-from condor_plugins.pool.sitepool import PlacedApplication, SitePool, summarise
+from condor_plugins.pool.sitepool import SCHEDULER, PlacedApplication, SitePool, summarise
 from condor_plugins.pool.sites import Ad
 from monitors.archive.measurement import number_in
 from monitors.workflows.facts.plan import HOLDS
@@ -129,7 +129,7 @@ def placed_applications(jobs: Iterable[Ad]) -> dict[int, PlacedApplication]:
     for ad in jobs:
         folder = ad.get("Iwd")
         inside = isinstance(folder, str) and Path.cwd().is_relative_to(folder)
-        if folder and "DAG_NodesTotal" in ad and not inside:
+        if folder and ad.get("JobUniverse") == SCHEDULER and not inside:
             with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
                 data = json.loads((Path(folder) / HOLDS).read_bytes())
                 needs = {str(site): int(count) for site, count in data["workers"].items()}

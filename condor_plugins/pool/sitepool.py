@@ -19,7 +19,7 @@ from network_provisioner.base.errors import AdonError
 SOURCE = "collector"
 _PAIRS = ("runtimes", "held")
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
-_SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
+SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _past(ended: Iterable[Ad]) -> dict[str, _Past]:
 
 
 def _takes_a_slot(ad: Ad) -> bool:
-    return ad.get("JobUniverse") not in (_SCHEDULER, _GRID, _LOCAL)
+    return ad.get("JobUniverse") not in (SCHEDULER, _GRID, _LOCAL)
 
 
 def _lower_quartile(values: Sequence[float]) -> float | None:

@@ -194,6 +194,9 @@ def test_workflows_that_run_hold_what_they_will_need_at_once(
         found = summarise(slots, jobs, 0.0, (), placed_applications(jobs))["mu"]
         assert found.held == {"w (DAGMan 7)": (expected, 1090.0)}
         assert found.others == 2
+    new = {k: v for k, v in dagman(7, str(tmp_path), 0).items() if not k.startswith("DAG_")}
+    held = summarise(slots, [new], 0.0, (), placed_applications([new]))["mu"].held
+    assert held == {"w (DAGMan 7)": (2, 1090.0)}  # submitted just now: DAGMan tells nothing yet
     monkeypatch.chdir(tmp_path)  # a sub-workflow is planned in the folder of its parent
     assert placed_applications([dagman(7, str(tmp_path), 0)]) == {}
 
