@@ -31,15 +31,18 @@ from site_selector.estimates.beliefs import MeasurementSource
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
+from site_selector.explain.queued import queued
 from site_selector.explain.reasons import seconds
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem
 from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import NEVER_S, Problem, build_problem
 
 SEED = 0
+QUICK = ", a first mapping without search"
 _GRACE_S = 5.0  # after the planner has given up
 _COMPILING_S = 600.0
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
@@ -99,9 +102,12 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         best, policy = settle(whole, bound.groups, way, estimator.score, trials)
         sites = bound.merged.expand(best)
         last = way is good
+        if last:
+            for line in queue_lines(queued(problem, world, sites).values()):
+                note(WARNING + line)
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
-            policy + (_at_one_site(estimator, best) if last else ""),
+            policy + (_at_one_site(estimator, best) if last else QUICK),
             estimator.makespan(best),
             last=last,
             tell=partial(told, inputs, world, problem, sites, policy),

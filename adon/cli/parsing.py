@@ -139,6 +139,11 @@ def add_sources(parser: CommandParser) -> None:
         "the collector of CONDOR_CONFIG)",
     )  # fmt: skip
     parser.add_argument(
+        "--holdings", type=Path, metavar="FILE",
+        help="what running applications hold beside what HTCondor tells, YAML (default: as "
+        "adon.yml has it)",
+    )  # fmt: skip
+    parser.add_argument(
         "--broker", nargs="?", const=os.environ.get("ADON_BROKER", DEFAULT_BROKER), metavar="URL",
         help="ask the broker for the network and what is reserved on it (default: as adon.yml has "
         "it; without an address %(const)s)",

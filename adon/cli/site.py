@@ -179,10 +179,6 @@ def add_edge(verbs: Nouns[argparse.ArgumentParser]) -> None:
         help="sites elsewhere (default: all others that can)",
     )
     edge.add_argument(
-        "--holdings", type=Path, metavar="FILE",
-        help="what running applications hold, YAML (default: nobody holds anything)",
-    )  # fmt: skip
-    edge.add_argument(
         "--save", type=Path, metavar="FILE", help="write the holdings with this workflow in them"
     )
     edge.add_argument(
@@ -209,7 +205,6 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe, subjects
-    from site_selector.estimates.running import Live
     from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import load_inputs
 
@@ -227,8 +222,7 @@ def _edge(args: argparse.Namespace) -> int:
         broker=args.broker,
         say=note,
     )
-    idle = Live(live.pool, live.topology)
-    world = believe(inputs, measured, now=_now(), live=idle, output_site=output)
+    world = believe(inputs, measured, now=_now(), live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:
@@ -236,7 +230,7 @@ def _edge(args: argparse.Namespace) -> int:
     name = args.name or inputs.workflow.name
     _check_new(name, held, args)
     needs = _needs(name, template, edge, args)
-    running = (*held.running, *_reserved(live.in_use_bps, live.topology))
+    running = (*held.running, *_reserved(live.in_use_bps, live.topology), *live.in_pool())
     decision = decide(needs, edge.ways, edge.total, running)
     mine = decision.holding()
     if mine is not None:

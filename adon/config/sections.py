@@ -165,10 +165,12 @@ class LimitsConfig(Schema):
 class PoolConfig(Schema):
     """The HTCondor that site selection asks for slots and queues.
 
-    ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names.
+    ``collector`` is ``host:port``, empty for the one that CONDOR_CONFIG names. ``holdings`` names a
+    file of what applications hold of which HTCondor does not know.
     """
 
     collector: str = ""
+    holdings: File = ""
 
 
 class ExpansionConfig(Schema):

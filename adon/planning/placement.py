@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
+from adon.planning.holdings import read_holdings
 from adon.planning.live import BROKER_TIMEOUT_S, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.asked import AskedEstimates, of_archive
@@ -88,7 +89,8 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
     where its jobs may run and its results go, Pegasus's data configuration; ``archive``,
-    ``config``, ``pool`` and ``broker`` are whom :func:`sources` asks. Without a workflow, ``sites`` is what is meant."""
+    ``config``, ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks. Without a
+    workflow, ``sites`` is what is meant."""
 
     workflow: Path | None
     sites: Path | None = None
@@ -101,6 +103,7 @@ class PlacementInputs:
     config: Path | None = None
     pool: str | None = None
     broker: str | None = None
+    holdings: Path | None = None
 
     def inputs(self) -> Inputs:
         """The workflow with its catalogs. Raises InputError."""
@@ -122,6 +125,7 @@ class PlacementInputs:
             config=self.config,
             pool=self.pool,
             broker=self.broker,
+            holdings=self.holdings,
             say=say,
         )
 
@@ -169,24 +173,27 @@ def sources(
     config: Path | None = None,
     pool: str | None = None,
     broker: str | None = None,
+    holdings: Path | None = None,
     say: Say | None = None,
 ) -> tuple[AskedEstimates, Live]:
     """Everyone is asked beside the catalogs: measurements of these sites, the paths between them
     and transformations, and what runs now.
 
     ``archive`` is read itself, ``pool`` is a collector (``host:port``, "" for that of
-    CONDOR_CONFIG), ``broker`` a URL. What is not given is taken from ``config`` (``adon.yml``), if
-    that is: pool, network, the broker, if one runs there, and, where it does not answer, its
-    archive. ``say`` gets one line for each that was asked and did not answer. Raises InputError,
-    also where ``archive`` is no archive.
+    CONDOR_CONFIG), ``broker`` a URL, ``holdings`` a file of them. What is not given is taken from
+    ``config`` (``adon.yml``), if that is: pool, holdings, network, the broker, if one runs there,
+    and, where it does not answer, its archive. ``say`` gets one line for each that was asked and
+    did not answer. Raises InputError, also where ``archive`` is no archive.
     """
     topology, token, rests, now = None, None, False, time.time()
     fallback: str | Path | None = None
+    configured = ""
     if config is not None:
         loaded = load_config(config)
         topology, fallback = topology_from_dict(loaded.topology), at(loaded.broker.archive)
         if pool is None and loaded.pool is not None:
             pool = loaded.pool.collector
+        configured = loaded.pool.holdings if loaded.pool is not None else ""
         if broker is None:
             broker, rests, token = loaded.broker_url, True, loaded.broker.token
     client, patient = None, None
@@ -195,6 +202,13 @@ def sources(
         client = BrokerClient(broker, BROKER_TIMEOUT_S, token or own, tls)
         patient = BrokerClient(broker, _ESTIMATES_TIMEOUT_S, token or own, tls)
     live = ask(pool, client, topology=topology, say=say, broker_may_rest=rests)
+    if holdings is not None:
+        live = live.with_held(read_holdings(holdings, sites, live.topology).running)
+    elif configured:
+        try:
+            live = live.with_held(read_holdings(Path(configured), sites, live.topology).running)
+        except InputError as error:
+            (say or print)(f"{error}; nobody is believed to hold anything but what runs")
     if isinstance(archive, Path):
         if not archive.exists():
             raise InputError(f"{archive}: found no such file, expected an archive of measurements")

@@ -150,10 +150,12 @@ class ComputeBelief:
 
 @dataclass(frozen=True, slots=True)
 class SiteBelief:
-    """N and T_q of a site. T_q is infinite where N is zero."""
+    """N and T_q of a site. T_q is infinite where N is zero. ``lacks`` says of what nothing is left
+    now, and who holds it; empty where there is."""
 
     workers: Belief
     queue_wait: Belief
+    lacks: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from site_selector.estimates.rates import (
     transformations,
     with_place_of_all,
 )
-from site_selector.estimates.running import IDLE, Live
+from site_selector.estimates.running import IDLE, Live, what_is_left
 from site_selector.inputs import SUBMIT_SITE, Inputs
 
 DEFAULT_WORKERS = 4
@@ -78,7 +78,7 @@ def believe(
         found = measured.estimate("output_ratio", name, now)
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
-    sites = _sites(inputs.sites, measured, live.pool, now)
+    sites = _sites(inputs.sites, measured, live, now)
     return World(
         now,
         sites,
@@ -151,7 +151,7 @@ def believe_sites(
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
     return World(
         now,
-        _sites(sites, measured, live.pool, now),
+        _sites(sites, measured, live, now),
         path_beliefs(sites, sites, measured, network, now),
         {},
         note=measured.note,
@@ -161,15 +161,15 @@ def believe_sites(
 def _sites(
     sites: Mapping[str, Site],
     measured: MeasurementSource,
-    pool: Mapping[str, PoolSite] | None,
+    live: Live,
     now: float,
 ) -> dict[str, SiteBelief]:
     typical = _pool_latency(sites, measured, now)
-    latency = None if pool is None else typical
-    found = {name: _site(site, measured, now, pool, latency) for name, site in sites.items()}
-    if typical is None:
-        return found
-    return {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+    latency = None if live.pool is None else typical
+    found = {name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()}
+    if typical is not None:
+        found = {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+    return {name: what_is_left(belief, name, live) for name, belief in found.items()}
 
 
 def _as_elsewhere(belief: SiteBelief, typical: Estimate, where: str) -> SiteBelief:

@@ -175,6 +175,12 @@ def _path(
         written = Belief(bandwidth, "catalog")
     else:
         written = Belief(DEFAULT_BANDWIDTH_BPS, "default")
+    held_bps = (network.in_use_bps or {}).get((src, dst), 0.0)
+    if best is not None:
+        held_bps = best.capacity_bps - free_bps
+    elif held_bps > 0:
+        left = max(0.0, written.value - held_bps)
+        written = replace(written, value=left, note=f"minus {network.use}")
     # Where transfers of different sizes were seen, their hand-shakes are not taken for the path.
     pair = f"{src}>{dst}"
     found = measured.estimate("transfer_rate", pair, now) or measured.estimate(
@@ -184,6 +190,10 @@ def _path(
     # Where probes stand in for transfers, they say so.
     told = getattr(found, "note", "")
     gamma_a = rate_now(found, written, now, told) if found is not None and usable else written
+    if gamma_a.value > link:
+        gamma_a = replace(gamma_a, value=link)
+    if held_bps > 0 and written.value < gamma_a.value:
+        gamma_a = replace(gamma_a, value=written.value, note=f"all that is left, {written.note}")
     known, at = "topology" if best is not None else "catalog" if rtt > 0 else "default", None
     seen_rtt, seen_loss = (measured.estimate(m, f"{src}>{dst}", now) for m in ("rtt", "loss"))
     if seen_rtt is not None and seen_rtt.value > 0:
@@ -205,10 +215,13 @@ def _with_setup(
     and hand-shakes."""
     setups = _carried(paths, measured, "transfer_setup", now)
     starts = _carried(paths, measured, "transfer_start", now)
-    return {
-        pair: replace(path, setup=_and_start(setups[pair], starts[pair]), start=starts[pair])
-        for pair, path in paths.items()
-    }
+    found = {}
+    for pair, path in paths.items():
+        start = starts[pair]
+        if start.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
+            start = path.start
+        found[pair] = replace(path, setup=_and_start(setups[pair], start), start=start)
+    return found
 
 
 def _carried(

@@ -6,11 +6,12 @@ per second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.topology.graph import Topology
-from site_selector.estimates.beliefs import PoolSite
+from site_selector.estimates.beliefs import Belief, PoolSite, SiteBelief
 
 Amounts = Mapping[str, float]
 
@@ -41,12 +42,85 @@ class Live:
     """What runs now. ``pool``: what HTCondor says of its sites; a site that it does not name has no
     workers, unless it is none of HTCondor's: the submit host's own, or one of another ``pegasus:
     style``. ``in_use_bps`` on each directed link of ``topology``, ``use`` says in a few words what
-    that is. None where nobody was asked or nobody answered."""
+    that is. None where nobody was asked or nobody answered. ``held``: by applications of which
+    HTCondor does not know. ``whole``: nothing of it is taken off."""
 
     pool: Mapping[str, PoolSite] | None = None
     topology: Topology | None = None
     in_use_bps: Mapping[tuple[str, str], float] = field(default_factory=dict)
     use: str = ""
+    held: tuple[Holding, ...] = ()
+    whole: bool = False
+
+    def with_held(self, held: Sequence[Holding]) -> Live:
+        """And what these hold; of a link whichever is more, for the broker may know of them."""
+        used = dict(self.in_use_bps)
+        for name, rate in _sums(held).items():
+            kind, _, link = name.partition(" ")
+            if kind == "bandwidth":
+                src, _, dst = link.partition(">")
+                used[src, dst] = max(used.get((src, dst), 0.0), rate)
+        use = " and ".join(filter(None, (self.use, "what applications hold")))
+        return replace(self, in_use_bps=used, use=use, held=tuple(held)) if held else self
+
+    def in_pool(self) -> tuple[Holding, ...]:
+        """What the jobs that run hold of the pool."""
+        busy = {
+            workers_of(site): float(told.slots - told.idle_slots)
+            for site, told in (self.pool or {}).items()
+            if told.slots > told.idle_slots
+        }
+        return (Holding("jobs that run", busy),) if busy else ()
+
+    def idle(self) -> Live:
+        """The same pool and network as if nobody held anything of them."""
+        return Live(self.pool, self.topology, whole=True)
 
 
 IDLE = Live()
+
+
+def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
+    """A site without what running applications hold of it.
+
+    Jobs that run keep the workers that they have, but no more than half: HTCondor shares. What
+    applications hold of which it does not know is theirs until nobody knows when.
+    """
+    total = belief.workers.value
+    if live.whole:
+        return belief
+    if total < 1:
+        return replace(belief, lacks=_lack(site, total, ()))
+    held = {
+        one.application: count
+        for one in live.held
+        if (count := one.amounts.get(workers_of(site), 0.0)) > 0
+    }
+    left = total - sum(held.values())
+    if left < 1:
+        lacks = _lack(site, total, held)
+        return replace(belief, queue_wait=Belief(math.inf, "catalog", note=lacks), lacks=lacks)
+    told = (live.pool or {}).get(site)
+    # Where no schedd tells who waits, slots that are not idle say little.
+    busy = 0 if told is None or told.ahead is None else told.slots - told.idle_slots
+    usable = max(left - busy, math.ceil(left / 2))
+    who = [*held, *([f"{busy} jobs that run"] if busy else [])]
+    return belief if usable == total else _with_workers(belief, usable, ", ".join(who))
+
+
+def _with_workers(belief: SiteBelief, count: float, who: str) -> SiteBelief:
+    note = f"of {belief.workers.value:g}, beside {who}"
+    return replace(belief, workers=replace(belief.workers, value=count, note=note))
+
+
+def _lack(site: str, total: float, held: Iterable[str]) -> str:
+    by = f", held by {', '.join(held)}" if held else ""
+    return f"{workers_of(site)}: 1 needed, 0 of {total:g} free{by}"
+
+
+def _sums(held: Iterable[Holding]) -> dict[str, float]:
+    out: dict[str, float] = {}
+    for one in held:
+        for name, amount in one.amounts.items():
+            out[name] = out.get(name, 0.0) + amount
+    return out

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
+from site_selector.explain.queued import queued
 from site_selector.explain.reasons import why_least, why_not_least
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
@@ -69,7 +70,7 @@ class _Describer:
         terms = None
         if alternatives:
             terms = job_terms(self.problem, self.assignment, self.schedule)
-        out = []
+        out, waiting = [], queued(self.problem, self.world, self.assignment)
         for j, name in enumerate(self.problem.jobs):
             site = self.problem.places[self.assignment[j]]
             options = () if terms is None else self._alternatives(j, terms)
@@ -82,6 +83,7 @@ class _Describer:
                     options,
                     float(self.schedule.start_s[j]),
                     float(self.schedule.end_s[j]),
+                    waiting.get(j, ""),
                 )
             )
         return out

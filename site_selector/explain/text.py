@@ -117,6 +117,7 @@ def summary_text(mapping: SiteMapping) -> str:
             for name, value in sorted(mapping.portfolio.items(), key=lambda i: i[1])
         ),
     ]
+    lines += mapping.queued
     if mapping.beliefs.get("note"):
         lines.append(mapping.beliefs["note"])
     hedge = mapping.withstands
@@ -182,7 +183,8 @@ def _job_text(placement: Placement) -> str:
         rows.append([mark + option.site, queue, compute, _network(option), total])
     head = f"{placement.job}  {placement.transformation} -> {placement.site}"
     known = [f"  {option.site}: {_sources(option)}" for option in placement.alternatives]
-    return "\n".join([head, table(_TERMS, rows), *known, f"  why: {placement.reason}"])
+    waits = [f"  waits in the scheduler's queue: {placement.queued}"] if placement.queued else []
+    return "\n".join([head, table(_TERMS, rows), *known, *waits, f"  why: {placement.reason}"])
 
 
 def _network(option: Alternative) -> str:

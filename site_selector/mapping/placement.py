@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -95,6 +97,7 @@ class Placement:
     """Where a job goes, why, and what it would cost elsewhere.
 
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
+    ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -106,6 +109,7 @@ class Placement:
     alternatives: tuple[Alternative, ...] = ()
     start_s: float = 0.0
     end_s: float = 0.0
+    queued: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -157,6 +161,11 @@ class Mapping:
         """Site by job id."""
         return {p.job: p.site for p in self.placements}
 
+    @property
+    def queued(self) -> list[str]:
+        """What lacks for how many jobs, a line each; empty where all fits."""
+        return queue_lines(p.queued for p in self.placements)
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return _dumped(self)
@@ -194,6 +203,15 @@ class Mapping:
             raise InputError(f"{path}: {error}") from None
 
 
+def queue_lines(reasons: Iterable[str]) -> list[str]:
+    """What lacks for how many jobs, a line each, of the reason of every job that waits."""
+    counts = Counter(filter(None, reasons))
+    return [
+        f"{count} job{'s wait' if count > 1 else ' waits'} in the scheduler's queue: {why}"
+        for why, count in counts.items()
+    ]
+
+
 def _dumped(value: object) -> dict[str, Any]:
     from network_provisioner.base.schema import adapter  # noqa: PLC0415
 
@@ -222,6 +240,7 @@ def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
         "site": placed.site,
         "seconds": finite(seconds),
         "reason": placed.reason,
+        "queued": placed.queued,
         "alternatives": [_alternative(one) for one in placed.alternatives],
         "believed": {} if chosen is None else _believed(chosen, beliefs.get("paths", {})),
     }

@@ -12,10 +12,15 @@ from cli_world import CONFIG, adon, config_file, refusal, write_world
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adon.planning import live
 from adon.planning.holdings import Holdings, Waiting, holdings_dict, parse_holdings
+from adon.planning.placement import place
+from condor_plugins.pool.sitepool import SitePool
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict
-from site_selector.estimates.running import Holding, bandwidth_of, workers_of
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
+from site_selector.inputs import load_inputs
+from site_selector.mapping.placement import Mapping as SiteMapping
 
 
 @pytest.fixture
@@ -62,6 +67,61 @@ def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
     assert "it would fit if neuro (priority 3) gave way in layer 2" in ran.out
     ran = adon(*asked, "--holdings", "held.yml", "--config", config_file(tmp_path), "--priority", 2)
     assert "no application of lower priority" in ran.out
+
+
+def test_what_others_hold_is_taken_off_where_a_workflow_is_planned(
+    workflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sites(*words: object) -> set[str]:
+        mapped = adon("site", "map", workflow, "--json", *words)
+        return {one["site"] for one in json.loads(mapped.out)["placements"]}
+
+    assert sites() == {"mu"}
+    held = "running:\n- {application: big, workers: {mu: 4}}\n"
+    Path("held.yml").write_text(held)
+    assert sites("--holdings", "held.yml") == {"tacc"}
+    # So does whoever plans with an adon.yml that names the file; what is wrong with it is told.
+    four = {"mu": SitePool("mu", 0.0, 4, 4, ahead=0.0), "tacc": SitePool("tacc", 0.0, 8, 8)}
+    monkeypatch.setattr(live, "ask_pool", lambda _: four)
+    config = config_file(tmp_path, pool={"holdings": "held.yml"})
+    assert sites("--config", config) == {"tacc"}
+    Path("held.yml").write_text(held.replace("mu", "muu"))
+    ran = adon("site", "map", workflow, "--config", config)
+    assert (ran.code, "workers at 'muu', expected one of" in ran.err) == (0, True)
+    Path("held.yml").write_text(f"{held}- {{application: large, workers: {{tacc: 8}}}}\n")
+    planned = adon("site", "explain", workflow, "--holdings", "held.yml")
+    why = "waits in the scheduler's queue: workers at tacc: 1 needed, 0 of 8 free, held by large"
+    why_mu = why.replace("tacc", "mu").replace("8 free", "4 free").replace("large", "big")
+    assert why in planned.out or why_mu in planned.out
+    mapped = adon("site", "map", workflow, "--holdings", "held.yml")
+    assert "2 jobs wait in the scheduler's queue: workers at " in mapped.out
+    submitted = adon("plan", workflow, "--holdings", "held.yml", "--dir", "submit")
+    assert "2 jobs wait in the scheduler's queue: workers at " in submitted.out
+    file = next(tmp_path.rglob("adon-placements.json"))
+    queued = {one["queued"] for one in json.loads(file.read_text())["placements"]}
+    assert len(queued) == 1 and queued.pop().startswith("workers at ")
+
+
+def test_a_workflow_is_planned_around_jobs_that_keep_the_near_site_busy(workflow: Path) -> None:
+    inputs = load_inputs(workflow)
+
+    def placed(idle: int) -> SiteMapping:
+        ahead = 0.0 if idle else 9.0
+        near = SitePool("mu", 1000.0, 4, idle, ahead=ahead, run_s=600.0)
+        pool = {"mu": near, "tacc": SitePool("tacc", 1000.0, 8, 8, ahead=0.0)}
+        return place(inputs, output_site="local", live=Live(pool), now=1000.0).mapping
+
+    assert [set(placed(idle).sites.values()) for idle in (4, 0)] == [{"mu"}, {"tacc"}]
+    assert placed(0).queued == []
+
+
+def test_a_path_of_which_nothing_is_left_is_named(workflow: Path) -> None:
+    Path("held.yml").write_text(
+        "running:\n- {application: big, bandwidth: {mu>tacc: 1 Gb/s, mu>local: 1 Gb/s, "
+        "tacc>local: 1 Gb/s}}\n"
+    )
+    mapped = adon("site", "map", workflow, "--holdings", "held.yml")
+    assert "1 job waits in the scheduler's queue: bandwidth mu>local: nothing is left" in mapped.out
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,10 @@ from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
-from site_selector.estimates.beliefs import Belief, ComputeBelief, World
+from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, World
 from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
-from site_selector.estimates.running import Live
+from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.estimates.uncertainty import (
     Uncertainty,
     relative_error,
@@ -59,7 +59,7 @@ def test_without_measurements_the_catalog_then_defaults() -> None:
 def test_a_site_without_workers_has_an_infinite_queue() -> None:
     world = believe(world_inputs(), now=NOW)
     assert math.isinf(world.sites["local"].queue_wait.value)
-    pool = {"mu": SitePool("mu", 990.0, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
+    pool = {"mu": SitePool("mu", 990.0, 3, 3, ahead=0.0), "tacc": SitePool("tacc", 990.0, 0)}
     gone = believe(world_inputs(), now=NOW, live=Live(pool))
     assert gone.sites["mu"].workers == Belief(3, "collector", 990.0)
     assert math.isinf(gone.sites["tacc"].queue_wait.value)
@@ -280,6 +280,44 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     assert wait(ahead=5.0) == Belief(4.0, "archive", 900.0)
 
 
+def busy(site: str, slots: int, idle: int, **told: object) -> SitePool:
+    return SitePool(site, NOW, slots, idle, ahead=0.0, **told)  # type: ignore[arg-type]
+
+
+def test_what_running_applications_hold_is_taken_off_a_site() -> None:
+    def mu(pool: SitePool, *held: Holding) -> SiteBelief:
+        live = Live(pool_of(mu=pool)).with_held(held)
+        return believe(world_inputs(), now=NOW, live=live).sites["mu"]
+
+    some = mu(busy("mu", 8, 6, start_s=2.0))
+    assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 2, "")
+    assert some.workers.note == "of 8, beside 2 jobs that run"
+    assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
+    part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
+    assert (part.workers.value, part.workers.note) == (3, "of 8, beside big")
+    # Of what a file says nobody knows the end.
+    never = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 8.0}))
+    assert (never.workers.value, never.queue_wait.value) == (8, math.inf)
+    assert never.lacks == "workers at mu: 1 needed, 0 of 8 free, held by big"
+    # Edge optimisation takes it off itself.
+    live = Live(pool_of(mu=busy("mu", 8, 6)))
+    assert believe(world_inputs(), now=NOW, live=live.idle()).sites["mu"].workers.value == 8
+    assert live.in_pool() == (Holding("jobs that run", {workers_of("mu"): 2.0}),)
+
+
+def test_a_measured_path_carries_no_more_than_is_left_of_it() -> None:
+    source = Measurements({("throughput", "mu>tacc"): estimate_of(150e6)})
+
+    def gamma(*held: Holding) -> Belief:
+        live = Live().with_held(held)
+        return believe(world_inputs(), source, now=NOW, live=live).paths["mu", "tacc"].gamma_a
+
+    held = Holding("big", {bandwidth_of("mu", "tacc"): 120e6})
+    assert gamma().value == 150e6
+    assert gamma(held).value == 80e6  # of 200 Mb/s
+    assert "what applications hold" in gamma(held).note
+
+
 def flattered() -> dict[str, dict[str, object]]:
     """mu and tacc, and one of which its catalog entry promises more than anybody has seen."""
     far = {"adon.bandwidth.far": "800 Mb/s"}
@@ -394,7 +432,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     }
 
     def waits(pool: dict[str, SitePool] | None = None) -> tuple[Problem, Belief]:
-        world = believe(inputs, Measurements(known), now=NOW, pool=pool)
+        world = believe(inputs, Measurements(known), now=NOW, live=Live(pool))
         return build_problem(inputs, world), world.wait("t::b:1.0", "mu")
 
     problem, wait = waits()
@@ -455,7 +493,7 @@ def test_what_cannot_be_is_left_out_and_told(
             return self.known.get((metric, subject))
 
     world, plain = (
-        believe(world_inputs(), source, now=NOW, topology=linked())
+        believe(world_inputs(), source, now=NOW, live=Live(topology=linked()))
         for source in (Asked(known), None)
     )
     assert world.note.startswith(f"left out, and the catalogs believed: {metric} of {subject}: ")
@@ -466,7 +504,7 @@ def test_what_cannot_be_is_left_out_and_told(
 def test_what_rests_on_transfers_that_cannot_be_is_left_out_too() -> None:
     names = {"throughput": 9e12, "transfer_rate": 1e12, "transfer_start": 2.0}
     known = {(metric, "mu>tacc"): estimate_of(value) for metric, value in names.items()}
-    path = believe(world_inputs(), Measurements(known), now=NOW, topology=linked())
+    path = believe(world_inputs(), Measurements(known), now=NOW, live=Live(topology=linked()))
     assert path.paths["mu", "tacc"].gamma_a.source == "topology"
 
 

@@ -204,6 +204,7 @@ def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
         assert (set(sites), sites["s"]) == ({"j1", "j2", "s"}, "local")
         assert lines[4 * (end == "end") + 3].startswith(f"{end}\t3\t")
     last = lines[-1]
+    assert "a first mapping without search" in lines[3]
     word, count, policy, makespan = last.split("\t")
     assert (word, count) == ("end", "3")
     assert policy.endswith("; all at mu: 140 s")
@@ -297,6 +298,16 @@ def test_the_planner_expects_what_site_map_expects(
     mapping = place(inputs, output_site=",".join(outputs)).mapping
     assert last.makespan_s == pytest.approx(mapping.makespan_s)
     assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
+
+
+def test_what_fits_nowhere_is_told_and_planned() -> None:
+    nobody = {"adon.workers": "0"}
+    sites = [{"name": site, "profiles": nobody} for site in ("mu", "tacc")]
+    notes: list[str] = []
+    *_, last = answers(parse_request(small(sites=[{"name": "local"}, *sites])), notes.append)
+    assert len(last.sites) == 3
+    assert [note.partition(" job")[0] for note in notes] == ["warning: 2"]
+    assert "in the scheduler's queue: workers at " in notes[0]
 
 
 def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
