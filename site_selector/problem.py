@@ -127,7 +127,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         staging=inputs.staging,
         overhead_s=world.dag_overhead.value,
         file_s=np.array(
-            [[0.0 if a == b else world.paths[a, b].start.value for b in places] for a in places]
+            [[0.0 if a == b else world.paths[a, b].further.value for b in places] for a in places]
         ),
     )
 
@@ -263,5 +263,5 @@ def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array
             if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
                 link_bps = min(path.link_bps, path.gamma_t.value)
                 occupied[a, b] = min(per_byte[a, b], transfer_time(1, link_bps))
-            setup[a, b] = path.setup.value
+            setup[a, b] = path.start_s
     return per_byte, occupied, setup

@@ -25,11 +25,12 @@ FRESH_S = 86400.0
 
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
-TRANSFER_RATE, TRANSFER_START = "transfer_rate", "transfer_start"
+TRANSFER_RATE, TRANSFER_START, FILE_START = "transfer_rate", "transfer_start", "file_start"
+_TERMS = (TRANSFER_RATE, TRANSFER_START, FILE_START)
 _OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
 _TRANSFERS = ("job_transfer", "throughput")
-_MADE_OF = dict.fromkeys((TRANSFER_RATE, TRANSFER_START), _TRANSFERS)
+_MADE_OF = dict.fromkeys(_TERMS, _TRANSFERS)
 
 
 class Source(Protocol):
@@ -66,9 +67,10 @@ def gamma_a(source: Source, src: str, dst: str, now: float) -> Known | None:
 
 
 def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, Known]:
-    """``transfer_rate`` (bit/s) and ``transfer_start`` (s of each file): what transfers of
-    different sizes tell apart of T_n, by the tool and protocol of the newest; neither where they do
-    not, or where the newest of them is a day old. By followers, who count files, else brokers."""
+    """``transfer_rate`` (bit/s), ``transfer_start`` (s of each transfer, with its first file) and
+    ``file_start`` (s of each further file): what transfers of different sizes tell apart of T_n, by
+    the tool and protocol of the newest; none where they do not, or where the newest of them is a
+    day old. By followers, who count files, else brokers."""
     subject = f"{src}>{dst}"
     for metric in _TRANSFERS:
         rows = source.query(metric, subject, until=now, newest=True, limit=WINDOW)
@@ -79,7 +81,11 @@ def transfer_terms(source: Source, src: str, dst: str, now: float) -> dict[str, 
     else:
         return {}
     newest = rows[0]
-    terms = ((TRANSFER_RATE, found.rate_bps, "bit/s"), (TRANSFER_START, found.setup_s, "s"))
+    terms = (
+        (TRANSFER_RATE, found.rate_bps, "bit/s"),
+        (TRANSFER_START, found.setup_s, "s"),
+        (FILE_START, found.start_s, "s"),
+    )
     return {
         metric: Known(
             value, found.spread * value, len(moved), newest.at, newest.source, unit,
@@ -98,7 +104,7 @@ def _moved(newest_first: Sequence[Measurement]) -> list[Moved]:
         if _tool(row) == _tool(newest_first[0]) and n_bytes and seconds:
             files = number_in(known.get("files")) or 1.0
             if known.get("goodput_bps", True) is not None:
-                found.append(Moved(n_bytes / files, seconds / files))
+                found.append(Moved(n_bytes, seconds, files))
     return found
 
 
@@ -151,7 +157,7 @@ class Knowledge:
             found = gamma_a(self._source, src, dst, now)
         elif pair and metric == "path_throughput":
             found = path_throughput(self._source, src, *dst.rpartition("/")[::2], now)
-        elif pair and metric in (TRANSFER_RATE, TRANSFER_START):
+        elif pair and metric in _TERMS:
             found = self._terms(src, dst, now).get(metric)
         elif pair and metric in _OF_PATHS:
             found = path_state(self._source, metric, src, dst, now)
@@ -169,7 +175,7 @@ class Knowledge:
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
     "dag_overhead", *sorted(_OF_NO_PLACE),
-    TRANSFER_RATE, TRANSFER_START, *sorted(_OF_PATHS), _PROBES,
+    *_TERMS, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
 

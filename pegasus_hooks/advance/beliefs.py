@@ -103,7 +103,7 @@ class BeliefReader:
             {name: max(1, int(site.workers.value)) for name, site in world.sites.items()},
             {name: min(site.queue_wait.value, NEVER_S) for name, site in world.sites.items()},
             {pair: path.rate_bps for pair, path in world.paths.items() if path.rate_bps > 0},
-            {pair: path.setup.value for pair, path in world.paths.items()},
+            {pair: path.start_s for pair, path in world.paths.items()},
             files,
             "; ".join(filter(None, (self._note, world.note))),
         )

@@ -162,10 +162,9 @@ class SiteBelief:
 class PathBelief:
     """Γ_a and Γ_t from one site to another, with what Γ_t was computed from.
 
-    ``setup`` is how long a transfer takes beside moving its bytes, in seconds: the stage job's own
-    wait and start, and hand-shakes for its first file; ``start`` is what each further file takes
-    so, where that is known. Γ cannot tell it, and it decides whether moving small files is worth
-    while.
+    A transfer takes three things beside its bytes, in seconds: ``setup``, its job's wait and start,
+    ``first``, the tool's hand-shakes, and ``further``, what each further file takes. Γ cannot tell
+    them, and they decide whether moving small files is worth while.
     """
 
     gamma_a: Belief
@@ -176,12 +175,18 @@ class PathBelief:
     buffer_bytes: int
     loss: float
     setup: Belief = field(default_factory=lambda: Belief(0.0, "default"))
-    start: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    first: Belief = field(default_factory=lambda: Belief(0.0, "default"))
+    further: Belief = field(default_factory=lambda: Belief(0.0, "default"))
 
     @property
     def rate_bps(self) -> float:
         """min(Γ_t, Γ_a)."""
         return min(self.gamma_a.value, self.gamma_t.value)
+
+    @property
+    def start_s(self) -> float:
+        """Seconds until the first file's bytes move, from when its job could run."""
+        return self.setup.value + self.first.value
 
     @property
     def bound(self) -> str:
@@ -226,7 +231,8 @@ def beliefs_dict(world: World) -> dict[str, Any]:
                 "gamma_a": b.gamma_a.as_dict(now),
                 "gamma_t": b.gamma_t.as_dict(now),
                 "setup": b.setup.as_dict(now),
-                "start": b.start.as_dict(now),
+                "first": b.first.as_dict(now),
+                "further": b.further.as_dict(now),
                 "rtt_s": b.rtt_s,
             }
             for (src, dst), b in world.paths.items()

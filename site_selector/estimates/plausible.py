@@ -26,9 +26,10 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "compute_rate": (_LEAST, _MOST_BYTES_PER_S),
     "runtime": (_LEAST, _YEAR_S),
     **dict.fromkeys(("queue_wait", "transfer_setup", "transfer_start"), (0.0, _YEAR_S)),
+    "file_start": (0.0, _YEAR_S),
     **dict.fromkeys(("dag_overhead", "output_ratio", "belief_error"), (0.0, _YEAR_S)),
 }
-_MADE_OF = {"transfer_rate": "throughput", "transfer_start": "throughput"}
+_MADE_OF = dict.fromkeys(("transfer_rate", "transfer_start", "file_start"), "throughput")
 
 
 @dataclass(slots=True)

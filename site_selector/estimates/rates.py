@@ -5,7 +5,8 @@
         measured paths got of theirs ─► default
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
 set-up  archive transfer_setup of the path ─► of the measured path with the RTT nearest to its own
-        ─► 0; and transfer_start likewise, the hand-shakes of its tool there, for each file
+        ─► 0; and likewise transfer_start, the hand-shakes of its tool there, and file_start, what
+        each further file of a transfer takes
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
 
@@ -213,14 +214,16 @@ def _with_setup(
 ) -> dict[tuple[str, str], PathBelief]:
     """The paths with what a transfer costs beside its bytes: the stage job's own wait and start,
     and hand-shakes."""
-    setups = _carried(paths, measured, "transfer_setup", now)
-    starts = _carried(paths, measured, "transfer_start", now)
+    setups, firsts, files = (
+        _carried(paths, measured, metric, now)
+        for metric in ("transfer_setup", "transfer_start", "file_start")
+    )
     found = {}
     for pair, path in paths.items():
-        start = starts[pair]
-        if start.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
-            start = path.start
-        found[pair] = replace(path, setup=_and_start(setups[pair], start), start=start)
+        first, further = firsts[pair], files[pair]
+        if first.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
+            first, further = path.first, path.further
+        found[pair] = replace(path, setup=setups[pair], first=first, further=further)
     return found
 
 
@@ -245,18 +248,6 @@ def _carried(
         pair: like(pair) if one is None and known else unknown if one is None else archived(one)
         for pair, one in found.items()
     }
-
-
-def _and_start(setup: Belief, start: Belief) -> Belief:
-    """The job's own time, and what the tool needs on this path before it moves anything."""
-    if start.source == "default":
-        return setup
-    if setup.source == "default":
-        return start
-    note = f"and {start.value:.3g} s of hand-shakes for each file"
-    return replace(
-        setup, value=setup.value + start.value, note=f"{setup.note} {note}" if setup.note else note
-    )
 
 
 DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude

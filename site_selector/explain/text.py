@@ -24,6 +24,7 @@ SHOW: dict[str, Callable[[float], str]] = {
     "rate": format_rate,  # bits per second
     "bytes_rate": lambda value: f"{format_size(value)}/s",  # of one worker
 }
+_BESIDE_BYTES = {"setup": "set-up", "first": "hand-shakes", "further": "each further file"}
 
 
 def value_of(belief: Mapping[str, Any], kind: str) -> str:
@@ -145,11 +146,12 @@ def beliefs_text(beliefs: Mapping[str, Any]) -> str:
     for name, b in beliefs["sites"].items():
         sites += _lines(name, (("N", "count", b["n"]), ("T_q", "seconds", b["t_q"])))
     paths = [("path", *head)]
-    for name, b in beliefs["paths"].items():
+    for path, b in beliefs["paths"].items():
         known = [("Γ_a", "rate", b["gamma_a"]), ("Γ_t", "rate", b["gamma_t"])]
-        if b.get("setup", {}).get("value"):
-            known.append(("set-up", "seconds", b["setup"]))
-        paths += _lines(name, known)
+        for key, name in _BESIDE_BYTES.items():
+            if b.get(key, {}).get("value"):
+                known.append((name, "seconds", b[key]))
+        paths += _lines(path, known)
     compute = [("transformation@site", *head)]
     for name, b in beliefs["compute"].items():
         runtime = ("runtime", "seconds", b)
@@ -271,8 +273,9 @@ def _flat(beliefs: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         out += [(f"N {site}", "count", b["n"]), (f"T_q {site}", "seconds", b["t_q"])]
     for path, b in beliefs.get("paths", {}).items():
         out.append((f"Γ_a {path}", "rate", b["gamma_a"]))
-        if "setup" in b:
-            out.append((f"set-up {path}", "seconds", b["setup"]))
+        out += [
+            (f"{name} {path}", "seconds", b[key]) for key, name in _BESIDE_BYTES.items() if key in b
+        ]
     for name, b in beliefs.get("compute", {}).items():
         out.append(
             (f"Γ_c {name}", "seconds", b) if b["kind"] == "runtime"

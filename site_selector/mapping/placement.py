@@ -248,7 +248,7 @@ def _placement(placed: Placement, beliefs: dict[str, Any]) -> dict[str, Any]:
 
 def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     """What its terms come from, to be held against the truth: value and source, and of a path the
-    seconds for each file."""
+    seconds before bytes move and for each further file."""
     found: dict[str, tuple[Any, ...]] = {}
     if (wait := chosen.inputs.get("t_q")) is not None:
         found["queue_wait"] = (wait["value"], origin(wait))
@@ -256,8 +256,8 @@ def _believed(chosen: Alternative, paths: dict[str, dict[str, Any]]) -> dict[str
         found["runtime"] = (chosen.s_c_bytes / rate["value"], origin(rate))
     for move in chosen.moves:
         if (path := paths.get(move.path)) is not None:
-            start_s = path.get("start", {}).get("value", 0.0)
-            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), start_s)
+            beside = (path.get(key, {}).get("value", 0.0) for key in ("first", "further"))
+            found[move.path] = (finite(move.rate_bps), origin(path["gamma_a"]), *beside)
     return found
 
 

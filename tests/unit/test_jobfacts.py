@@ -546,7 +546,8 @@ def test_why_a_job_is_where_it_is(planned: Submitted) -> None:
 
 def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
     believed = {"runtime": [10.0, "archive"], "queue_wait": [3.0, "schedd"],
-                "i-plant>mu": [10e6, "topology", 0.5], "x": "y", "z": [True, None]}  # fmt: skip
+                "i-plant>mu": [10e6, "topology", 1.5, 0.5], "x": "y",
+                "z": [True, None]}  # fmt: skip
     placed = [{"job": "ID0000001", "site": "mu", "seconds": 13.0, "believed": believed},
               {"job": "ID0000002", "site": "tacc", "believed": believed}]  # fmt: skip
     (planned.path / FILE).write_text(json.dumps({"at": START, "placements": placed}))
@@ -557,7 +558,7 @@ def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
     ))  # fmt: skip
     found = took(FollowedWorkflow(planned.path), "belief_error")
     assert [(one.subject, one.value) for one in found] == [
-        ("throughput:topology", pytest.approx((5e6 * 8 / 10e6 + 2 * 0.5) / 2 - 1)),
+        ("throughput:topology", pytest.approx((5e6 * 8 / 10e6 + 1.5 + 0.5) / 2 - 1)),
         ("runtime:archive", pytest.approx(10 / 8 - 1)),
         ("queue_wait:schedd", pytest.approx(3 / 2 - 1)),
     ]

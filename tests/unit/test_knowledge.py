@@ -84,8 +84,8 @@ def test_each_file_of_a_job_shakes_hands_as_its_tool_does() -> None:
         {**known, ("transfer_setup", "mu>tacc"): Estimate(5.0, 0.0, 3, NOW, "test", "s")}
     )
     path = path_beliefs({}, ["mu", "tacc"], source, Network(), NOW)["mu", "tacc"]
-    assert path.start.value == pytest.approx(2.0)
-    assert path.setup.value == pytest.approx(5.0 + 2.0)  # of the job, with its first file
+    assert path.further.value == pytest.approx(2.0)
+    assert path.start_s == pytest.approx(5.0 + 2.0)  # of the job, with its first file
 
 
 def test_what_was_measured_in_the_future_alone_is_told() -> None:

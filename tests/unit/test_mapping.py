@@ -94,9 +94,9 @@ def test_hand_shakes_take_as_long_as_on_the_path_with_the_nearest_rtt() -> None:
     seconds = {"near": 0.5, "far": 6.0}
     known = {("transfer_start", f"{s}>hub"): estimate_of(v, at=-1.0) for s, v in seconds.items()}
     world = believe(inputs, Measurements(known), now=0.0, output_site="hub")
-    assert world.paths["farther", "hub"].setup.value == 6.0
-    assert world.paths["farther", "hub"].start.note == "measured from far to hub"
-    assert world.paths["hub", "near"].start.value == 0.5
+    assert world.paths["farther", "hub"].start_s == 6.0
+    assert world.paths["farther", "hub"].first.note == "measured from far to hub"
+    assert world.paths["hub", "near"].first.value == 0.5
 
 
 def test_measured_transfers_overlap_until_the_link_is_full() -> None:
@@ -143,7 +143,9 @@ def test_hand_shakes_of_further_files_are_reckoned_with() -> None:
         {"a": ["mu", "tacc"]},
     )
     world = believe(inputs, now=0.0)
-    slow = {ends: replace(path, start=Belief(2.0, "archive")) for ends, path in world.paths.items()}
+    slow = {
+        ends: replace(path, further=Belief(2.0, "archive")) for ends, path in world.paths.items()
+    }
     soon, later = (
         Estimator(build_problem(inputs, replace(world, paths=paths))).makespan([1])
         for paths in (world.paths, slow)

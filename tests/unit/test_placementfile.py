@@ -55,16 +55,20 @@ def test_what_was_believed_of_a_job_stands_with_its_source(tmp_path: Path) -> No
     chosen = Alternative("mu", 1.0, 30.0, 11.0, 42.0, s_c_bytes=60e6, inputs=inputs, moves=moves)
     beliefs = {
         "paths": {
-            "a>mu": {"gamma_a": {"value": 2e8, "source": "topology"}, "start": {"value": 0.5}}
+            "a>mu": {
+                "gamma_a": {"value": 2e8, "source": "topology"},
+                "first": {"value": 1.5},
+                "further": {"value": 0.5},
+            }
         }
     }
     placed = (Placement("ID1", "t::a:1", "mu", "", (chosen,)),)
     write_placements(tmp_path, Mapping("w", "chains", 9.0, {}, placed, beliefs), 1000.0)
     (fact,) = placement_facts(tmp_path, "u")
     assert fact.details["believed"] == {
-        "queue_wait": (1.0, "schedd", 0.0),
-        "runtime": (30.0, "elsewhere", 0.0),
-        "a>mu": (2e8, "topology", 0.5),
+        "queue_wait": (1.0, "schedd", 0.0, 0.0),
+        "runtime": (30.0, "elsewhere", 0.0, 0.0),
+        "a>mu": (2e8, "topology", 1.5, 0.5),
     }
 
 

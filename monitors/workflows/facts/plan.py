@@ -9,10 +9,11 @@ file that whoever mapped the workflow left in its submit directory.
                      "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
                                        "compute_s": 30.0, "transfer_s": 11.0}, …],
                      "believed": {"runtime": [30.0, "archive"], "queue_wait": [1.0, "schedd"],
-                                  "iplant>mu": [2e8, "topology", 0.5]}}, …]}
+                                  "iplant>mu": [2e8, "topology", 1.5, 0.5]}}, …]}
 
 ``job`` is the id in the abstract workflow. Seconds are what was expected, null for never. What was
-believed of the job's site (s) and paths (bit/s, and s for each file) stands with its source: once
+believed of the job's site (s) and paths (bit/s, and s before bytes move and for each further file)
+stands with its source: once
 the truth is known, how far off beliefs of this source are becomes metric ``belief_error``.
 """
 
@@ -71,8 +72,10 @@ def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Me
     ]
 
 
-Believed = Mapping[tuple[str, ...], tuple[float, str, float]]
-"""A value, its source, and seconds for each file: by job, site and metric, or by path alone."""
+Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
+"""A value, its source, and seconds before bytes move and for each further file: by job, site and
+metric, or by path alone."""
+_NOTHING = (0.0, "", 0.0, 0.0)
 
 
 def believed_in(placements: Iterable[Measurement]) -> Believed:
@@ -94,12 +97,12 @@ def belief_errors(
         if fact.metric == "job_transfer":
             what, known = "throughput", fact.details["goodput_bps"] is not None
             taken = fact.details["seconds"] if known else None
-            rate_bps, source, start_s = believed.get((fact.subject,), (0.0, "", 0.0))
-            shakes_s = start_s * (fact.details["files"] or 1)
-            expected = transfer_time(fact.value, rate_bps) + shakes_s if rate_bps > 0 else 0.0
+            rate_bps, source, first_s, further_s = believed.get((fact.subject,), _NOTHING)
+            beside_s = first_s + further_s * ((fact.details["files"] or 1) - 1)
+            expected = transfer_time(fact.value, rate_bps) + beside_s if rate_bps > 0 else 0.0
         else:
             what, taken = fact.metric, fact.value
-            expected, source, _ = believed.get((task, site, what), (0.0, "", 0.0))
+            expected, source, _, _ = believed.get((task, site, what), _NOTHING)
         # A factor tells nothing of what was believed, or turned out, to take no time.
         if expected > 0 and taken and taken > 0:
             found.append(
@@ -168,13 +171,14 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
     )
 
 
-def _believed(rows: object) -> dict[str, tuple[float, str, float]]:
+def _believed(rows: object) -> dict[str, tuple[float, str, float, float]]:
     pairs = rows.items() if isinstance(rows, Mapping) else ()
-    return {
-        what: (value, str(one[1])[:50], number_in(one[2]) or 0.0 if len(one) > 2 else 0.0)
-        for what, one in list(pairs)[:_MOST_SITES]
-        if isinstance(one, list) and len(one) > 1 and (value := number_in(one[0]))
-    }
+    found = {}
+    for what, one in list(pairs)[:_MOST_SITES]:
+        if isinstance(one, list) and len(one) > 1 and (value := number_in(one[0])):
+            first_s, further_s = (number_in(n) or 0.0 for n in (*one[2:4], 0.0, 0.0)[:2])
+            found[what] = (value, str(one[1])[:50], first_s, further_s)
+    return found
 
 
 def _alternative(row: Mapping[str, Any]) -> dict[str, Any]:
