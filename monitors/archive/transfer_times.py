@@ -90,7 +90,7 @@ def _least_deviations(table: Floats, seconds: Floats, weight: Floats) -> Floats:
     each = weight
     for _ in range(_TURNS):
         root = np.sqrt(each)
-        found = np.linalg.lstsq(table * root[:, None], seconds * root, rcond=None)[0]
+        found = np.asarray(np.linalg.lstsq(table * root[:, None], seconds * root, rcond=None)[0])
         off = np.abs(seconds - table @ found)
         each = weight / np.maximum(off, _NEAR * float(np.median(seconds)))
     return found
