@@ -79,6 +79,8 @@ def believe(
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
     sites = _sites(inputs.sites, measured, live, now)
+    waits = _waits(sites, names, measured, now)
+    errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
     return World(
         now,
         sites,
@@ -86,9 +88,9 @@ def believe(
         compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),
-        measured.note,
-        {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))},
-        _waits(sites, names, measured, now),
+        measured.note,  # of all that was asked
+        errors,
+        waits,
     )
 
 
