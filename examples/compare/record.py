@@ -15,6 +15,7 @@ import psutil
 
 from examples.compare.split import Split, split
 from examples.demo.facts import RunFacts
+from examples.demo.running import STOPPED
 from monitors.workflows.planned.dag import read_dag
 from site_selector.wholefile import write_whole
 
@@ -59,8 +60,8 @@ class Run:
 
     @property
     def good(self) -> bool:
-        """Whether it may be counted."""
-        return self.state == "success" and not self.by_cores
+        """Whether it may be counted; one that was stopped counts as if that had been its end."""
+        return self.state in ("success", STOPPED) and not self.by_cores
 
     def save(self, file: Path) -> None:
         """Write it, whole or not at all. Raises InputError."""

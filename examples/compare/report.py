@@ -10,6 +10,7 @@ from adon.dashboard.standalone import Figure, page
 from examples.compare.judge import LEARNT, Rounds, curve, left_out, mean_of, verdicts
 from examples.compare.record import Run
 from examples.compare.ways import WAYS
+from examples.demo.running import STOPPED
 from network_provisioner.base.units import format_rate
 
 _PARTS = ("queue", "computing", "moving", "between")
@@ -27,7 +28,7 @@ def text(found: Mapping[str, Rounds]) -> str:
             good = [run for run in runs if run.good]
             if not good:
                 continue
-            spans = " ".join(f"{run.makespan:.0f}" for run in good)
+            spans = " ".join("≥" * (r.state == STOPPED) + f"{r.makespan:.0f}" for r in good)
             expected = f"{mean_of(r.expected for r in good):.0f}" if way.by_adon else "–"
             parts = [f"{mean_of(getattr(r.split, part) for r in good):.0f}" for part in _PARTS]
             cores = f"{mean_of(run.cores[0] for run in good):.0%}"

@@ -155,7 +155,9 @@ def _go(
         state.stuck = found
 
     with running.recorded_size(testbed.pool, archive):
-        state.end = running.follow(state.planned, testbed.pool, archive, say, on_stuck)
+        state.end = running.follow(
+            state.planned, testbed.pool, archive, say, on_stuck, options.most_s
+        )
     state.step = "the result was compared with the truth"
     if state.end.state == "success":
         results = testbed.site_dir(scenario.output_site) / "storage"

@@ -28,6 +28,8 @@ from network_provisioner.base.errors import AdonError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
 
+STOPPED = "stopped"
+"""State of a workflow that took longer than it was given."""
 PATIENCE_S = 20.0
 _LOOK_EVERY_S = 15.0
 _SAY_AGAIN_S = 60.0
@@ -159,8 +161,10 @@ def follow(
     archive: Archive,
     say: Say,
     on_stuck: Callable[[Sequence[StuckJob]], None],
+    most_s: float = 0.0,
 ) -> Ended:
-    """Start the workflow and follow it into the archive until it has left the queue.
+    """Start the workflow and follow it into the archive until it has left the queue, or for
+    ``most_s`` (0: as long as it takes), when it is removed and has ended as :data:`STOPPED`.
 
     ``on_stuck`` is told which jobs wait in vain, again and again. An interrupt removes the
     workflow. Raises AdonError, and OSError where the disk has become full.
@@ -174,6 +178,9 @@ def follow(
     with following:
         try:
             while (end := log.poll()) is None:
+                if most_s and time.time() - started > most_s:
+                    dagman.remove(cluster, pool.run)
+                    return Ended(STOPPED, started, started + most_s)
                 if time.time() - checked >= _CHECK_EVERY_S:
                     pool.check()
                     check_room(planned.submit_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,12 @@ def test_a_run_that_waited_for_cores_is_told_and_not_counted() -> None:
     assert "not counted: adon-fourth of round 1, 500 s: cores busy for 50% of it" in text(
         {"idle": rounds}
     )
+
+
+def test_a_run_that_was_stopped_counts_as_ended_then() -> None:
+    stopped = replace(run(RANDOM, 300.0), state="stopped")
+    assert "≥300" in text({"busy": {1: {**ROUNDS[1], RANDOM: stopped}}})
+    assert better_of_pegasus({1: {**ROUNDS[1], RANDOM: stopped}}) == HEFT
 
 
 def test_forecasts_count_from_the_second_run_on() -> None:
