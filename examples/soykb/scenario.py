@@ -52,10 +52,10 @@ LAYOUT = Layout(
 )
 
 # The demo's places are as far apart as the thesis's, the data store has a switch of its own, and
-# links are a fifth as fast: with the example's small data, moving then takes more than half of the
+# links are a sixth as fast: with the example's small data, moving then takes more than half of the
 # time where all of it goes over the routed network. The data is a thousandth of real ones, and so
 # is what a circuit is worth setting up for.
-_SLOWER = 5
+_SLOWER = 6.25
 _PLACES = (("s1", "s2"), ("s2", "s3"), ("s1", "s3"))
 DEMO_LAYOUT = Layout(
     sites=tuple(

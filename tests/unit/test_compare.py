@@ -136,8 +136,8 @@ def test_the_examples_network_can_be_idle_busy_or_faster() -> None:
     assert soykb.on("") == soykb.on("idle") == soykb
     busy, faster = soykb.on("busy").layout, soykb.on("x2.5")
     assert {t.udp for t in busy.traffic} == {True, False} and busy.links == soykb.layout.links
-    assert [k.rate_bps for k in faster.layout.links[:2]] == [100e6, 10e6]
-    assert template_from_dict("soykb", faster.templates["soykb"]).qspec.min_bps == 12.5e6
+    assert [k.rate_bps for k in faster.layout.links[:2]] == [80e6, 8e6]
+    assert template_from_dict("soykb", faster.templates["soykb"]).qspec.min_bps == 10e6
     for unknown in ("full", "x0", "x"):
         with pytest.raises(InputError, match=f"found no '{unknown}' network"):
             soykb.on(unknown)
