@@ -18,7 +18,7 @@ import numpy.typing as npt
 from monitors.archive.estimates import WINDOW, weighted, weighted_median, weights
 from network_provisioner.base.units import BITS_PER_BYTE
 
-_LEAST = 4  # transfers, below which a line says nothing
+_LEAST = 2  # transfers that a line is drawn through
 _APART = 2.0  # the largest is so many times the smallest at least
 _LEAST_PART = 1e-3  # of its time a transfer spends on its bytes, whatever the line says
 _TURNS, _NEAR = 30, 1e-4

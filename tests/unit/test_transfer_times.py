@@ -47,7 +47,7 @@ def test_the_newest_weigh_most() -> None:
     "moved",
     [
         [],
-        line(2.0, 1e8, [1e6, 2e6, 3e6]),
+        line(2.0, 1e8, [1e6]),
         line(2.0, 1e8, [1e6, 1.2e6, 1.4e6, 1.1e6, 1.3e6]),
         [Moved(0.0, 1.0)] * 9,
     ],
