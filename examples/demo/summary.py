@@ -147,7 +147,7 @@ def _bought(facts: RunFacts) -> list[str]:
     return _entry(
         "bought",
         f"{facts.makespan_s:.0f} s, not some {usual:.0f} s as Pegasus comes ({heft:.0f} s with its "
-        "Heft) by the model; see make compare",
+        "Heft) by the model",
     )
 
 
