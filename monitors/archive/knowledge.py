@@ -144,7 +144,7 @@ class Knowledge:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        # Both are asked for, one after the other, and come from one line through many transfers.
+        # All are asked for, one after the other, and come from one plane through many transfers.
         self._terms = lru_cache(_MOST_PAIRS)(partial(transfer_terms, source))
 
     def estimate(

@@ -69,12 +69,13 @@ def _plane(moved: Sequence[Moved], shares: Sequence[float]) -> tuple[float, floa
     table = np.array([[1.0, one.files - 1, one.n_bytes] for one in moved])
     seconds, weight = np.array([one.seconds for one in moved]), np.array(shares)
     scale = np.where(table.max(axis=0) > 0, table.max(axis=0), 1.0)
+    table /= scale
     best, least = None, math.inf
-    for columns in ((0, 2), (0, 1, 2), (1, 2)):
-        found = _least_deviations(table[:, columns] / scale[list(columns)], seconds, weight)
-        off = float(weight @ np.abs(seconds - table[:, columns] / scale[list(columns)] @ found))
+    for columns in ([0, 2], [0, 1, 2], [1, 2]):
+        found = _least_deviations(table[:, columns], seconds, weight)
+        off = float(weight @ np.abs(seconds - table[:, columns] @ found))
         if found.min() >= 0 and found[-1] > 0 and off < _BETTER * least:
-            best, least = dict(zip(columns, found / scale[list(columns)], strict=True)), off
+            best, least = dict(zip(columns, found / scale[columns], strict=True)), off
     # Where larger ones took no longer, all that is known is that bytes hardly count.
     quickest = weighted_median([one.seconds / one.n_bytes for one in moved], shares)
     per_byte = max(_LEAST_PART * quickest, 0.0 if best is None else float(best[2]))

@@ -126,6 +126,8 @@ ELSEWHERE = "elsewhere"
 SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
 ERRORS_OF = ("queue_wait", "runtime", "throughput")
 """Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
+# A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
+SPREADS = 2.0
 
 
 def origin(belief: Mapping[str, Any]) -> str:

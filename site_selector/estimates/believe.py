@@ -26,6 +26,7 @@ from site_selector.catalogs.entries import Site
 from site_selector.estimates.beliefs import (
     ERRORS_OF,
     SOURCES,
+    SPREADS,
     Belief,
     MeasurementSource,
     NoMeasurements,
@@ -49,7 +50,6 @@ from site_selector.inputs import SUBMIT_SITE, Inputs
 DEFAULT_WORKERS = 4
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
-_SPREADS = 2.0  # half of what is drawn evenly up to e is within e/2
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
@@ -127,7 +127,7 @@ def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, flo
     held against the truth."""
     found = {one: measured.estimate("belief_error", f"{what}:{one}", now) for one in SOURCES}
     return {
-        source: _SPREADS * error.value
+        source: SPREADS * error.value
         for source, error in found.items()
         if error is not None and error.count >= _LEAST_ERRORS
     }

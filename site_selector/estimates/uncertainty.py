@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from site_selector.cost import Array
-from site_selector.estimates.beliefs import ELSEWHERE, Belief, World, origin
+from site_selector.estimates.beliefs import ELSEWHERE, SPREADS, Belief, World, origin
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem
 
@@ -41,8 +41,6 @@ _DECLARED_SIZE = 0.1
 # A measurement's weight halves in a day for the archive; what is that old is as good as a note.
 _DAY_S = 86_400.0
 _MOST = 0.9
-# A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
-_SPREADS = 2.0
 # The MAD of an exponential wait is 0.69 of its median. What spreads half as far is taken for one.
 _RANDOM_SPREAD = 0.35
 
@@ -126,7 +124,7 @@ def relative_error(belief: Belief, now: float, learned: Mapping[str, float] | No
     source = origin(belief.as_dict(now))
     error = by_source.get(source, by_source["default"])
     known = belief.value > 0 and math.isfinite(belief.value)
-    spread = _SPREADS * belief.spread / belief.value if known else 0.0
+    spread = SPREADS * belief.spread / belief.value if known else 0.0
     if source in ("catalog", "topology") and spread > 0 and source not in (learned or {}):
         error = spread  # of measured to written
     if belief.source == "archive":
