@@ -10,6 +10,7 @@ that pool grows and shrinks), ``monitoring`` (what is measured, by whom, and who
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,12 @@ def used_files(config: Config, file: Path) -> list[str]:
     for key, used in (("state", config.broker.state), ("archive", config.broker.archive)):
         lines.append(f"{key} {shown_url(used) if is_database_url(used) else used}")
         path, folder = Path(used), file.absolute().parent
+        with suppress(OSError):
+            mode = path.stat().st_mode & 0o777
+            if mode & 0o077:
+                lines.append(
+                    f"warning: {path} is open to others (mode {mode:04o}); 'chmod 600' closes it"
+                )
         inside = path.relative_to(folder) if path.is_relative_to(folder) else path.name
         for other in dict.fromkeys((Path.cwd() / inside, Path.cwd() / path.name)):
             # pathlib raises where a folder is closed to this user.

@@ -100,9 +100,11 @@ class ControllerConfig(Schema):
 class BrokerConfig(Schema):
     """Where the broker listens (loopback unless told otherwise), keeps its state and what was
     measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
-    it (docs/state.md, docs/archive.md)."""
+    it (docs/state.md, docs/archive.md). ``names`` are more host names by which clients may call a
+    broker that has no tokens."""
 
     listen: Address = "127.0.0.1:8470"
+    names: list[str] = Field(default_factory=list)
     state: Place = "adon-broker.sqlite"
     archive: Place = "adon-archive.sqlite"
     token: Annotated[str | None, checked(_secret)] = None

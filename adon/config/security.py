@@ -94,6 +94,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def own_host(config: Config) -> Callable[[str], bool]:
+    """Whether a name in lower case is one of the service's own."""
+    listen, _ = split_address(config.broker.listen, "broker.listen")
+    names = {name.lower() for name in (listen, *config.broker.names)}
+    return lambda name: is_loopback(name) or name in names
+
+
 def tls_context(tls: TlsConfig) -> ssl.SSLContext:
     """TLS as configured. Raises InputError that names the file."""
     from network_provisioner.api.connection import server_context  # noqa: PLC0415

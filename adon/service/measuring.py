@@ -19,6 +19,7 @@ from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.private import open_lock
 from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology.graph import Topology
 
@@ -211,7 +212,7 @@ def take_over(path: Path) -> bool:
     earlier = path.with_name(EARLIER)
     if path.exists() or not earlier.exists():
         return False
-    with Path(f"{earlier}.lock").open("ab") as held:
+    with open_lock(Path(f"{earlier}.lock")) as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
-from adon.config.security import check_exposure, described, keyring_of, tls_context
+from adon.config.security import check_exposure, described, keyring_of, own_host, tls_context
 from adon.machine import syscalls
 from adon.service.wiring import make_broker
 from network_provisioner.base.errors import AdonError, InputError
@@ -88,7 +88,13 @@ def serve(
     try:
         monitoring.start()
         app = create_app(
-            broker, keyring, books, monitoring.routers, monitoring.collectors, monitoring.pages
+            broker,
+            keyring,
+            books,
+            monitoring.routers,
+            monitoring.collectors,
+            monitoring.pages,
+            own_host(config),
         )
         web = server(app, tls)
         # uvicorn passes the signal that stopped it on to the handler that was there before. That

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from monitors.measurements.runs import Run, RunState, part_from_dict
 from network_provisioner.base.errors import AdonError
+from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.base.wal import transaction, use_wal
 
 _KEEP_MS = 600_000  # how long a run stays in memory after its end
@@ -172,7 +173,7 @@ class MeasuringStore:
         self._held: BinaryIO | None = None
         with self._explained():
             if self.path != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                make_private(Path(path))
                 self._held = self._hold()
             self._db = sqlite3.connect(
                 self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
@@ -187,8 +188,7 @@ class MeasuringStore:
     def _hold(self) -> BinaryIO:
         """Be the only process that has the file: two would give out every run twice. The kernel
         takes the lock back however the process ends."""
-        beside = Path(f"{self.path}.lock")
-        held = beside.open("ab", buffering=0)
+        held = open_lock(Path(f"{self.path}.lock"))
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -72,7 +72,9 @@ def register(folder: Path, config_path: Path, submit_dir: Path, workflow: str) -
         }
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = folder / f".{file.name}.{os.getpid()}"
-        draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
+        out = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(out, "w", encoding="utf-8") as stream:
+            stream.write(json.dumps(data) + "\n")
         draft.replace(file)
 
 

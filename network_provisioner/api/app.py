@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -40,13 +40,15 @@ def create_app(
     more: Sequence[APIRouter] = (),
     collectors: Sequence[Collector] = (),
     pages: Sequence[str] = (),
+    own_host: Callable[[str], bool] | None = None,
 ) -> FastAPI:
     """The application around a broker that was started already.
 
     While it serves, it calls ``broker.sweep`` every second. ``keyring`` says who may do what;
     without keys everybody may do everything. Without ``books`` there are transits and the network,
     but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics of
-    others; of those routes, what is below one of ``pages`` needs no token.
+    others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
+    :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to.
     """
     turns = Turns()
     metrics = Metrics(broker, collectors)
@@ -75,7 +77,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # a redirection is no answer in our shape
     )
-    app.add_middleware(Gate, keyring=keyring or Keyring((), time.time), pages=tuple(pages))
+    ring = keyring if keyring is not None else Keyring((), time.time)
+    app.add_middleware(Gate, keyring=ring, pages=tuple(pages), own_host=own_host)
     add_errors(app)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))

@@ -26,12 +26,21 @@ class Gate:
     """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``.
 
     What is below ``pages`` is shown to anybody: files of ours that say nothing about anyone.
+    ``own_host`` says of a name in lower case whether it is the service's: without keys no other is
+    answered to, for a page of anywhere can have its own name mean this machine.
     """
 
-    def __init__(self, app: App, keyring: Keyring, pages: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        app: App,
+        keyring: Keyring,
+        pages: tuple[str, ...] = (),
+        own_host: Callable[[str], bool] | None = None,
+    ) -> None:
         self._app = app
         self._keyring = keyring
         self._pages = pages
+        self._own_host = own_host
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,6 +61,15 @@ class Gate:
         await self._app(scope, replay, send)
 
     def _who(self, scope: Message) -> Principal:
+        headers = dict(scope["headers"])
+        if self._own_host is not None and not self._keyring:
+            name = _name_of(headers.get(b"host", b"").decode("latin-1"))
+            if not self._own_host(name):
+                raise BrokerError(
+                    f"found Host {name!r}, expected localhost or one of broker.names: without "
+                    "tokens no other is answered to",
+                    "forbidden",
+                )
         if scope["path"] in _OPEN or (self._pages and scope["path"].startswith(self._pages)):
             return ANYBODY
         token = None
@@ -64,7 +82,23 @@ class Gate:
                         "unauthorized",
                     )
                 token = token.strip()
+        if token is None and _is_cross_site(headers):  # a browser adds no token by itself
+            raise BrokerError("a page of another site asks, expected a token", "forbidden")
         return self._keyring.recognise(token, scope.get("extensions", {}).get(TLS_NAME))
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header: without its port, in lower case."""
+    name = host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    return name.lower().removesuffix(".")
+
+
+def _is_cross_site(headers: dict[bytes, bytes]) -> bool:
+    """Whether a browser says that a page of another origin has it ask."""
+    if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin"):
+        return True
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != headers.get(b"host", b"").lower()
 
 
 async def _body(scope: Message, receive: Receive) -> list[Message]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from network_provisioner.base.model import Transit
+from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.base.wal import transaction, use_wal
 from network_provisioner.stores.store import Rows, Run, Store, StoreError, row_of, upsert
 
@@ -73,7 +74,7 @@ class SqliteStore(Store):
         """Be the only one who has the file open. Not a lock on the file itself: closing any other
         descriptor of it would drop SQLite's own locks."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
                 f"state file {self._path}: its folder cannot be made: {error.strerror}"
@@ -83,7 +84,8 @@ class SqliteStore(Store):
         whole = self._path.resolve()  # the same for whoever comes by another link
         beside = whole.with_name(f"{whole.name}.lock")
         try:
-            held = beside.open("ab+", buffering=0)
+            held = open_lock(beside)
+            make_private(whole)
         except OSError as error:
             raise StoreError(f"state file {self._path}: {beside}: {error.strerror}") from error
         try:

@@ -18,6 +18,7 @@ from monitors.archive.measurement import COLUMNS
 from monitors.archive.stores import base, schema
 from monitors.archive.stores.base import ArchiveError, Row, Rows
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.private import make_private
 from network_provisioner.base.wal import transaction
 
 MEMORY = ":memory:"
@@ -184,11 +185,12 @@ class SqliteEngine:
             raise self._directory()
         else:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(
                     f"archive {self.path}: its folder cannot be made: {error.strerror}"
                 ) from error
+            make_private(self.path)
             target = f"{self.path.absolute().as_uri()}?mode=rwc"
         db = self._connected(target)
         try:

@@ -1,0 +1,30 @@
+"""Files for their owner alone."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+_MODE = 0o600
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file for its owner alone, and its folder, where they are not there yet: who
+    wants others to see one gives it another mode, and that stays. What SQLite puts beside a file
+    has its mode. Raises OSError."""
+    path = path.resolve()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):  # not opened: closing it would drop SQLite's locks on it
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+
+
+def open_lock(path: Path) -> BinaryIO:
+    """A file to hold a lock on, which who may open it could hold: none but its owner may, also one
+    that an earlier version made. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    held = open(os.open(path, flags, _MODE), "ab+", buffering=0)  # noqa: PTH123, SIM115
+    with suppress(PermissionError):  # another's, whose business it is
+        os.fchmod(held.fileno(), _MODE)
+    return held  # type: ignore[return-value]  # unbuffered, it is a FileIO
