@@ -486,7 +486,8 @@ class Broker(Queries):
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
-        ``store_unavailable`` (the turn cannot be had: nothing changed).
+        ``store_unavailable``: the turn cannot be had and nothing changed, or it is free but a
+        broker that starts anew would not know; then it is to be given back again.
         """
         report = TransferReport(bytes_moved, seconds, outcome, **used)
         with self._turn() as now:
@@ -504,6 +505,12 @@ class Broker(Queries):
             answer = self._done(transit, now)
             if first and self._recorder is not None:
                 self._reported.append(answer)
+            if not self._repository.keeps(transit.id):
+                raise BrokerError(
+                    f"transit {transit.id} holds nothing any more, but that could not be written "
+                    "down; expected to be asked again",
+                    "store_unavailable",
+                )
             return answer
 
     # -- changes of what a transit has -----------------------------------------------------------

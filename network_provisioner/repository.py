@@ -68,6 +68,12 @@ class Repository:
         """Try again what the store did not take."""
         self.save(list(self._unsaved.values()))
 
+    def keeps(self, transit_id: str) -> bool:
+        """Whether the store has what is known of a transit; what it did not take is tried again."""
+        if transit_id in self._unsaved:
+            self.retry()
+        return transit_id not in self._unsaved
+
     def given_back(self, transit_id: str) -> bool:
         """Whether a transit was given back, or its lease ended, and the store has not taken it."""
         late = self._unsaved.get(transit_id)

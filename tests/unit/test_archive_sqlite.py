@@ -101,6 +101,7 @@ def test_who_may_not_write_reads_what_nobody_writes_and_what_somebody_does() -> 
         folder, path = Path(name), Path(name) / "archive.sqlite"
         with Archive(path) as archive:
             archive.record(measured("a"))
+        path.chmod(0o644)
         folder.chmod(0o555)
         ours, theirs = context.Pipe()
         reader = context.Process(target=_asked_as_anybody, args=(path, theirs))

@@ -67,12 +67,14 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
     with monkeypatch.context() as patch:
         patch.setattr(rig.store, "put_many", full)
         assert code_of(rig.ask, "b", "mu", "iplant") == "store_unavailable"
-        assert rig.broker.release("a", 10, 1.0).state is TransitState.RELEASED
+        for _ in range(2):  # killed now, the next broker would not know of it
+            assert code_of(rig.broker.release, "a", 10, 1.0) == "store_unavailable"
         assert rig.broker.get("a").state is TransitState.RELEASED
         assert rig.broker.health()["status"] == "degraded"
     assert rig.reserved() == {} and rig.controller.circuits == {}
-    rig.broker.sweep()
-    assert rig.store.get("a") == rig.broker.get("a")
+    ended = rig.broker.release("a")  # asked again, it is written down
+    assert rig.store.get("a") == ended and (ended.bytes, ended.seconds) == (10, 1.0)
+    assert len(rig.recorder.transits) == 1
     assert rig.broker.health()["status"] == "ok"
 
 

@@ -90,7 +90,8 @@ def test_a_renewal_that_is_not_stored_is_refused_and_promises_nothing(
 def test_what_was_given_back_stays_so_whatever_others_did_with_it(two: Two) -> None:
     two.a.ask("t", "mu", "tacc", lease_s=500)
     two.breaks.break_after(0, secretly=False)
-    assert two.a.broker.release("t", 10, 1.0).state is TransitState.RELEASED
+    assert code_of(two.a.broker.release, "t", 10, 1.0) == "store_unavailable"
+    assert two.a.broker.get("t").state is TransitState.RELEASED
     two.b.broker.renew("t", 1000)
     two.breaks.mend()
     two.sweep()
@@ -105,7 +106,8 @@ def test_what_was_given_back_stays_so_where_the_write_before_it_was_in_doubt(two
     two.a.ask("t", "mu", "tacc", start=start, end=start + 500)
     two.clock.now = start
     two.breaks.break_after(0, secretly=True)  # the turn installs it, which is stored, and ends it
-    assert two.a.broker.release("t").state is TransitState.RELEASED
+    assert code_of(two.a.broker.release, "t") == "store_unavailable"
+    assert two.a.broker.get("t").state is TransitState.RELEASED
     assert two.rows["t"].state is TransitState.INSTALLED
     two.breaks.mend()
     two.sweep()
