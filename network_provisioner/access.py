@@ -120,20 +120,46 @@ class Key:
     expires: float | None = None
 
 
-class Keyring:
-    """All keys. Without any everybody may do everything."""
+Federation = Callable[[str], Principal | None]
+"""Whom the token of a trusted issuer names, None for what is no such token. Raises BrokerError
+``unauthorized``, ``token_expired``. It may ask the issuer for its keys, and take seconds."""
 
-    def __init__(self, keys: Sequence[Key], clock: Callable[[], float]) -> None:
+
+class Keyring:
+    """All keys. Without any, and without a federation, everybody may do everything: but not once
+    there were some, whatever becomes of them."""
+
+    def __init__(
+        self,
+        keys: Sequence[Key],
+        clock: Callable[[], float],
+        federation: Federation | None = None,
+    ) -> None:
         """``clock`` gives Unix seconds. Raises InputError for a name or a token given twice."""
+        self._clock = clock
+        self._closed = False
+        self._keys: tuple[Key, ...] = ()
+        self.replace(keys, federation)
+
+    def replace(self, keys: Sequence[Key], federation: Federation | None) -> None:
+        """From now on these. Raises InputError as the constructor, with nothing changed."""
         names = [key.principal.name for key in keys]
         hashes = [key.sha256 for key in keys if key.sha256]
         if len(set(names)) < len(names) or len(set(hashes)) < len(hashes):
             raise InputError("found a name or a token twice, expected each once")
-        self._keys = tuple(keys)
-        self._clock = clock
+        self._keys, self._federation = tuple(keys), federation
+        self._closed = self._closed or bool(keys) or federation is not None
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def __bool__(self) -> bool:
+        return self._closed
+
+    @property
+    def federated(self) -> bool:
+        """Whether recognising a token may take seconds."""
+        return self._federation is not None
 
     def principals(self) -> list[Principal]:
         """Everybody who has a key, in the order they were given."""
@@ -144,13 +170,18 @@ class Keyring:
 
         Raises BrokerError ``unauthorized``, ``token_expired``.
         """
-        if not self._keys:
+        if not self:
             return ANYBODY
         if token is not None:
-            return self._valid(self._of_token(token), "the bearer token is not known here")
+            key = self._of_token(token)
+            if key is None and self._federation is not None:
+                found = self._federation(token)
+                if found is not None:
+                    return found
+            return self._valid(key, "the bearer token is not known here")
         if certificate:  # a key may have no name, and then no certificate stands for it
-            found = next((k for k in self._keys if k.principal.name == certificate), None)
-            return self._valid(found, f"the certificate of {certificate!r} is nobody's key here")
+            named = next((k for k in self._keys if k.principal.name == certificate), None)
+            return self._valid(named, f"the certificate of {certificate!r} is nobody's key here")
         raise BrokerError(
             "the request has no token, expected 'Authorization: Bearer TOKEN'", "unauthorized"
         )

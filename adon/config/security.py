@@ -2,32 +2,123 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
-from adon.config.sections import Config, TlsConfig, TokenConfig, split_address
-from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
-from network_provisioner.base.errors import InputError
+from adon.config.adon_yml import load_config
+from adon.config.sections import Config, IssuerConfig, TlsConfig, TokenConfig, split_address
+from network_provisioner.access import Federation, Key, Keyring, Principal, Role, hash_of
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 from network_provisioner.client.credentials import long_enough, read_token
 from network_provisioner.topology.data import topology_from_dict
 
 if TYPE_CHECKING:
     import ssl
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
 
 def keyring_of(config: Config, clock: Callable[[], float] = time.time) -> Keyring:
-    """All keys of the configuration, tokens read from their files. Raises InputError."""
+    """All keys of the configuration, tokens read from their files. Raises InputError, and
+    MissingError where issuers are named and there is no PyJWT."""
+    return _ring(config, lambda keys, issuers: Keyring(keys, clock, issuers))
+
+
+def _ring(config: Config, make: Callable[[list[Key], Federation | None], T]) -> T:
     keys = [_key(entry, config.security.tls) for entry in config.security.tokens]
     if config.broker.token is not None:
         # As it was before there were roles: whoever has it may do everything, in any name.
         keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
+    issuers = _federation(config.security.issuers) if config.security.issuers else None
     try:
-        return Keyring(keys, clock)
+        return make(keys, issuers)
     except InputError as error:
         raise InputError(f"security.tokens: {error}") from None
+
+
+class LiveKeyring(Keyring):
+    """The keys of ``adon.yml`` as it is now: what it and its token files say counts from the next
+    request on. Where it cannot be used, that is logged, and all is as it was; a token file that
+    cannot be used opens nothing."""
+
+    def __init__(self, file: Path, config: Config, clock: Callable[[], float] = time.time) -> None:
+        """``config`` is what ``file`` says at the start. Raises as :func:`keyring_of`."""
+        super().__init__((), clock)
+        self._file, self._lock = file, threading.Lock()
+        self._seen = {file: _state(file)}
+        self._take(config)
+
+    def recognise(self, token: str | None, certificate: str | None) -> Principal:
+        """See :meth:`Keyring.recognise`."""
+        with self._lock:
+            seen = {file: _state(file) for file in self._seen}
+            if seen != self._seen:
+                self._seen = seen
+                try:
+                    self._take(self._without_lost(load_config(self._file)))
+                except AdonError as error:
+                    log.warning("who may ask stays as it was: %s", error)
+        return super().recognise(token, certificate)
+
+    def _take(self, config: Config) -> None:
+        named = [Path(one.token_file) for one in config.security.tokens if one.token_file]
+        # As they were before they are read.
+        self._seen = {file: self._seen.get(file) or _state(file) for file in (self._file, *named)}
+        _ring(config, self.replace)
+
+    @staticmethod
+    def _without_lost(config: Config) -> Config:
+        kept = []
+        for entry in config.security.tokens:
+            try:
+                _key(entry, config.security.tls)
+            except InputError as error:
+                log.warning("%r is nobody from now on: %s", entry.name, error)
+            else:
+                kept.append(entry)
+        return config.model_copy(
+            update={"security": config.security.model_copy(update={"tokens": kept})}
+        )
+
+
+def _state(file: Path) -> object:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _federation(issuers: Sequence[IssuerConfig]) -> Federation:
+    try:
+        from network_provisioner.api.federation import Entitled, Issuer, Issuers  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingError(
+            f"security.issuers: {error}, expected PyJWT: pip install 'adon-wms[federation]'"
+        ) from None
+
+    def trusted(one: IssuerConfig) -> Issuer:
+        suffix = f"@{urlsplit(one.issuer).hostname}" if one.suffix is None else one.suffix
+        roles = (
+            Entitled(
+                frozenset(entry.holds),
+                entry.role,
+                None if entry.projects is None else frozenset(entry.projects),
+            )
+            for entry in one.roles
+        )
+        return Issuer(
+            one.issuer, tuple(one.audience), tuple(roles), one.name, suffix, tuple(one.claims)
+        )
+
+    return Issuers([trusted(one) for one in issuers])
 
 
 def _key(entry: TokenConfig, tls: TlsConfig | None) -> Key:
@@ -128,5 +219,6 @@ def described(config: Config, keyring: Keyring) -> str:
     tls = config.security.tls
     line = "no TLS" if tls is None else "TLS, clients by certificate" if tls.clients else "TLS"
     if keyring:
-        return f"{line}, {len(keyring)} keys" if len(keyring) > 1 else f"{line}, 1 key"
+        issuers = "".join(f", issuer {one.issuer}" for one in config.security.issuers)
+        return f"{line}, {len(keyring)} key{'' if len(keyring) == 1 else 's'}{issuers}"
     return f"{line}, no tokens: everybody on this machine may do everything"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
-from adon.config.security import check_exposure, described, keyring_of, own_host, tls_context
+from adon.config.security import LiveKeyring, check_exposure, described, own_host, tls_context
 from adon.machine import syscalls
 from adon.service.wiring import make_broker
 from network_provisioner.base.errors import AdonError, InputError
@@ -66,7 +66,7 @@ def serve(
     from network_provisioner.api.connection import server
 
     config = load_config(config_file)
-    keyring = keyring_of(config)
+    keyring = LiveKeyring(config_file, config)
     check_exposure(config, keyring)
     tls = None if config.security.tls is None else tls_context(config.security.tls)
     sock = listening_socket(config.broker.listen)

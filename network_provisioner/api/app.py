@@ -104,7 +104,12 @@ def _describe_security(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         schema = described()
         schema.setdefault("components", {})["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer"},
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A key's token, or an OpenID Connect or SciTokens token (JWT) of "
+                "an issuer that the broker trusts",
+            },
             "certificate": {"type": "mutualTLS"},
         }
         schema["security"] = [{"token": []}, {"certificate": []}]

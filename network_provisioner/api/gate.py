@@ -47,7 +47,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["principal"] = self._who(scope)
+            scope.setdefault("state", {})["principal"] = await self._who(scope)
             messages = await _body(scope, receive)
         except BrokerError as error:
             refusal = answer_to(error)
@@ -60,7 +60,7 @@ class Gate:
 
         await self._app(scope, replay, send)
 
-    def _who(self, scope: Message) -> Principal:
+    async def _who(self, scope: Message) -> Principal:
         headers = dict(scope["headers"])
         if self._own_host is not None and not self._keyring:
             name = _name_of(headers.get(b"host", b"").decode("latin-1"))
@@ -84,7 +84,10 @@ class Gate:
                 token = token.strip()
         if token is None and _is_cross_site(headers):  # a browser adds no token by itself
             raise BrokerError("a page of another site asks, expected a token", "forbidden")
-        return self._keyring.recognise(token, scope.get("extensions", {}).get(TLS_NAME))
+        certificate = scope.get("extensions", {}).get(TLS_NAME)
+        if token is not None and token.count(".") == 2 and self._keyring.federated:
+            return await asyncio.to_thread(self._keyring.recognise, token, certificate)
+        return self._keyring.recognise(token, certificate)
 
 
 def _name_of(host: str) -> str:

@@ -27,4 +27,4 @@ def open_lock(path: Path) -> BinaryIO:
     held = open(os.open(path, flags, _MODE), "ab+", buffering=0)  # noqa: PTH123, SIM115
     with suppress(PermissionError):  # another's, whose business it is
         os.fchmod(held.fileno(), _MODE)
-    return held  # type: ignore[return-value]  # unbuffered, it is a FileIO
+    return held

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 from broker_rig import Clock, code_of
 
-from adon.config.adon_yml import parse_config
+from adon.config.adon_yml import load_config, parse_config
 from adon.config.sections import Config
-from adon.config.security import check_exposure, described, is_loopback, keyring_of
+from adon.config.security import (
+    LiveKeyring,
+    check_exposure,
+    described,
+    is_loopback,
+    keyring_of,
+)
 from network_provisioner.access import (
     ANYBODY,
     Key,
@@ -241,3 +247,34 @@ def test_how_it_is_protected_is_said() -> None:
     assert words(tokens=TOKENS, tls=TLS) == "TLS, 1 key"
     mutual = {**TLS, "clients": "ca.pem"}
     assert words(tokens=TOKENS, tls=mutual) == "TLS, clients by certificate, 1 key"
+
+
+# -- while it runs ---------------------------------------------------------------------------
+
+
+def test_a_token_is_withdrawn_without_a_restart(tmp_path: Path) -> None:
+    file, mine, adon = tmp_path / "t", tmp_path / "mine", tmp_path / "adon.yml"
+    file.write_text("f" * 20)
+    mine.write_text("m" * 20)
+
+    def write(*entries: str) -> None:
+        lines = "".join(f"    - {{role: operator, {entry}}}\n" for entry in entries)
+        adon.write_text(f"topology: {{nodes: [], links: []}}\nsecurity:\n  tokens:\n{lines}")
+
+    ada, bob = f"name: ada, sha256: {hash_of('a' * 20)}", f"name: bob, token_file: {file}"
+    write(ada, bob, f"name: me, token_file: {mine}")
+    ring = LiveKeyring(adon, load_config(adon))
+    assert [ring.recognise(c * 20, None).name for c in "afm"] == ["ada", "bob", "me"]
+    file.write_text("n" * 30)
+    assert code_of(ring.recognise, "f" * 20, None) == "unauthorized"
+    assert ring.recognise("n" * 30, None).name == "bob"
+    file.unlink()  # only that one is lost
+    assert code_of(ring.recognise, "n" * 30, None) == "unauthorized"
+    assert ring.recognise("a" * 20, None).name == "ada"
+    write(f"name: me, token_file: {mine}")
+    assert code_of(ring.recognise, "a" * 20, None) == "unauthorized"
+    adon.write_text("topology: [")  # somebody is still writing
+    assert ring.recognise("m" * 20, None).name == "me"
+    adon.write_text("topology: {nodes: [], links: []}")  # none left: closed, not open to all
+    assert code_of(ring.recognise, "m" * 20, None) == "unauthorized"
+    assert code_of(ring.recognise, None, None) == "unauthorized"

@@ -1,0 +1,188 @@
+"""Federated login (thesis, section 3.1): whom a token of a trusted issuer names.
+
+A token is a JWT, of OpenID Connect or SciTokens, signed with a key that the issuer publishes:
+
+    ISSUER/.well-known/openid-configuration ─► jwks_uri ─► keys by ``kid``
+
+Needs PyJWT with cryptography (extra ``federation``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import requests
+
+from network_provisioner.access import Principal, Role
+from network_provisioner.base.errors import BrokerError
+
+log = logging.getLogger(__name__)
+
+KEPT_S = 3600.0  # then an issuer's keys are read again: it may have withdrawn one
+AGAIN_S = 30.0  # an unknown key, or an issuer that does not answer, is not asked for more often
+_TIMEOUT_S = 5.0
+_MOST_BYTES = 1 << 20
+_LEEWAY_S = 30.0  # clocks differ
+_LONGEST_NAME = 200
+# With a public key only: with a shared one the issuer's key would be anybody's to sign with.
+_ALGORITHMS = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+
+Fetch = Callable[[str], Any]
+"""The JSON document at a URL. Raises OSError, ValueError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entitled:
+    """The role of those who hold any of these. ``projects``: those it may ask for, None: any."""
+
+    holds: frozenset[str]
+    role: Role
+    projects: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """An issuer that is trusted; see :class:`adon.config.sections.IssuerConfig`."""
+
+    url: str
+    audience: tuple[str, ...]
+    roles: tuple[Entitled, ...]
+    name: str = "sub"
+    suffix: str = ""
+    claims: tuple[str, ...] = ("scope",)
+
+
+class Issuers:
+    """Called with a token it gives whom that names: :data:`~network_provisioner.access.Federation`.
+    Threads may share it."""
+
+    def __init__(
+        self,
+        issuers: Sequence[Issuer],
+        fetch: Fetch | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` gives seconds that never go back."""
+        self._issuers = {one.url: (one, _Keys(one.url, fetch or fetched, clock)) for one in issuers}
+
+    def __call__(self, token: str) -> Principal | None:
+        try:
+            head = jwt.get_unverified_header(token)
+            said = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            return None
+        found = self._issuers.get(said["iss"]) if isinstance(said.get("iss"), str) else None
+        if found is None:
+            raise BrokerError(
+                f"the token is of issuer {str(said.get('iss'))!r:.200}, expected one of "
+                "security.issuers",
+                "unauthorized",
+            )
+        issuer, keys = found
+        return _principal(issuer, self._verified(token, issuer, keys.key(str(head.get("kid", "")))))
+
+    def _verified(self, token: str, issuer: Issuer, key: Any) -> Mapping[str, Any]:
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=_ALGORITHMS,
+                audience=issuer.audience,
+                issuer=issuer.url,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", issuer.name]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise BrokerError(f"the token of {issuer.url} has expired", "token_expired") from None
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise BrokerError(f"the token of {issuer.url}: {error}", "unauthorized") from None
+        return claims
+
+
+def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+    """Raises BrokerError ``unauthorized`` for who has no name, or no role here."""
+    said = claims[issuer.name]
+    name = f"{said}{issuer.suffix}"
+    if not (isinstance(said, str) and said and name.isprintable() and len(name) <= _LONGEST_NAME):
+        raise BrokerError(
+            f"the token of {issuer.url} has no name in {issuer.name!r}", "unauthorized"
+        )
+    held = _held(claims, issuer.claims)
+    for entitled in issuer.roles:
+        if entitled.holds & held:
+            own = frozenset({name}) if entitled.role is Role.RESEARCHER else None
+            return Principal(name, entitled.role, own, entitled.projects)
+    raise BrokerError(
+        f"{name!r} holds none of the entitlements that have a role here", "unauthorized"
+    )
+
+
+def _held(claims: Mapping[str, Any], names: Collection[str]) -> set[str]:
+    """Scopes are words of one text, entitlements and groups a list."""
+    held: set[str] = set()
+    for name in names:
+        value = claims.get(name)
+        held.update(value.split() if isinstance(value, str) else ())
+        held.update(one for one in (value if isinstance(value, list) else ()) if type(one) is str)
+    return held
+
+
+class _Keys:
+    """The keys of one issuer, read when they are first needed."""
+
+    def __init__(self, issuer: str, fetch: Fetch, clock: Callable[[], float]) -> None:
+        self._issuer, self._fetch, self._clock = issuer, fetch, clock
+        self._lock = threading.Lock()
+        self._keys: dict[str, Any] = {}
+        self._read_at = self._asked_at = float("-inf")
+
+    def key(self, kid: str) -> Any:
+        """Raises BrokerError ``unauthorized``."""
+        with self._lock:
+            now = self._clock()
+            old = now - self._read_at > KEPT_S
+            if (old or kid not in self._keys) and now - self._asked_at > AGAIN_S:
+                self._asked_at = now
+                try:
+                    self._keys, self._read_at = self._read(), now
+                except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                    log.warning("the keys of issuer %s cannot be read: %.200r", self._issuer, error)
+            if kid not in self._keys or now - self._read_at > 2 * KEPT_S:
+                raise BrokerError(
+                    f"issuer {self._issuer} has no key {kid!r:.100} just now", "unauthorized"
+                )
+            return self._keys[kid]
+
+    def _read(self) -> dict[str, Any]:
+        said = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        if said["issuer"] != self._issuer:
+            raise ValueError(f"found the configuration of issuer {said['issuer']!r}")
+        if urlsplit(said["jwks_uri"]).scheme != urlsplit(self._issuer).scheme:
+            raise ValueError(f"found keys at {said['jwks_uri']!r}")
+        keys = {}
+        for one in self._fetch(said["jwks_uri"])["keys"]:
+            if one.get("use", "sig") == "sig":
+                with suppress(jwt.PyJWTError):  # of a kind that we do not know
+                    keys[str(one.get("kid", ""))] = jwt.PyJWK(one).key
+        return keys
+
+
+def fetched(url: str) -> Any:
+    """See :data:`Fetch`."""
+    with requests.get(url, timeout=_TIMEOUT_S, allow_redirects=False, stream=True) as answer:
+        answer.raise_for_status()
+        text = answer.raw.read(_MOST_BYTES + 1, decode_content=True)
+    if len(text) > _MOST_BYTES or answer.status_code != 200:
+        raise ValueError(f"found {answer.status_code}, {len(text)} bytes")
+    return json.loads(text)

@@ -1,0 +1,188 @@
+"""Federated login: whom the tokens of OpenID Connect and SciTokens issuers name."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from api_rig import error
+from broker_rig import Clock, Rig, code_of
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from fastapi.testclient import TestClient
+
+from adon.config.adon_yml import parse_config
+from adon.config.security import check_exposure, keyring_of
+from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
+from network_provisioner.api import create_app, federation
+from network_provisioner.api.federation import Entitled, Issuer, Issuers
+from network_provisioner.base.errors import BrokerError, InputError
+
+URL, AUDIENCE = "https://login.example.org/realm", "https://broker.example.org"
+EC, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+RSA = rsa.generate_private_key(65537, 2048)
+ROLES = (
+    Entitled(frozenset({"urn:geant:example.org:group:noc"}), Role.OPERATOR),
+    Entitled(frozenset({"adon.request", "users"}), Role.RESEARCHER, frozenset({"soykb"})),
+)
+TRUSTED = Issuer(
+    URL, (AUDIENCE,), ROLES, suffix="@example.org", claims=("scope", "groups", "entitlements")
+)
+
+
+def published(key: Any, **more: str) -> dict[str, Any]:
+    kind = jwt.algorithms.ECAlgorithm if key is not RSA else jwt.algorithms.RSAAlgorithm
+    return {**json.loads(kind.to_jwk(key.public_key())), **more}
+
+
+class Web:
+    """What the issuer publishes, and how often that was read."""
+
+    def __init__(self) -> None:
+        self.keys = [published(EC, kid="e"), published(RSA, kid="r"), {"kid": "x", "kty": "new"}]
+        self.about: dict[str, Any] = {"issuer": URL, "jwks_uri": f"{URL}/keys"}
+        self.asked: list[str] = []
+        self.away = False
+
+    def __call__(self, url: str) -> Any:
+        self.asked.append(url)
+        if self.away:
+            raise OSError("nobody there")
+        known = {f"{URL}/.well-known/openid-configuration": self.about}
+        return known.get(url) or {"keys": self.keys}
+
+
+def token(key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
+    now = time.time()
+    given = {"iss": URL, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 600,
+             "scope": "openid adon.request"} | claims  # fmt: skip
+    given = {name: value for name, value in given.items() if value is not None}
+    return jwt.encode(given, key, algorithm, {"kid": kid})
+
+
+def issuers(web: Web | None = None, clock: Clock | None = None) -> Issuers:
+    return Issuers([TRUSTED], web or Web(), clock or Clock())
+
+
+def test_a_token_names_its_holder_and_its_entitlements_give_the_role() -> None:
+    ada = Principal("ada@example.org", Role.RESEARCHER, frozenset({"ada@example.org"}),
+                    frozenset({"soykb"}))  # fmt: skip
+    known = issuers()
+    assert known(token()) == ada
+    assert known(token(RSA, "r", "RS512", scope=None, groups=["users"])) == ada
+    noc = {"entitlements": ["urn:geant:example.org:group:noc"]}  # the first that fits
+    assert known(token(**noc)) == Principal("ada@example.org", Role.OPERATOR)
+    assert known(token(aud=["https://else.example.org", AUDIENCE], ver="scitoken:2.0")) == ada
+    assert known("adon_no-jwt") is None and known("a.b.c") is None
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (token(iss="https://evil.example.org"), "unauthorized"),
+        (token(iss=None), "unauthorized"),
+        (token(aud="https://another.example.org"), "unauthorized"),
+        (token(aud=None), "unauthorized"),
+        (token(aud="ANY"), "unauthorized"),
+        (token(exp=1.0), "token_expired"),
+        (token(exp=None), "unauthorized"),
+        (token(nbf=time.time() + 9e6), "unauthorized"),
+        (token(OTHER), "unauthorized"),
+        (token(kid="unknown"), "unauthorized"),
+        (token(RSA, "e", "RS256"), "unauthorized"),
+        (token("k" * 64, "e", "HS256"), "unauthorized"),
+        (token(None, "e", "none"), "unauthorized"),
+        (token(scope="openid"), "unauthorized"),
+        (token(scope=["adon.request.not"]), "unauthorized"),
+        (token(sub=None), "unauthorized"),
+        (token(sub=""), "unauthorized"),
+        (token(sub="a\nb"), "unauthorized"),
+    ],
+)
+def test_what_is_not_signed_for_us_names_nobody(bad: str, code: str) -> None:
+    with pytest.raises(BrokerError) as caught:
+        issuers()(bad)
+    assert caught.value.code == code and bad not in str(caught.value)
+
+
+def test_keys_are_read_once_and_again_for_a_new_one_or_after_an_hour() -> None:
+    web, clock = Web(), Clock(1000.0)
+    known = issuers(web, clock)
+    for _ in range(3):
+        known(token())
+        assert code_of(known, token(OTHER, "new")) == "unauthorized"
+    assert len(web.asked) == 2  # and an unknown key does not have them read again at once
+    web.keys = [published(OTHER, kid="new")]
+    clock.now += federation.AGAIN_S + 1
+    assert known(token(OTHER, "new")).name == "ada@example.org"
+    assert code_of(known, token()) == "unauthorized"  # its key was withdrawn
+    web.away = True
+    clock.now += federation.KEPT_S + 1
+    known(token(OTHER, "new"))  # an issuer that is away for an hour locks nobody out
+    clock.now += federation.KEPT_S
+    assert code_of(known, token(OTHER, "new")) == "unauthorized"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"issuer": "https://else"}, {"jwks_uri": "http://login.example.org/k"}, {"issuer": 1}]
+)
+def test_keys_of_somebody_else_are_not_taken(wrong: dict[str, Any]) -> None:
+    web = Web()
+    web.about |= wrong
+    assert code_of(issuers(web), token()) == "unauthorized"
+
+
+def test_it_stands_beside_keys_and_goes_over_http(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "state.sqlite")
+    key = Key(Principal("bob", Role.OPERATOR), hash_of("b.b.b" * 5))
+    ring = Keyring([key], rig.clock, issuers())
+    assert ring.recognise("b.b.b" * 5, None).name == "bob"
+    assert code_of(ring.recognise, "wrong", None) == "unauthorized"
+    with TestClient(create_app(rig.broker, ring)) as web:
+
+        def with_token(text: str) -> Any:
+            headers = {"Authorization": f"Bearer {text}"}
+            body = {"id": "t", "src": "mu", "dst": "tacc", "project": "soykb"}
+            return web.post("/v1/transits", json=body, headers=headers)
+
+        assert with_token(token()).json()["user"] == "ada@example.org"
+        assert error(with_token(token(exp=1.0)))[:2] == (401, "token_expired")
+
+
+def configured(**entry: Any) -> Any:
+    given = {"issuer": URL, "audience": [AUDIENCE],
+             "roles": [{"holds": ["users"], "role": "researcher"}], **entry}  # fmt: skip
+    network: dict[str, list[object]] = {"nodes": [], "links": []}
+    return parse_config({"topology": network, "security": {"issuers": [given]}}, "adon.yml")
+
+
+def test_from_adon_yml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(federation, "fetched", Web())
+    config = configured()
+    ring = keyring_of(config)
+    check_exposure(config, ring)
+    found = ring.recognise(token(groups=["users"]), None)
+    assert (found.name, found.role, found.projects) == (
+        "ada@login.example.org", Role.RESEARCHER, None,
+    )  # fmt: skip
+    assert code_of(ring.recognise, None, None) == "unauthorized"  # it is closed to all others
+    plain = keyring_of(configured(suffix="", name="email"))
+    assert plain.recognise(token(groups=["users"], email="e@x"), None).name == "e@x"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"issuer": "http://login.example.org"}, "issuers.0.issuer"),
+        ({"audience": []}, "issuers.0.audience"),
+        ({"roles": [{"holds": ["x"], "role": "king"}]}, "role: found 'king'"),
+        ({"audiences": ["x"]}, "did you mean 'audience'"),
+    ],
+)
+def test_bad_issuers_are_one_line(entry: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        configured(**entry)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
