@@ -25,6 +25,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitors.workflows.planned.owned import as_owner, read_text
+
 ENDING = ".json"
 LOCK = "lock"
 LOG = "watcher.log"
@@ -32,6 +34,7 @@ LOG = "watcher.log"
 # other.
 _CONDORS = ("_CONDOR_", "CONDOR_INHERIT", "CONDOR_PRIVATE_INHERIT")
 _POLL_S = 0.05
+_MOST_BYTES = 1 << 20
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 
@@ -185,7 +188,8 @@ def outlasting(environment: Mapping[str, str]) -> dict[str, str]:
 def _read(file: Path) -> Registration | None:
     try:
         touched = file.stat().st_mtime_ns
-        data = json.loads(file.read_text(encoding="utf-8"))
+        with as_owner(os.geteuid()):  # the folder is one user's: nobody else registers anything
+            data = json.loads(read_text(file, most=_MOST_BYTES))
         return Registration(
             file=file,
             workflow=str(data["workflow"]),

@@ -15,16 +15,19 @@ import logging
 import os
 import pwd
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
+from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
+from monitors.workflows.planned.owned import as_owner, read_bytes, read_text
 from monitors.workflows.planned.submit_dir import dag_of, root_of
 
 _log = logging.getLogger(__name__)
@@ -35,6 +38,12 @@ LOOK_EVERY_S = 10.0
 SINCE_S = 30 * 86400.0  # workflows that ended before are history
 
 _WAIT_S = 0.25
+_ENDINGS = ("", "-journal", "-wal")
+_MOST_ENTRY = 1 << 20  # bytes
+_LONGEST = _MOST_ENTRY  # of a row
+_MOST_COPIED = 1 << 26
+_SETTLED_S = 3.0  # the times of files are coarse
+_MOST_STEPS = 1 << 28  # of SQLite's: seconds
 _RUNNING = """
     SELECT w.submit_dir, s.state, s.timestamp FROM master_workflow w
     LEFT JOIN master_workflowstate s ON s.wf_id = w.wf_id AND s.timestamp =
@@ -62,10 +71,11 @@ class WorkflowSource(Protocol):
 
 
 class Registry:
-    """The hooks' folder: one file for each workflow that runs, whole or a part of another."""
+    """The hooks' folder: one file for each workflow that runs, whole or a part of another; all of
+    them of user id ``owner``, by default this process's own."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, owner: int | None = None) -> None:
+        self._folder, self._owner = folder, os.geteuid() if owner is None else owner
         self._known: dict[str, tuple[int, FoundWorkflow | None]] = {}
 
     def files(self) -> Mapping[Path, Iterable[str]]:
@@ -76,7 +86,7 @@ class Registry:
         """See :class:`WorkflowSource`."""
         known: dict[str, tuple[int, FoundWorkflow | None]] = {}
         try:
-            with os.scandir(self._folder) as entries:
+            with os.scandir(self._folder) as entries, as_owner(self._owner):
                 for entry in entries:
                     if entry.name.endswith(".json") and not entry.name.startswith("."):
                         at = entry.stat().st_mtime_ns
@@ -91,7 +101,7 @@ class Registry:
 
 def _entry(path: str) -> FoundWorkflow | None:
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = json.loads(read_text(Path(path), most=_MOST_ENTRY))
         return FoundWorkflow(root_of(Path(data["submit_dir"])))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -100,15 +110,19 @@ def _entry(path: str) -> FoundWorkflow | None:
 class PegasusDatabase:
     """Pegasus's list of all workflows of a user, written by pegasus-monitord.
 
-    Those that ended before ``since`` (Unix seconds) are left out.
+    Those that ended before ``since`` (Unix seconds) are left out. What is not of user id ``owner``
+    is not read, and what is not this process's own is copied first: SQLite opens what it finds.
     """
 
-    def __init__(self, path: Path, since: Callable[[], float]) -> None:
+    def __init__(self, path: Path, since: Callable[[], float], owner: int | None = None) -> None:
         self._path, self._since = path, since
+        self._owner = os.geteuid() if owner is None else owner
+        self._seen: object = None
+        self._rows: list[tuple[Any, ...]] = []
 
     def files(self) -> Mapping[Path, Iterable[str]]:
         """See :class:`WorkflowSource`."""
-        names = [self._path.name + ending for ending in ("", "-journal", "-wal")]
+        names = [self._path.name + ending for ending in _ENDINGS]
         return {self._path.parent: names}
 
     def look(self) -> list[FoundWorkflow]:
@@ -116,18 +130,42 @@ class PegasusDatabase:
         if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
             return []
         try:
-            place = f"{self._path.absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(place, uri=True, timeout=1.0)) as database:
-                rows = database.execute(_RUNNING).fetchall()
-        except sqlite3.Error as error:
+            self._rows = self._own() if self._owner == os.geteuid() else self._others()
+        except (sqlite3.Error, OSError) as error:
             _log.info("%s: cannot be read just now: %s", self._path, error)
             return []
         return [
             FoundWorkflow(Path(folder))
-            for folder, state, at in rows
+            for folder, state, at in self._rows
             if isinstance(folder, str)
             and (state != "WORKFLOW_TERMINATED" or _number(at) >= self._since())
         ]
+
+    def _own(self) -> list[tuple[Any, ...]]:
+        return _running(f"{self._path.absolute().as_uri()}?mode=ro")
+
+    def _others(self) -> list[tuple[Any, ...]]:
+        seen = [state_of(self._path.with_name(self._path.name + one)) for one in _ENDINGS]
+        if seen == self._seen:
+            return self._rows
+        settled = time.time() - self._path.stat().st_mtime > _SETTLED_S
+        with tempfile.TemporaryDirectory(prefix="adon-") as folder, as_owner(self._owner):
+            copy = Path(folder) / self._path.name
+            for one in _ENDINGS:
+                with suppress(FileNotFoundError):
+                    data = read_bytes(self._path.with_name(self._path.name + one), _MOST_COPIED)
+                    copy.with_name(copy.name + one).write_bytes(data)
+            rows = _running(f"{copy.as_uri()}?mode=rw")
+        self._seen = seen if settled else None
+        return rows
+
+
+def _running(place: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(place, uri=True, timeout=1.0)) as database:
+        # What looks like a table may be a view, with anything in it.
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        database.set_progress_handler(lambda: 1, _MOST_STEPS)
+        return database.execute(_RUNNING).fetchall()
 
 
 class CondorQueue:
@@ -166,7 +204,7 @@ def _of_job(job: Mapping[str, Any]) -> FoundWorkflow | None:
 def of_user(since: Callable[[], float]) -> list[WorkflowSource]:
     """Where the workflows of whoever this process runs as are known."""
     home, name = Path.home(), pwd.getpwuid(os.getuid()).pw_name
-    return [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since), CondorQueue(name)]
+    return [*_of_home(home, os.geteuid(), since), CondorQueue(name)]
 
 
 def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
@@ -175,8 +213,12 @@ def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
     sources: list[WorkflowSource] = [CondorQueue("")]
     for home in sorted(homes):
         if home != Path("/") and os.access(home, os.R_OK | os.X_OK) and home.is_dir():
-            sources += [Registry(home / REGISTRY), PegasusDatabase(home / DATABASE, since)]
+            sources += _of_home(home, home.stat().st_uid, since)
     return sources
+
+
+def _of_home(home: Path, owner: int, since: Callable[[], float]) -> list[WorkflowSource]:
+    return [Registry(home / REGISTRY, owner), PegasusDatabase(home / DATABASE, since, owner)]
 
 
 class Discovery:

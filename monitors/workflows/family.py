@@ -57,7 +57,8 @@ class FamilyMember(FollowedWorkflow):
 class Family:
     """``complain`` is told of trouble with one workflow, which is not the others'; ``added`` of
     every workflow that is followed from then on, ``left`` of folders that are no longer there. With
-    ``rests``, what was read of workflows that have ended is let go of."""
+    ``rests``, what was read of workflows that have ended is let go of. ``user_of`` gives whose a
+    workflow is, as far as that was known before."""
 
     def __init__(
         self,
@@ -65,8 +66,10 @@ class Family:
         added: Callable[[FamilyMember], None],
         rests: bool = False,
         left: Callable[[Path], None] = lambda _: None,
+        user_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._complain, self._added, self._rests, self._left = complain, added, rests, left
+        self._user_of = user_of
         self._by_dag: dict[Path, FamilyMember] = {}
         self._by_uuid: dict[str, FamilyMember] = {}
         self._by_folder: dict[Path, list[FamilyMember]] = {}
@@ -146,7 +149,8 @@ class Family:
         self._found[found] = member
 
     def add(self, submit_dir: SubmitDir, parent: FamilyMember | None = None) -> FamilyMember:
-        """Follow a workflow; the one that is followed already where its DAG is."""
+        """Follow a workflow; the one that is followed already where its DAG is. Raises InputError
+        for one that goes by the name of another user's."""
         dag = submit_dir.dag.absolute().resolve()
         known = self._by_dag.get(dag)
         if known is not None and not known.is_gone:
@@ -154,6 +158,12 @@ class Family:
                 known.above = parent  # it was found by itself, before what it is a part of
             return known
         member = FamilyMember(submit_dir, parent)
+        user, same = member.facts().details["user"], self._by_uuid.get(submit_dir.workflow)
+        whose = self._user_of(submit_dir.workflow)
+        if (user and whose and user != whose) or (same and same.dir.owner != submit_dir.owner):
+            raise InputError(
+                f"{submit_dir.path}: found workflow {submit_dir.workflow}, which is another user's"
+            )
         self._by_dag[dag] = member
         self._by_uuid[member.dir.workflow] = member
         here = [m for m in self._by_folder.get(member.files[0], ()) if m is not known]
@@ -229,11 +239,10 @@ class Family:
         if member.depth >= _DEEPEST:
             return []
         try:
-            found = sub_workflows(member.dir, job)
+            plans = [self.add(submit_dir, member) for submit_dir in sub_workflows(member.dir, job)]
         except (InputError, OSError, ValueError) as error:  # one may not look, or it is no name
             self._complain(member.dir.path / job, str(error))
             return []
-        plans = [self.add(submit_dir, member) for submit_dir in found]
         return [plan for plan in plans if plan.above is member]
 
     def _ended_with(self, member: FamilyMember, above: FamilyMember) -> None:

@@ -89,7 +89,8 @@ class FollowedWorkflow:
 
     def facts(self) -> Measurement:
         """Who the workflow is."""
-        return workflow_facts(self.dir, self.root, self.parent)
+        with self.dir.as_owner():
+            return workflow_facts(self.dir, self.root, self.parent)
 
     @property
     def files(self) -> tuple[Path, list[str]]:
@@ -154,6 +155,10 @@ class FollowedWorkflow:
 
         Raises InputError where a file is there and cannot be read; what was read until then stands.
         """
+        with self.dir.as_owner():
+            self._step()
+
+    def _step(self) -> None:
         held: Status | None = None
         if self._rest is not None:
             paths = (self.dir.dagman_out, self.dir.dagman_log, self.dir.nodes_log)
@@ -323,7 +328,7 @@ class FollowedWorkflow:
     def dagman_event(self, event: JobEvent) -> None:
         """DAGMan's own job: tells of reruns, and of ends that DAGMan could not tell of itself."""
         self._wait(event)
-        with suppress(InputError):  # to be said at the next step
+        with suppress(InputError), self.dir.as_owner():  # to be said at the next step
             self._read_out()
 
     def _wait(self, event: JobEvent) -> None:

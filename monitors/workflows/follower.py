@@ -23,7 +23,14 @@ from monitors.workflows.family import Family, FamilyMember
 from monitors.workflows.inquiries import Inquiries
 from monitors.workflows.logs.watch import FileWatch, open_watch
 from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
-from monitors.workflows.sink import Requests, Sink, SinkError, known_status, record_what_fits
+from monitors.workflows.sink import (
+    Requests,
+    Sink,
+    SinkError,
+    known_status,
+    known_user,
+    record_what_fits,
+)
 from monitors.workflows.status import NOT_STARTED, Status
 
 _log = logging.getLogger(__name__)
@@ -92,7 +99,9 @@ class Follower:
         ] = {}  # those that changed and were not read yet, in order
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._complaints: dict[Path, str] = {}
-        self.family = Family(self._complain, self._added, rests=keep, left=self._left)
+        self.family = Family(
+            self._complain, self._added, keep, self._left, partial(known_user, sink)
+        )
         for path in paths:
             self.family.add(submit_dir_of(path))
 

@@ -48,7 +48,8 @@ def timeline(submit_dir: str | Path) -> list[JobTimes]:
     workflow = FollowedWorkflow(submit_dir)
     workflow.step()
     attempts = sorted(workflow.attempts.all, key=lambda attempt: (attempt.submit, attempt.key))
-    return [_times(attempt) for attempt in attempts]
+    with workflow.dir.as_owner():
+        return [_times(attempt) for attempt in attempts]
 
 
 def _times(attempt: Attempt) -> JobTimes:
@@ -107,15 +108,18 @@ def failures(submit_dir: str | Path) -> list[Failure]:
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
     dagman = DagmanParser()
-    deque(dagman.feed(end_of(workflow.dir.dagman_out, 1 << 22).encode()), maxlen=0)
+    with workflow.dir.as_owner():
+        said = end_of(workflow.dir.dagman_out, 1 << 22)
+    deque(dagman.feed(said.encode()), maxlen=0)
     reasons = dagman.failed
     ran = [n for n, tries in attempts.items() if tries[-1].outcome is Outcome.FAILED]
     names = list(reasons) or ran
     ends = {name: attempts[name][-1].end for name in names if name in attempts}
-    return [
-        _failure(workflow.dir.job(name), attempts.get(name, []), reasons.get(name, ""))
-        for name in sorted(names, key=lambda n: (ends.get(n, 0.0), n))
-    ]
+    with workflow.dir.as_owner():
+        return [
+            _failure(workflow.dir.job(name), attempts.get(name, []), reasons.get(name, ""))
+            for name in sorted(names, key=lambda n: (ends.get(n, 0.0), n))
+        ]
 
 
 def last_complaint(submit_dir: str | Path) -> str:
@@ -123,7 +127,9 @@ def last_complaint(submit_dir: str | Path) -> str:
 
     Raises InputError where the directory cannot be read.
     """
-    text = end_of(FollowedWorkflow(submit_dir).dir.dagman_out, _TAIL_BYTES)
+    found = FollowedWorkflow(submit_dir).dir
+    with found.as_owner():
+        text = end_of(found.dagman_out, _TAIL_BYTES)
     complaints = _COMPLAINT.findall(text)
     return complaints[-1] if complaints else ""
 

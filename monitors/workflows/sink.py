@@ -67,6 +67,15 @@ def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
         return None
 
 
+def known_user(sink: Sink, workflow: str) -> str:
+    """Whose a workflow is, as a sink can tell; "" where it cannot."""
+    try:
+        found = sink.get(f"workflow:{workflow}") if isinstance(sink, Archive) else None
+    except (ArchiveError, InputError):
+        return ""
+    return str(found.details.get("user", "")) if found is not None else ""
+
+
 def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
     """Have a sink take them, without those that no archive takes: names in logs are foreign text.
 

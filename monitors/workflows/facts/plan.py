@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from monitors.archive.measurement import Measurement, number_in
+from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time
 
 FILE = "adon-placements.json"
-_MOST_BYTES = 1 << 28
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
 
@@ -42,9 +42,8 @@ def _read(submit_dir: Path) -> Mapping[str, Any]:
     """What stands in the file, nothing where it is none."""
     path = submit_dir / FILE
     try:
-        if path.stat().st_size <= _MOST_BYTES:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            return data if isinstance(data, dict) else {}
+        data = json.loads(read_text(path))
+        return data if isinstance(data, dict) else {}
     except (OSError, ValueError, RecursionError):
         pass
     return {}
@@ -207,7 +206,7 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
         details={
             "name": submit_dir.name,
             "label": dump.get("dax_label", ""),
-            "user": dump.get("user") or _owner(submit_dir),
+            "user": _user(dump.get("user", ""), submit_dir.owner),
             "submit_dir": str(folder.absolute()),
             "dag": str(dag.relative_to(folder) if dag.is_relative_to(folder) else dag.absolute()),
             "host": _host(dump.get("submit_hostname", "")),
@@ -235,10 +234,14 @@ def _written_at(submit_dir: SubmitDir) -> float:
         return 0.0
 
 
-def _owner(submit_dir: SubmitDir) -> str:
+def _user(said: str, owner: int) -> str:
+    """Whose it is: whoever owns the directory, whatever its files say, but for root and for whom
+    this process runs as, who could say so elsewhere, too."""
+    if said and owner in (0, os.geteuid()):
+        return said
     try:
-        return pwd.getpwuid(submit_dir.path.stat().st_uid).pw_name
-    except (OSError, KeyError):
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:  # not known on this machine
         return ""
 
 

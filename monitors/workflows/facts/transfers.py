@@ -21,6 +21,7 @@ from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
+from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.submit_dir import JobKind
 from monitors.workflows.planned.transferlist import is_relay
 from network_provisioner.base.errors import InputError
@@ -109,7 +110,7 @@ def listed(output: Path | None) -> Listed:
         return Listed()
     for ending in (".in", ".sh"):
         try:
-            text = output.with_suffix(ending).read_text(encoding="utf-8", errors="replace")
+            text = read_text(output.with_suffix(ending), "replace")
         except (OSError, ValueError):
             continue
         labels = set(_LABEL.findall(text))

@@ -26,6 +26,7 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.owned import opened
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
@@ -77,7 +78,7 @@ def _is_there(path: Path) -> bool:
 def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
     """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(opened(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
             return file.read(most_bytes).decode(errors="replace")
     except (OSError, ValueError):  # ValueError: a name with a zero byte in it

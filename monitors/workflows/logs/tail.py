@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from monitors.workflows.planned.owned import opened
 from network_provisioner.base.errors import InputError
 
 _PIECE_BYTES = 1 << 20  # so that a long file does not have to fit into memory
@@ -108,7 +109,7 @@ class Tail:
                 status.st_mtime_ns,
             ):
                 return
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = opened(self.path)
             try:
                 yield from self._read_open(descriptor)
             finally:
@@ -199,7 +200,7 @@ def state_of(path: Path) -> tuple[object, ...]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = opened(path)
     try:
         yield descriptor
     finally:

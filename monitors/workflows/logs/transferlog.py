@@ -31,6 +31,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from monitors.workflows.planned.owned import read_text
+
 _LINE = re.compile(r"\s*(-\s+)?(\w+):\s*(.*?)\s*$")
 _START_ROUNDING_S = 1.0  # ``start`` is printed in whole seconds
 _MOST = 2**63  # bytes of one file
@@ -76,7 +78,7 @@ def read_dir(directory: Path, since: float = 0.0) -> list[TransferAttempt]:
     attempts: list[TransferAttempt] = []
     for path in sorted(directory.glob("*-transfer")):
         if path.stat().st_mtime >= since:
-            attempts += parse(path.read_text(encoding="utf-8", errors="replace"))
+            attempts += parse(read_text(path, "replace"))
     return attempts
 
 

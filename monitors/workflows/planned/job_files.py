@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from monitors.workflows.planned.owned import opened, read_bytes, read_text
 from network_provisioner.base.errors import InputError
 
 HOOK_JOURNAL = "adon-hooks.jsonl"
@@ -36,7 +37,7 @@ def braindump(submit_dir: Path) -> dict[str, str]:
     """The keys of ``braindump.yml``. Raises InputError where it cannot be read."""
     path = submit_dir / "braindump.yml"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: found {error}, expected Pegasus's braindump.yml") from None
     if text.startswith("{"):  # the same as JSON, which is YAML, too
@@ -73,7 +74,7 @@ def job_file(submit_dir: Path, dag: Path, job: str, ending: str) -> Path:
     Raises InputError where the DAG cannot be read or does not know the job.
     """
     try:
-        text = dag.read_bytes()
+        text = read_bytes(dag)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
         problem = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{dag}: cannot be read: {problem}") from None
@@ -92,7 +93,7 @@ def defers(submit_dir: Path, dump: Mapping[str, str], job: str, status: int) -> 
     """Whether DAGMan runs the PRE of ``job`` again later where it leaves with ``status``: its line
     in the DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""
     try:
-        text = dag_file(submit_dir, dump).read_bytes()
+        text = read_bytes(dag_file(submit_dir, dump))
     except OSError:
         return False
     line = rb"^[ \t]*SCRIPT[ \t]+DEFER[ \t]+%d[ \t]+\d+[ \t]+PRE[ \t]+%s[ \t]" % (
@@ -105,8 +106,10 @@ def defers(submit_dir: Path, dump: Mapping[str, str], job: str, status: int) -> 
 def write_json(path: Path, data: object) -> None:
     """Write ``data`` so that readers, and whoever kills us, see the old file or the new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        draft.write_text(json.dumps(data) + "\n", encoding="utf-8")
+        with os.fdopen(os.open(draft, flags, 0o666), "w", encoding="utf-8") as file:
+            file.write(json.dumps(data) + "\n")
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -116,7 +119,7 @@ def write_json(path: Path, data: object) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in ``path``; empty where there is none or it is no object."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path))
     except (OSError, ValueError):  # missing, or written by someone else
         return {}
     return data if isinstance(data, dict) else {}
@@ -127,7 +130,8 @@ def append_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(record) + "\n" for record in records)
     if not text:
         return
-    out = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    out = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         os.write(out, text.encode())
     finally:
@@ -137,7 +141,7 @@ def append_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The records of a journal; lines that are no JSON object are passed over."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_text(path, "replace").splitlines()
     except OSError:
         return []
     out = []
@@ -173,7 +177,7 @@ def warnings(submit_dir: Path) -> list[str]:
 def submit_text(path: Path) -> str:
     """The text of a submit file; empty where it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(opened(path), "rb") as file:
             return file.read(_MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.workflows.planned import job_files, transferlist
+from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)
@@ -74,7 +75,7 @@ def moves_of(listing: Path, job: str, submit_text: str, cache: Path) -> Moves | 
         return Moves(pairs, [], site, submit_text=submit_text)
     script = listing.with_suffix(".sh")
     try:
-        text = script.read_text(encoding="utf-8", errors="replace")
+        text = read_text(script, "replace")
     except OSError:
         return None
     entries = [
@@ -119,7 +120,7 @@ def _cached_sites(cache: Path, here: str) -> SiteOf:
             return label
         if not text:
             try:
-                text.append(cache.read_text(encoding="utf-8", errors="replace"))
+                text.append(read_text(cache, "replace"))
             except OSError:
                 text.append("")
         found = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)

@@ -20,14 +20,16 @@ every follower finds the same. Seen with Pegasus 6.0 and HTCondor 25.14.1.
 from __future__ import annotations
 
 import re
+import stat
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.job_files import braindump
+from monitors.workflows.planned.owned import as_owner, read_text
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
@@ -81,7 +83,7 @@ def is_file(path: Path) -> bool:
 def text_of(path: Path) -> str:
     """A file as text. Raises InputError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_text(path, "replace")
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
         problem = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: cannot be read: {problem}") from error
@@ -215,6 +217,8 @@ class SubmitDir:
     the workflow there. It is known as ``workflow`` then, and what ``braindump.yml`` says is not
     about it. A workflow that has no UUID is known by its DAG's path.
 
+    All files are of the directory's ``owner``, a user id: those of others are not read.
+
     Raises InputError where the directory is none, or holds no DAG, or several of which none has all
     others inside it, without saying which.
     """
@@ -223,13 +227,22 @@ class SubmitDir:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
-        self.braindump = _braindump(self.path) if dag is None else {}
-        self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
+        found = self.path.stat()
+        if found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
+            raise InputError(f"{self.path}: everybody has files there, expected a submit directory")
+        self.owner = found.st_uid
+        with self.as_owner():
+            self.braindump = _braindump(self.path) if dag is None else {}
+            self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
         self.workflow_log = self.path / log if log else None
         self.forget()
+
+    def as_owner(self) -> AbstractContextManager[None]:
+        """Within it this thread opens files of the directory's owner alone."""
+        return as_owner(self.owner)
 
     def forget(self) -> None:
         """Lets go of what was read of jobs; it is read again when it is asked for."""
@@ -280,7 +293,9 @@ class SubmitDir:
         file = self.submit_file(name)
         if file is None or name in self._folders:
             return {}
-        values = submit_values(file) | {"job": name} | self._variables.get(name, {})
+        with self.as_owner():
+            values = submit_values(file)
+        values |= {"job": name} | self._variables.get(name, {})
         return {key: expanded(value, values).strip('"') for key, value in values.items()}
 
     def job_names(self) -> list[str]:
@@ -290,7 +305,9 @@ class SubmitDir:
     def _job_files(self) -> dict[str, Path]:
         if self._files is None:
             files: dict[str, Path] = {}
-            for line in text_of(self.dag).splitlines():
+            with self.as_owner():
+                text = text_of(self.dag)
+            for line in text.splitlines():
                 if found := _JOB.match(line):
                     files[found[1]] = self.path / (found[3] or "") / found[2]
                 elif found := _SUBDAG.match(line):
@@ -405,12 +422,19 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         return []
     own = _planned(dag)
     if own is not None and own.workflow != parent.workflow:
-        return [*_plans_before(own), own]
+        _check_owner(own, parent)
+        return [*(one for one in _plans_before(own) if one.owner == parent.owner), own]
     plain = SubmitDir(folder, dag, derived(parent.workflow, job))
+    _check_owner(plain, parent)
     plain.braindump.update(
         {name: parent.braindump[name] for name in _SHARED if name in parent.braindump}
     )
     return [plain]
+
+
+def _check_owner(part: SubmitDir, whole: SubmitDir) -> None:
+    if part.owner != whole.owner:
+        raise InputError(f"{part.path}: found another user's, expected a part of {whole.path}")
 
 
 def _plans_before(newest: SubmitDir) -> list[SubmitDir]:

@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from monitors.workflows.planned.owned import read_text
 from network_provisioner.base.errors import InputError
 
 RELAY = "local"
@@ -192,7 +193,7 @@ def parse(text: str, where: str) -> list[Entry]:
 def read(path: Path) -> list[Entry]:
     """The entries of the list in ``path``. Raises InputError where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
