@@ -37,6 +37,8 @@ def opened(path: Path) -> int:
     found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found
     try:
         status, owner = os.fstat(found), _owner.get()
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
         if owner is not None and status.st_uid != owner:
