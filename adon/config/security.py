@@ -53,7 +53,7 @@ class LiveKeyring(Keyring):
         super().__init__((), clock)
         self._file, self._lock = file, threading.Lock()
         self._seen = {file: _state(file)}
-        self._take(config)
+        self._take(config, strict=True)
 
     def recognise(self, token: str | None, certificate: str | None) -> Principal:
         """See :meth:`Keyring.recognise`."""
@@ -62,16 +62,16 @@ class LiveKeyring(Keyring):
             if seen != self._seen:
                 self._seen = seen
                 try:
-                    self._take(self._without_lost(load_config(self._file)))
+                    self._take(load_config(self._file), strict=False)
                 except AdonError as error:
                     log.warning("who may ask stays as it was: %s", error)
         return super().recognise(token, certificate)
 
-    def _take(self, config: Config) -> None:
+    def _take(self, config: Config, strict: bool) -> None:
         named = [Path(one.token_file) for one in config.security.tokens if one.token_file]
         # As they were before they are read.
         self._seen = {file: self._seen.get(file) or _state(file) for file in (self._file, *named)}
-        _ring(config, self.replace)
+        _ring(config if strict else self._without_lost(config), self.replace)
 
     @staticmethod
     def _without_lost(config: Config) -> Config:

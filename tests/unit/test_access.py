@@ -271,6 +271,8 @@ def test_a_token_is_withdrawn_without_a_restart(tmp_path: Path) -> None:
     file.unlink()  # only that one is lost
     assert code_of(ring.recognise, "n" * 30, None) == "unauthorized"
     assert ring.recognise("a" * 20, None).name == "ada"
+    file.write_text("f" * 20)
+    assert ring.recognise("f" * 20, None).name == "bob"
     write(f"name: me, token_file: {mine}")
     assert code_of(ring.recognise, "a" * 20, None) == "unauthorized"
     adon.write_text("topology: [")  # somebody is still writing
