@@ -390,7 +390,13 @@ class OneSequence:
             self.asked[answer.transit.id] = replace(now_wanted, id=answer.transit.id)
 
     def release(self, name: str) -> None:
-        self.broker.release(name, 1000, 1.0)
+        broker = self.broker
+        try:
+            broker.release(name, 1000, 1.0)
+        except BrokerError:
+            if broker._repository.given_back(name):  # it is, and could not be written down
+                self.released.add(name)
+            raise
         self.released.add(name)
 
     def mend(self) -> None:

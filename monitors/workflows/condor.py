@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import pwd
 import re
 import subprocess
 import time
@@ -27,16 +29,25 @@ from network_provisioner.base.errors import printable
 _log = logging.getLogger(__name__)
 
 PATIENCE_S = 20.0
+_ENVIRONMENT = ("PATH", "LANG", "TZ", "CONDOR_CONFIG")
 
 Run = Callable[[Sequence[str]], str | None]
 Ad = Mapping[str, Any]
 
 
 def printed(
-    command: Sequence[str], patience_s: float = PATIENCE_S, level: int = logging.INFO
+    command: Sequence[str],
+    patience_s: float = PATIENCE_S,
+    level: int = logging.INFO,
+    user: int | None = None,
 ) -> str | None:
     """What a command prints; None where it is not there, fails, or takes longer than ``patience_s``
-    seconds. The reason is logged with ``level``."""
+    seconds. The reason is logged with ``level``. Root runs it as ``user`` (an id), who then may see
+    all that it has: it gets nothing of our environment."""
+    whose: dict[str, Any] = {}
+    if user and os.geteuid() == 0:
+        named = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        whose = {"user": user, "group": _group(user), "extra_groups": [], "env": named, "cwd": "/"}
     try:
         done = subprocess.run(
             list(command),
@@ -44,6 +55,7 @@ def printed(
             capture_output=True,
             timeout=patience_s,
             check=False,
+            **whose,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         _log.log(level, "%s: %s", command[0], error)
@@ -53,6 +65,13 @@ def printed(
         _log.log(level, "%s: exit code %d: %s", command[0], done.returncode, why)
         return None
     return done.stdout.decode(errors="replace")
+
+
+def _group(user: int) -> int:
+    try:
+        return pwd.getpwuid(user).pw_gid
+    except KeyError:  # not known on this machine
+        return user
 
 
 def ads(text: str | None) -> list[Ad] | None:

@@ -25,6 +25,7 @@ from test_workflow_discovery import SCHEMA
 
 from monitors.archive.archive import Archive
 from monitors.watcher import registry as hooks_registry
+from monitors.workflows.condor import printed
 from monitors.workflows.discovery import FoundWorkflow, PegasusDatabase, Registry
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.records import end_of
@@ -213,6 +214,12 @@ def test_homes_of_others_are_looked_into_with_care(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert source.look() == []
+
+
+def test_root_asks_others_about_a_workflow_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADON_TOKEN", "secret")
+    assert (printed(["id", "-u"], user=ADA) or "").strip() == str(ADA)
+    assert ("secret" in (printed(["env"], user=ADA) or "")) is not ROOT
 
 
 def test_a_database_that_never_ends_is_given_up(
