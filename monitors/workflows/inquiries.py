@@ -135,10 +135,9 @@ def key_of(status: Status) -> str:
 def ask(folder: Path) -> str | None:
     """What it prints of a submit directory, as its owner; None where it is not there, or takes too
     long."""
-    try:
+    owner = None
+    with suppress(OSError):
         owner = folder.stat().st_uid
-    except OSError:
-        return None
     command = ["pegasus-status", "-j", "-Q", str(folder.absolute())]
     return printed(command, TIMEOUT_S, user=owner)
 

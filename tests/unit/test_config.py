@@ -82,6 +82,6 @@ def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
         )
         old.unlink()
     used.parent.mkdir()
-    used.touch()
+    used.touch(0o600)
     (tmp_path / "a.sqlite").symlink_to(used)
     assert len(used_files(config, file)) == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,31 @@ def test_it_stands_beside_keys_and_goes_over_http(tmp_path: Path) -> None:
 
         assert with_token(token()).json()["user"] == "ada@example.org"
         assert error(with_token(token(exp=1.0)))[:2] == (401, "token_expired")
+
+
+class Served(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        bodies = {"/keys": b'{"keys": []}', "/long": b" " * (1 << 20) + b"{}", "/odd": b"<html>"}
+        self.send_response(200 if self.path in bodies else 302)
+        self.send_header("Location", "/keys")
+        self.end_headers()
+        self.wfile.write(bodies.get(self.path, b"{}"))
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_documents_are_fetched_whole_from_where_they_are_said_to_be() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert federation.fetched(f"{url}/keys") == {"keys": []}
+        for wrong in ("/long", "/odd", "/moved"):
+            with pytest.raises(ValueError):
+                federation.fetched(url + wrong)
+        server.shutdown()
+    with pytest.raises(OSError):
+        federation.fetched(f"{url}/keys")
 
 
 def configured(**entry: Any) -> Any:
