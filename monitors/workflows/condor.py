@@ -49,7 +49,7 @@ def printed(
         named = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         whose = {"user": user, "group": _group(user), "extra_groups": [], "env": named, "cwd": "/"}
     try:
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             list(command),
             stdin=subprocess.DEVNULL,
             capture_output=True,
