@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from broker_rig import Rig, code_of, demo_network, fill, refusing
 
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.stores.store import StoreError
@@ -76,6 +78,24 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
     assert rig.store.get("a") == ended and (ended.bytes, ended.seconds) == (10, 1.0)
     assert len(rig.recorder.transits) == 1
     assert rig.broker.health()["status"] == "ok"
+
+
+def test_a_release_is_answered_where_the_file_has_it_and_nowhere_else(rig: Rig) -> None:
+    names = [f"t{number}" for number in range(10)]
+    for name in names:
+        rig.ask(name, "mu", "tacc", min_bps=1e6)
+    rig.store._db.execute("PRAGMA max_page_count = 1")
+    answered = set()
+    for name in names:
+        try:
+            rig.broker.release(name, 10, 1.0, "x" * 1000)
+            answered.add(name)
+        except BrokerError as error:
+            assert error.code == "store_unavailable" and "asked again" in str(error)
+    with closing(sqlite3.connect(rig.file)) as db:  # as the next broker finds it after kill -9
+        rows = db.execute("SELECT id FROM transits WHERE state = 'released'").fetchall()
+    assert answered == {name for (name,) in rows} and len(answered) < len(names)
+    assert rig.reserved() == {}
 
 
 # -- restart ---------------------------------------------------------------------------------
