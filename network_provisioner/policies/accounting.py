@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
 from network_provisioner.base.units import bytes_of
@@ -116,7 +117,7 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
         # Whole byte-seconds: a spreadsheet needs no more, and 1e+12 is no number to some.
         writer.writerow(
             (
-                _cell(row.name),
+                csv_cell(row.name),
                 row.transits,
                 row.bytes,
                 round(row.byte_seconds),
@@ -124,11 +125,6 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
             )
         )
     return out.getvalue()
-
-
-def _cell(name: str) -> str:
-    # A spreadsheet takes what begins so for a formula and runs it.
-    return f"'{name}" if name[:1] in "=+-@\t\r" and name else name
 
 
 class Accounts:
