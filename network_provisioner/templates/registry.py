@@ -34,7 +34,12 @@ from network_provisioner.templates.entry import (
     unknown,
 )
 from network_provisioner.templates.match import Match, Specification, match
-from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, check
+from network_provisioner.templates.sitepolicy import (
+    TemplatePolicy,
+    capped,
+    check,
+    policy_from_dict,
+)
 from network_provisioner.templates.template import Template, Tuning
 
 log = logging.getLogger(__name__)
@@ -63,7 +68,7 @@ class TemplateRegistry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``configured``: the built-in templates and those of adon.yml."""
-        self.policy = policy or TemplatePolicy()
+        self.policy = policy or policy_from_dict(None)
         self._configured = dict(configured)
         self._store = store
         self._clock = clock

@@ -285,7 +285,21 @@ def test_the_policy_of_adon_yml() -> None:
         "max_paths": 2,
     }
     assert policy_from_dict(data) == POLICY
-    assert policy_from_dict(None) == TemplatePolicy()
+
+
+def test_without_a_policy_nobody_saves_more_than_what_is_built_in(store: Store) -> None:
+    built_in = TemplatePolicy(max_bps=2e9, max_priority=5)
+    assert policy_from_dict(None) == policy_from_dict({}) == built_in
+    assert policy_from_dict({"max_paths": 2}) == replace(built_in, max_paths=2)
+    assert policy_from_dict({"max_priority": 900, "max_throughput": None}).max_bps is None
+    book = TemplateRegistry(templates_from_dict(None), store)
+    saved, words = book.save("mine", body(1e6, 1e12, priority=1000), "ada", trusted=False)
+    assert (saved.template.rspec.max_bps, saved.template.priority) == (2e9, 5)
+    assert len(words) == 2
+    with pytest.raises(InputError, match="all that this site allows"):
+        book.save("more", body(3e9, 1e12), "ada", trusted=False)
+    trusted, words = book.save("site", body(3e9, 1e12, priority=1000), "eve")
+    assert trusted.template.priority == 1000 and not words
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 65, "-x", "ä", "x\n"])
