@@ -479,13 +479,15 @@ class Broker(Queries):
         bytes_moved: int = 0,
         seconds: float = 0.0,
         outcome: str = "",
+        vouched: bool = True,
         **used: int,
     ) -> Transit:
         """Give a path back and report what the transfer moved, and ``used``: ``streams``,
         ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``. Idempotent.
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
-        is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
+        is not empty counts, and goes to the recorder; what cannot be is marked, and unless it is
+        ``vouched`` for, its user alone decides by it. Raises BrokerError ``unknown_transit``,
         ``store_unavailable`` (the turn cannot be had: nothing changed).
         """
         report = TransferReport(bytes_moved, seconds, outcome, **used)
@@ -493,8 +495,9 @@ class Broker(Queries):
             transit = self._known(transit_id)
             active = transit.id in self._active.all
             first = report.moved and not (transit.bytes or transit.seconds)
+            transit.vouched = transit.vouched and (vouched or not first)
             if active or first or transit.released_at == 0:
-                report.note(transit, first)
+                report.note(transit, first, self._admission.most_bps(transit), now)
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
                     self._lifecycle.end(transit, TransitState.RELEASED, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,29 @@ each byte may need six."""
 
 LONGEST = {"id": 1000, "metric": 200, "subject": 1000, "unit": 50, "source": 200, "workflow": 1000}
 """Characters of everything else, there."""
+
+OF_NETWORK = frozenset(
+    {
+        "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput",
+        "rtt", "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait",
+    }
+)  # fmt: skip
+"""Metrics that brokers and agents measure, and all decide by."""
+
+_CLAIM = "transfer of "
+
+
+def claimed_by(user: str) -> str:
+    """The source of what a user says of a transfer, and nobody vouches for."""
+    return f"{_CLAIM}{user}"
+
+
+def believed(users: Collection[str]) -> tuple[str, list[object]]:
+    """The condition, in SQL, for what ``users`` decide by, and its values."""
+    mine = [claimed_by(user) for user in users]
+    marks = ", ".join("?" * len(mine)) or "NULL"
+    return f"(substr(source, 1, {len(_CLAIM)}) <> ? OR source IN ({marks}))", [_CLAIM, *mine]
+
 
 OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""

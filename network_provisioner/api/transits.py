@@ -103,11 +103,10 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Give a path back. Idempotent."""
         caller.need(May.RELEASE)
         await own(caller, transit_id)
-        report = body or ReleaseBody()
+        report = (body or ReleaseBody()).model_dump()
+        moved, vouched = report.pop("bytes"), caller.may(May.MANAGE)
         return answers.transit(
-            await turns.change(
-                broker.release, transit_id, report.bytes, **report.model_dump(exclude={"bytes"})
-            )
+            await turns.change(broker.release, transit_id, moved, vouched=vouched, **report)
         )
 
     @routes.post("/v1/transits/{transit_id:path}/renew", response_model=Transit)

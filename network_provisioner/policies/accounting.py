@@ -1,6 +1,7 @@
 """Who used how much of the network: bytes and byte-seconds per user, project and experiment.
 
-``bytes``         what transfers moved: as they reported it, else as the source's switch counted
+``bytes``         what transfers moved: as they reported it, where that can be, else as the source's
+                  switch counted
 ``byte_seconds``  what they were given: the granted rate in bytes per second, integrated over the
                   seconds it was held. As a core-second is one core for one second, one of these is
                   a byte per second for one second, so it counts the bytes that could have been
@@ -70,8 +71,8 @@ def meter(transit: Transit, now: float) -> None:
 
 
 def moved_bytes(transit: Transit) -> int:
-    """What its transfer moved: its own report, else the switch's count."""
-    return transit.bytes or transit.switch_bytes
+    """What its transfer moved: its own report, where that can be, else the switch's count."""
+    return transit.switch_bytes if transit.doubt else transit.bytes or transit.switch_bytes
 
 
 def held_s(transit: Transit) -> float:

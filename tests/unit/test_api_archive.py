@@ -152,7 +152,12 @@ def test_a_researcher_records_what_belongs_to_its_workflows(here: Here) -> None:
         "user": "researcher-1", "by": "researcher-1"
     }  # fmt: skip
     # Known from before, too.
-    assert here.post(body("t:w1", workflow="w1"), who="researcher").json()["recorded"] == 1
+    assert (
+        here.post(body("t:w1", metric="runtime", workflow="w1"), who="researcher").json()[
+            "recorded"
+        ]
+        == 1
+    )
     for wrong in (
         others,
         body("x:w2", workflow="w2"),
@@ -160,8 +165,10 @@ def test_a_researcher_records_what_belongs_to_its_workflows(here: Here) -> None:
         body("status:w1:2", workflow="w1"),
         body("x"),
         body("x:w1", metric="pool_busy", unit="1", workflow="w1"),
+        body("x:w1", workflow="w1"),
     ):
-        code = error(here.post(body("y:w1", workflow="w1"), wrong, who="researcher"))
+        fine = body("y:w1", metric="runtime", workflow="w1")
+        code = error(here.post(fine, wrong, who="researcher"))
         assert code[1] == "forbidden"
     assert here.archive.get("y:w1") is None  # all or none
 

@@ -57,6 +57,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/templates/{name}/restore"): (
         {R, E}, "/v1/templates/t0/restore", {"version": 1},
     ),
+    ("post", "/v1/templates/{name}/reset"): ({R, E}, "/v1/templates/t0/reset", None),
     ("delete", "/v1/templates/{name}"): ({R, E}, "/v1/templates/t0", None),
 }  # fmt: skip
 
