@@ -246,6 +246,7 @@ class Broker(Queries):
         with self._turn() as now:
             known = self._find(request.id)
             if known is None:
+                self._check_own(request)
                 return self._done(self._create(request, now), now), True
             check_same(known, request)
             return known.copy(), False
@@ -281,7 +282,8 @@ class Broker(Queries):
         unknown id ─► a new transit          live or queued ─► as it is
         ended ─► its next id                 reserved in advance ─► begun
         """
-        number, known = latest(request.id, self._find)
+        self._check_own(request)
+        number, known = latest(request.id, self._find, user=request.user)
         asked = replace(request, id=numbered(request.id, number))
         if known is None:
             before = self._find(numbered(request.id, number - 1)) if number > 1 else None
@@ -302,6 +304,16 @@ class Broker(Queries):
                 known.size_bytes = request.size_bytes
                 self._repository.save([known])
         return known, False
+
+    def _check_own(self, request: TransitRequest) -> None:
+        """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
+        base, _, number = request.id.rpartition(".")
+        before = self._find(base) if base and number.isdecimal() else None
+        if before is not None and before.user != request.user:
+            raise BrokerError(
+                f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
+                "conflict",
+            )
 
     def _create(self, request: TransitRequest, now: float) -> Transit:
         """The transit of a checked request: held, queued, or best effort.
