@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZE_BYTES
 
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
 
@@ -79,6 +80,14 @@ def believed(users: Collection[str]) -> tuple[str, list[object]]:
     marks = ", ".join("?" * len(mine)) or "NULL"
     return f"(substr(source, 1, {len(_CLAIM)}) <> ? OR source IN ({marks}))", [_CLAIM, *mine]
 
+
+AHEAD_S = 3600.0
+"""How far ahead of our clock a measurement may say that it was true, in seconds: clocks differ."""
+
+_MOST = {
+    "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
+}  # fmt: skip
+_MOST_OF_OTHERS = 1e18
 
 OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""
@@ -154,6 +163,33 @@ def check_sendable(measurement: Measurement) -> None:
             f"measurement {measurement.id!r:.200}: found details of {length} characters of JSON,"
             f" expected at most {MOST_DETAILS}"
         )
+
+
+def check_believable(measurement: Measurement, now: float) -> None:
+    """Raises InputError for a value that nothing has, and for one of the future (Unix seconds)."""
+    most = _MOST.get(measurement.unit, _MOST_OF_OTHERS)
+    if not abs(measurement.value) <= most:
+        raise InputError(
+            f"measurement {measurement.id!r:.200}: found {measurement.value!r} {measurement.unit},"
+            f" expected at most {most:g}"
+        )
+    if not measurement.at <= now + AHEAD_S:
+        raise InputError(
+            f"measurement {measurement.id!r:.200}: found it at {measurement.at!r}, which is to"
+            f" come, expected at most {now + AHEAD_S:.0f}"
+        )
+
+
+def believable(found: Iterable[Measurement], now: float) -> tuple[list[Measurement], str]:
+    """Those that are, and why the last of the others is not; "" for none."""
+    taken, problem = [], ""
+    for one in found:
+        try:
+            check_believable(one, now)
+            taken.append(one)
+        except InputError as error:
+            problem = str(error)
+    return taken, problem
 
 
 def from_row(row: tuple[Any, ...]) -> Measurement:
