@@ -2,7 +2,8 @@
 
     role                 may record
     engineer             anything
-    researcher           what belongs to workflows of the users that it acts for
+    researcher           what belongs to workflows of the users that it acts for, but nothing of the
+                         network itself
     agent                what it is an end of, and what belongs to workflows that it follows
 
 A workflow belongs to the user that its ``workflow`` measurement names, the first one of its id: who
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from monitors.archive.measurement import OF_WORKFLOWS, UNITS, Measurement
+from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError
 
@@ -46,6 +47,10 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
     for found in taken:
         if found.metric in OWN:
             raise _forbidden(who, found, "the broker's own to record")
+        if found.metric in OF_NETWORK and not (
+            who.role is Role.AGENT and _is_end(who.name, found.subject)
+        ):
+            raise _forbidden(who, found, "all decide by it, expected an agent at one of its ends")
         if not _is_own_id(found):
             raise _forbidden(who, found, "its id is another's, expected METRIC:…:WORKFLOW:…")
         if found.metric in OF_WORKFLOWS and found.subject != found.workflow:

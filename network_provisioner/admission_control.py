@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.base.units import format_rate
+from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
@@ -42,9 +42,9 @@ from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
 
-BestEffortOf = Callable[[str, str], tuple[float, float] | None]
-"""What transfers without a circuit reach between two sites in b/s, and its age in seconds; None
-where nobody measured."""
+BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
+"""What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
+age in seconds; None where nobody measured."""
 Claims = dict[Hop, list[Claim]]
 
 
@@ -75,7 +75,7 @@ class AdmissionControl:
         self._throughput_of = throughput_of
         self._best_effort_of = best_effort_of
         self._admission = Admission(topology, ledger, self._throughput, limits)
-        self._multipath = False
+        self._multipath = self._real = False
 
     def trust(self, can: Capabilities) -> None:
         """What decides about a path: reserved rates where the network keeps them, measurements
@@ -83,7 +83,7 @@ class AdmissionControl:
         self._admission.guaranteed = can.bandwidth != "none" or not can.real_packets
         if not can.real_packets:
             self._throughput_of = self._best_effort_of = None
-        self._multipath = can.multipath
+        self._multipath, self._real = can.multipath, can.real_packets
 
     # -- a request ---------------------------------------------------------------------------
 
@@ -218,6 +218,20 @@ class AdmissionControl:
                 until = max(held.end, self._free_until(held, until))
         return max(until, transit.lease_until)
 
+    def most_bps(self, transit: Transit) -> float:
+        """Bits per second that a transfer can reach at most: on the paths it holds, else on the
+        largest between its sites. Where the network carries no packets, or does not know both
+        sites, any rate that there is."""
+        if not self._real:
+            return MAX_RATE_BPS
+        try:
+            if transit.state in ON_SWITCHES and not transit.moves:
+                return sum(way.path.capacity_bps for way in circuits.ways(transit, self._topology))
+            found = self._admission.paths(transit.src, transit.dst)
+        except (InputError, BrokerError):  # both are of another topology's
+            return MAX_RATE_BPS
+        return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
+
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
         Science DMZ) and its packets are not on several; else None."""
@@ -280,11 +294,11 @@ class AdmissionControl:
             found.append(Movable(transit.id, transit.priority, paths, ways))
         return found
 
-    def _throughput(self, path: Path) -> tuple[float, float] | None:
+    def _throughput(self, path: Path, user: str) -> tuple[float, float] | None:
         if self._throughput_of is None:
             return None
         try:
-            return self._throughput_of(path)
+            return self._throughput_of(path, user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
             log.exception("the measured throughput of %s cannot be had", "-".join(path.nodes))
             return None
@@ -293,7 +307,7 @@ class AdmissionControl:
         if self._best_effort_of is None:
             return None
         try:
-            found = self._best_effort_of(transit.src, transit.dst)
+            found = self._best_effort_of(transit.src, transit.dst, transit.user)
         except Exception:  # likewise
             log.exception("best effort from %s to %s is unknown", transit.src, transit.dst)
             return None

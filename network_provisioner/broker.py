@@ -246,6 +246,7 @@ class Broker(Queries):
         with self._turn() as now:
             known = self._find(request.id)
             if known is None:
+                self._check_own(request)
                 return self._done(self._create(request, now), now), True
             check_same(known, request)
             return known.copy(), False
@@ -281,7 +282,8 @@ class Broker(Queries):
         unknown id ─► a new transit          live or queued ─► as it is
         ended ─► its next id                 reserved in advance ─► begun
         """
-        number, known = latest(request.id, self._find)
+        self._check_own(request)
+        number, known = latest(request.id, self._find, user=request.user)
         asked = replace(request, id=numbered(request.id, number))
         if known is None:
             before = self._find(numbered(request.id, number - 1)) if number > 1 else None
@@ -302,6 +304,16 @@ class Broker(Queries):
                 known.size_bytes = request.size_bytes
                 self._repository.save([known])
         return known, False
+
+    def _check_own(self, request: TransitRequest) -> None:
+        """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
+        base, _, number = request.id.rpartition(".")
+        before = self._find(base) if base and number.isdecimal() else None
+        if before is not None and before.user != request.user:
+            raise BrokerError(
+                f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
+                "conflict",
+            )
 
     def _create(self, request: TransitRequest, now: float) -> Transit:
         """The transit of a checked request: held, queued, or best effort.
@@ -479,13 +491,15 @@ class Broker(Queries):
         bytes_moved: int = 0,
         seconds: float = 0.0,
         outcome: str = "",
+        vouched: bool = True,
         **used: int,
     ) -> Transit:
         """Give a path back and report what the transfer moved, and ``used``: ``streams``,
         ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``. Idempotent.
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
-        is not empty counts, and goes to the recorder. Raises BrokerError ``unknown_transit``,
+        is not empty counts, and goes to the recorder; what cannot be is marked, and unless it is
+        ``vouched`` for, its user alone decides by it. Raises BrokerError ``unknown_transit``,
         ``store_unavailable``: the turn cannot be had and nothing changed, or it is free but a
         broker that starts anew would not know; then it is to be given back again.
         """
@@ -494,8 +508,9 @@ class Broker(Queries):
             transit = self._known(transit_id)
             active = transit.id in self._active.all
             first = report.moved and not (transit.bytes or transit.seconds)
+            transit.vouched = transit.vouched and (vouched or not first)
             if active or first or transit.released_at == 0:
-                report.note(transit, first)
+                report.note(transit, first, self._admission.most_bps(transit), now)
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
                     self._lifecycle.end(transit, TransitState.RELEASED, now)

@@ -27,6 +27,7 @@ from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, Tr
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.policies.accounting import meter
+from network_provisioner.reports import mark, uncounted
 from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
@@ -261,6 +262,8 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
+            if not self._active.pairs.mates(transit):  # else its count is a part of theirs
+                mark(transit, uncounted(transit))
         if state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:

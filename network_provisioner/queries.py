@@ -90,16 +90,32 @@ class Queries:
         }
 
     def describe_topology(
-        self, at: float | None = None, until: float | None = None
+        self,
+        at: float | None = None,
+        until: float | None = None,
+        users: frozenset[str] | None = None,
     ) -> dict[str, Any]:
         """Nodes, and links with what is reserved in each direction now or ``at`` a later time, and
-        by whom ``until`` another; JSON-ready. Raises BrokerError ``bad_time``."""
+        by whom ``until`` another; JSON-ready. With ``users`` the ids of theirs alone are told.
+        Raises BrokerError ``bad_time``."""
         with self._lock:
             now = self._now()
             when = now if at is None else at
             check_window(when, until, now)
             live = self._active.on_switches() if when <= now else ()
-            return describe_load(self.topology, self._ledger, max(when, now), until, live)
+            told = describe_load(self.topology, self._ledger, max(when, now), until, live)
+        if users is not None:
+            for load in (load for link in told["links"] for load in link["load"]):
+                load["transits"] = [one for one in load["transits"] if self.user_of(one) in users]
+                for one in load.get("holders", ()):
+                    if self.user_of(one["id"]) not in users:
+                        one["id"] = ""
+        return told
+
+    def user_of(self, transit_id: str) -> str | None:
+        """The user of a live or queued transit; None for another id."""
+        found = self._active.all.get(transit_id)
+        return None if found is None else found.user
 
     def discover(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and in words where the topology says

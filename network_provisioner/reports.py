@@ -1,12 +1,20 @@
-"""What is reported of a transfer when its path is given back."""
+"""What is reported of a transfer when its path is given back, and whether it can be.
+
+Whoever may ask for a path may claim anything of its transfer. What no network can have done is kept
+as claimed and marked: templates, archive and accounts do not believe it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from network_provisioner.base.model import Transit
-from network_provisioner.base.units import goodput
+from network_provisioner.base.units import bytes_of, format_rate, format_size, goodput
 
+_SLACK_S = 300.0  # transfers that began before their path was asked for
+_SLACK_BYTES = 1 << 24  # buffers on the way
+_SLACK = 1.1  # others count headers otherwise
+_UNCOUNTED = 10  # what went before its path was there, or was counted for who shared its rules
 _USED = ("streams", "buffer_bytes", "threads", "retries")
 
 
@@ -32,14 +40,46 @@ class TransferReport:
         """Whether it says that anything was moved, or took its time."""
         return bool(self.bytes or self.seconds)
 
-    def note(self, transit: Transit, first: bool) -> None:
-        """Write it into a transit; ``first``: bytes and seconds too."""
+    def note(self, transit: Transit, first: bool, most_bps: float, now: float) -> None:
+        """Write it into a transit; ``first``: bytes and seconds too. ``most_bps`` is the largest
+        rate that the network carries between its sites; ``now`` Unix seconds."""
         if first:
             transit.bytes, transit.seconds = self.bytes, self.seconds
             transit.goodput_bps = goodput(self.bytes, self.seconds)
+            mark(transit, _impossible(transit, most_bps, now))
         for name in _USED:
             setattr(transit, name, getattr(self, name) or getattr(transit, name))
         if self.outcome:
             transit.outcome = self.outcome
             if self.outcome != "success":
                 transit.reason += f"; the transfer ended with {self.outcome!r}"
+
+
+def mark(transit: Transit, doubt: str) -> None:
+    """Mark what was reported of a transit as doubtful, where there is a doubt."""
+    if doubt:
+        transit.doubt, transit.goodput_bps = doubt, 0.0
+
+
+def uncounted(transit: Transit) -> str:
+    """Why the switches, which counted while it held its path, contradict its report, in words; ""
+    where they do not, or cannot say."""
+    found = transit.switch_bytes
+    if not found or transit.bytes <= found * _UNCOUNTED + _SLACK_BYTES:
+        return ""
+    return f"reported {format_size(transit.bytes)}, the switches counted {format_size(found)}"
+
+
+def _impossible(transit: Transit, most_bps: float, now: float) -> str:
+    held_s = now - transit.requested_at
+    if transit.installed_at and transit.seconds > held_s + _SLACK_S:
+        return f"reported {transit.seconds:.3g} s, {held_s:.3g} s after it was asked for"
+    took_s = transit.seconds or held_s + _SLACK_S
+    most = bytes_of(most_bps) * took_s * _SLACK + _SLACK_BYTES
+    no_rate = transit.bytes and transit.seconds and not transit.goodput_bps
+    if transit.bytes > most or no_rate:
+        return (
+            f"reported {format_size(transit.bytes)} in {took_s:.3g} s, the network carries at most "
+            f"{format_rate(most_bps)} there"
+        )
+    return ""

@@ -84,7 +84,9 @@ def service_for(request: TransitRequest, transit: Transit | None, templates: Tem
         template = template or template_for(request, templates)
     except BrokerError:
         return Service()
-    taught = templates.tuning_of(template.name) if isinstance(templates, TemplateRegistry) else None
+    taught = None
+    if isinstance(templates, TemplateRegistry):
+        taught = templates.tuning_of(template.name, request.user)
     return service_of(template, taught)
 
 

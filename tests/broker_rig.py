@@ -168,12 +168,12 @@ class Rig:
         templates: Mapping[str, Any] | None = None,
         limits: BrokerLimits | None = None,
         clock: Clock | None = None,
-        throughput_of: Callable[[NetworkPath], tuple[float, float] | None] | None = None,
+        throughput_of: Callable[[NetworkPath, str], tuple[float, float] | None] | None = None,
         bandwidth: str = "queue",
         controller: Controller | None = None,
         store: Store | None = None,
         policies: Differentiator | None = None,
-        best_effort_of: Callable[[str, str], tuple[float, float] | None] | None = None,
+        best_effort_of: Callable[[str, str, str], tuple[float, float] | None] | None = None,
         **can: bool,
     ) -> None:
         self.file = file

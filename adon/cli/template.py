@@ -51,10 +51,14 @@ _HISTORY = """List every version of a template, oldest first, with who made it o
 _DELETE = (
     """Forget what was saved under a name. What is built in or configured stands there again."""
 )
+_RESET = """Forget what transfers taught a template: its peak and the tuning that goes with it.
+
+A researcher's own alone; an engineer's reset is for all. The next transfers teach it anew.
+"""
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon template list|show|save|match|history|delete``."""
+    """Add ``adon template list|show|save|match|history|reset|delete``."""
     verbs = add_noun(nouns, "template", __doc__)
     add_broker(add_command(verbs, "list", _LIST, _list, "Example:\n  adon template list"))
     show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
@@ -93,6 +97,9 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )
     _add_name(history)
     add_broker(history)
+    reset = add_command(verbs, "reset", _RESET, _reset, "Example:\n  adon template reset soykb")
+    _add_name(reset)
+    add_broker(reset)
     delete = add_command(
         verbs, "delete", _DELETE, _delete, "Example:\n  adon template delete neuro"
     )
@@ -159,6 +166,10 @@ def _matched(found: Mapping[str, Any]) -> str:
 def _history(args: argparse.Namespace) -> int:
     found = client(args).template_history(args.name)
     return answered(args, "history", found, lambda: versions(found))
+
+
+def _reset(args: argparse.Namespace) -> int:
+    return _print(args, client(args).reset_template(args.name))
 
 
 def _delete(args: argparse.Namespace) -> int:

@@ -23,16 +23,13 @@ def read_yaml(path: Path) -> Any:
     """The plain values of a YAML file. Raises InputError that names file and, where known, line."""
     text = _text(path)
     try:
-        data = build_tree(text, typed=True, depth=MAX_DEPTH)
+        return build_tree(text, typed=True, depth=MAX_DEPTH, aliased=MAX_VALUES)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         problem = " ".join((error.problem or "cannot be parsed").split())
         raise InputError(f"{path}, line {line}: {problem}, expected YAML") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}, expected YAML") from None
-    if _too_many(data):
-        raise InputError(f"{path}: aliases make more than {MAX_VALUES:,} values, expected fewer")
-    return data
 
 
 def _text(path: Path) -> str:
@@ -47,17 +44,3 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: found bytes that are not UTF-8, expected YAML text") from None
-
-
-def _too_many(data: Any) -> bool:
-    """Whether the values, those behind aliases counted each time, are more than are meant. Ends
-    also where an alias stands inside what it names."""
-    waiting, count = [data], 0
-    while waiting and count <= MAX_VALUES:
-        value = waiting.pop()
-        count += 1
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    return count > MAX_VALUES

@@ -18,6 +18,7 @@ from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.shapes import MOST, Answer, Text
 from network_provisioner.broker import Broker
@@ -67,6 +68,7 @@ class LayoutAnswer(Answer):
 def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["dashboard"])
+    discretion = Discretion(broker)
 
     @routes.get("/v1/decisions", response_model=DecisionsAnswer)
     def get_decisions(
@@ -85,7 +87,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
-            found += map(decisions.of_transit, taken)
+            found += (decisions.of_transit(discretion.transit(caller, one)) for one in taken)
         for name, made in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((name,), workflow=workflow, since=since)

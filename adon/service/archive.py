@@ -53,6 +53,6 @@ def routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[
 
     return [
         knowledge.router(archive, rules, clock),
-        measurements.router(archive, rules),
+        measurements.router(archive, rules, clock),
         feed.router(Feed(archive), rules),
     ]

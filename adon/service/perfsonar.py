@@ -25,7 +25,7 @@ def make(around: PartContext) -> MonitoringPart:
         for remote in settings.remotes
     ]
     return MonitoringPart(
-        routers=[perfsonar.router(around.archive, settings.hosts)],
+        routers=[perfsonar.router(around.archive, settings.hosts, around.clock)],
         services=[Readers(readers, around.clock)] if readers else [],
     )
 
@@ -40,4 +40,4 @@ def described() -> list[APIRouter]:
     from monitors.api import perfsonar
 
     nobody: Any = None
-    return [perfsonar.router(nobody, nobody)]
+    return [perfsonar.router(nobody, nobody, nobody)]

@@ -175,35 +175,37 @@ def limits_of(config: LimitsConfig) -> BrokerLimits:
 
 def measured_throughput(
     archive: Archive, clock: Callable[[], float] = time.time
-) -> Callable[[NetworkPath], tuple[float, float] | None]:
-    """Look up what transfers over a path reached: bit/s and the age in seconds, or None."""
+) -> Callable[[NetworkPath, str], tuple[float, float] | None]:
+    """Look up what transfers over a path reached, a user's own and those that all believe: bit/s
+    and the age in seconds, or None."""
 
-    def lookup(path: NetworkPath) -> tuple[float, float] | None:
-        return _measured(archive, path.nodes[0], path.nodes[-1], path.layer, clock())
+    def lookup(path: NetworkPath, user: str) -> tuple[float, float] | None:
+        return _measured(archive, path.nodes[0], path.nodes[-1], path.layer, user, clock())
 
     return lookup
 
 
 def measured_best_effort(
     archive: Archive, clock: Callable[[], float] = time.time
-) -> Callable[[str, str], tuple[float, float] | None]:
-    """Look up what transfers without a path of their own reached between two sites: bit/s and the
-    age in seconds, or None."""
+) -> Callable[[str, str, str], tuple[float, float] | None]:
+    """Look up what transfers without a path of their own reached between two sites, a user's own
+    and those that all believe: bit/s and the age in seconds, or None."""
 
     from monitors.archive.transfers import BEST_EFFORT
 
-    def lookup(src: str, dst: str) -> tuple[float, float] | None:
-        return _measured(archive, src, dst, BEST_EFFORT, clock())
+    def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
+        return _measured(archive, src, dst, BEST_EFFORT, user, clock())
 
     return lookup
 
 
 def _measured(
-    archive: Archive, src: str, dst: str, layer: str, now: float
+    archive: Archive, src: str, dst: str, layer: str, user: str, now: float
 ) -> tuple[float, float] | None:
+    from monitors.archive.believed import BelievedBy
     from monitors.archive.knowledge import path_throughput
 
-    found = path_throughput(archive, src, dst, layer, now)
+    found = path_throughput(BelievedBy(archive, {user}), src, dst, layer, now)
     return (found.value, now - found.at) if found else None
 
 

@@ -16,7 +16,7 @@ from monitors.api.archive_shapes import (
     shown,
 )
 from monitors.archive.archive import Archive, Cursor, Measurement, Selection
-from monitors.archive.measurement import check_sendable
+from monitors.archive.measurement import check_believable, check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May
@@ -33,9 +33,9 @@ Name = Annotated[str | None, Query(max_length=1000)]
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
 
 
-def router(archive: Archive, rules: Rules) -> APIRouter:
-    """The routes. Every one raises BrokerError for what it refuses, ArchiveError where the archive
-    cannot be read or written just now."""
+def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRouter:
+    """The routes. ``clock`` gives Unix seconds. Every one raises BrokerError for what it refuses,
+    ArchiveError where the archive cannot be read or written just now."""
     routes = APIRouter(tags=["measurements"])
 
     @routes.post("/v1/measurements", response_model=RecordedAnswer)
@@ -46,6 +46,7 @@ def router(archive: Archive, rules: Rules) -> APIRouter:
         sent = [one.measurement() for one in body.measurements]
         for one in sent:
             check_sendable(one)
+            check_believable(one, clock())
         recorded = archive.record_many(own(caller, sent, archive.get))
         return answers.answer({"recorded": recorded, "known": len(sent) - recorded})
 

@@ -22,11 +22,12 @@ from monitors.api.archive_shapes import (
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
+from monitors.archive.believed import BelievedBy
 from monitors.archive.export import check_format, csv_parts, write_parquet
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
 from monitors.archive.retention.rollups import as_dict, roll_ups
 from monitors.rules import Rules
-from network_provisioner.access import May
+from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
@@ -82,7 +83,12 @@ def router(archive: Archive, rules: Rules, clock: Callable[[], float]) -> APIRou
         of newer probes; ``metric`` says which."""
         need(caller, "throughput", f"{src}>{dst}")
         at = clock() if now is None else now
-        return known("throughput", f"{src}>{dst}", knowledge.gamma_a(archive, src, dst, at), at)
+        return known(
+            "throughput",
+            f"{src}>{dst}",
+            knowledge.gamma_a(_believed(archive, caller), src, dst, at),
+            at,
+        )
 
     @routes.get("/v1/estimates/gamma_c", response_model=EstimateAnswer)
     def gamma_c(
@@ -178,7 +184,8 @@ def _add_estimates(
         caller.need(May.SEE)
         now, may_see = clock(), partial(rules.may_see_series, caller)
         sites, transformations = frozenset(body.sites), frozenset(body.transformations)
-        found = knowledge.known_estimates(archive, sites, transformations, now, may_see)
+        source = _believed(archive, caller)
+        found = knowledge.known_estimates(source, sites, transformations, now, may_see)
         return answers.answer(
             {
                 "estimates": [
@@ -187,6 +194,10 @@ def _add_estimates(
                 ]
             }
         )
+
+
+def _believed(archive: Archive, caller: Principal) -> knowledge.Source:
+    return archive if caller.users is None else BelievedBy(archive, caller.users)
 
 
 def _file(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from monitors.archive.archive import Archive
+from monitors.archive.measurement import check_believable
 from monitors.measurements.perfsonar.results import measurements_of, not_yet
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own
@@ -48,15 +50,19 @@ class TakenAnswer(Answer):
     ignored: str
 
 
-def router(archive: Archive, hosts: Hosts) -> APIRouter:
-    """The routes. They raise InputError for what is no result, BrokerError for what the caller may
-    not record, ArchiveError where the archive cannot be written just now."""
+def router(archive: Archive, hosts: Hosts, clock: Callable[[], float]) -> APIRouter:
+    """The routes. ``clock`` gives Unix seconds. They raise InputError for what is no result,
+    BrokerError for what the caller may not record, ArchiveError where the archive cannot be written
+    just now."""
     routes = APIRouter(tags=["perfsonar"])
 
     def take(body: PschedulerRun, caller: Caller) -> Response:
         caller.need(May.RECORD)
         run = body.model_dump()
-        sent = own(caller, of_agent(caller, measurements_of(run, hosts)), archive.get)
+        measured = measurements_of(run, hosts)
+        for one in measured:
+            check_believable(one, clock())
+        sent = own(caller, of_agent(caller, measured), archive.get)
         recorded = archive.record_many(not_yet(sent, archive))
         kind = body.test.get("type")
         ignored = "" if sent else f"nothing is read from tests of type {kind!r:.80}"

@@ -216,18 +216,24 @@ class Archive:
         )
 
     def estimate(
-        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+        self,
+        metric: str,
+        subject: str,
+        now: float,
+        max_age_s: float | None = None,
+        users: frozenset[str] | None = None,
     ) -> Estimate | None:
         """What is known about a subject at ``now`` (Unix seconds); None where nothing is.
 
         Robust and recency-weighted, see :mod:`~.estimates`. Measurements after ``now`` are
         not used, nor those more than ``max_age_s`` seconds before it. Where measurements were
-        rolled up, the roll-ups stand for them.
+        rolled up, the roll-ups stand for them. With ``users``, as they decide by it
+        (:mod:`~.believed`).
         """
         if math.isnan(now):  # the databases do not agree on what is before it
             return None
         oldest = -math.inf if max_age_s is None else now - max_age_s
-        return estimated(self._engine, metric, subject, now, oldest)
+        return estimated(self._engine, metric, subject, now, oldest, users)
 
     # ---------------------------------------------------------------- what is new
 

@@ -8,13 +8,14 @@ later than the moment that is asked for is left out as a whole.
 from __future__ import annotations
 
 from monitors.archive.estimates import WINDOW, Estimate, weighted, weights
+from monitors.archive.measurement import believed
 from monitors.archive.retention.rollups import COLUMNS, from_row, horizon
 from monitors.archive.stores.base import Engine, Rows
 
 # The id breaks ties, so that the answer does not depend on who recorded first.
 _WHOLE = (
     "SELECT value, at, source, unit FROM measurement WHERE metric = ? AND subject = ?"
-    " AND at <= ? AND at >= ? ORDER BY at DESC, id LIMIT ?"
+    " AND at <= ? AND at >= ?{} ORDER BY at DESC, id LIMIT ?"
 )
 _ROLLUPS = (
     f"SELECT {COLUMNS} FROM rollup WHERE metric = ? AND subject = ?"
@@ -23,10 +24,21 @@ _ROLLUPS = (
 
 
 def estimated(
-    engine: Engine, metric: str, subject: str, now: float, oldest: float
+    engine: Engine,
+    metric: str,
+    subject: str,
+    now: float,
+    oldest: float,
+    users: frozenset[str] | None = None,
 ) -> Estimate | None:
-    """The estimate at ``now`` (Unix seconds), with what was before ``oldest`` left out."""
-    rows, before = _found(engine, metric, subject, now, oldest)
+    """The estimate at ``now`` (Unix seconds), with what was before ``oldest`` left out. With
+    ``users``, of what they decide by."""
+    if users is None:
+        rows, before = _found(engine, metric, subject, now, oldest)
+    else:
+        whose, names = believed(users)
+        found = [metric, subject, now, oldest, *names, WINDOW]
+        rows, before = engine.rows(_WHOLE.format(f" AND {whose}"), found), []
     if not rows and not before:
         return None
     values = [row[0] for row in rows]
@@ -56,7 +68,7 @@ def _found(
     """Measurements, newest first, and the roll-ups of those before."""
     while True:
         given_up = horizon(engine, metric)
-        rows = engine.rows(_WHOLE, [metric, subject, now, max(oldest, given_up), WINDOW])
+        rows = engine.rows(_WHOLE.format(""), [metric, subject, now, max(oldest, given_up), WINDOW])
         before: Rows = []
         if len(rows) < WINDOW and given_up > oldest:
             before = engine.rows(_ROLLUPS, [metric, subject, now, oldest, given_up, WINDOW])

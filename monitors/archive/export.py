@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from monitors.archive.measurement import Measurement
+from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError, MissingError
 
 FORMATS = ("csv", "parquet")
@@ -30,14 +31,13 @@ _EARLIEST, _LATEST = -62135596800.0, 253402300799.0  # years 1 and 9999: what ca
 
 
 def csv_parts(found: Iterable[Measurement]) -> Iterator[str]:
-    """CSV as RFC 4180 has it, a header first. Cells that spreadsheets would take for a formula are
-    left as they are: names are names."""
+    """CSV as RFC 4180 has it, a header first; no cell is a formula to a spreadsheet."""
     yield ",".join(COLUMNS) + "\r\n"
     each = iter(found)
     while part := list(islice(each, _PART)):
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerows(_row(one, _iso) for one in part)
+        writer.writerows(map(csv_cell, _row(one, _iso)) for one in part)
         yield text.getvalue()
 
 

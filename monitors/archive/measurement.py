@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import MAX_DURATION_S, MAX_RATE_BPS, MAX_SIZE_BYTES
 
 COLUMNS = "id, metric, subject, value, unit, at, source, workflow, details"
 
@@ -56,6 +57,37 @@ each byte may need six."""
 
 LONGEST = {"id": 1000, "metric": 200, "subject": 1000, "unit": 50, "source": 200, "workflow": 1000}
 """Characters of everything else, there."""
+
+OF_NETWORK = frozenset(
+    {
+        "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput",
+        "rtt", "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait",
+    }
+)  # fmt: skip
+"""Metrics that brokers and agents measure, and all decide by."""
+
+_CLAIM = "transfer of "
+
+
+def claimed_by(user: str) -> str:
+    """The source of what a user says of a transfer, and nobody vouches for."""
+    return f"{_CLAIM}{user}"
+
+
+def believed(users: Collection[str]) -> tuple[str, list[object]]:
+    """The condition, in SQL, for what ``users`` decide by, and its values."""
+    mine = [claimed_by(user) for user in users]
+    marks = ", ".join("?" * len(mine)) or "NULL"
+    return f"(substr(source, 1, {len(_CLAIM)}) <> ? OR source IN ({marks}))", [_CLAIM, *mine]
+
+
+AHEAD_S = 3600.0
+"""How far ahead of our clock a measurement may say that it was true, in seconds: clocks differ."""
+
+_MOST = {
+    "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
+}  # fmt: skip
+_MOST_OF_OTHERS = 1e18
 
 OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
 """Metrics whose subject is the workflow that they belong to."""
@@ -131,6 +163,33 @@ def check_sendable(measurement: Measurement) -> None:
             f"measurement {measurement.id!r:.200}: found details of {length} characters of JSON,"
             f" expected at most {MOST_DETAILS}"
         )
+
+
+def check_believable(measurement: Measurement, now: float) -> None:
+    """Raises InputError for a value that nothing has, and for one of the future (Unix seconds)."""
+    most = _MOST.get(measurement.unit, _MOST_OF_OTHERS)
+    if not abs(measurement.value) <= most:
+        raise InputError(
+            f"measurement {measurement.id!r:.200}: found {measurement.value!r} {measurement.unit},"
+            f" expected at most {most:g}"
+        )
+    if not measurement.at <= now + AHEAD_S:
+        raise InputError(
+            f"measurement {measurement.id!r:.200}: found it at {measurement.at!r}, which is to"
+            f" come, expected at most {now + AHEAD_S:.0f}"
+        )
+
+
+def believable(found: Iterable[Measurement], now: float) -> tuple[list[Measurement], str]:
+    """Those that are, and why the last of the others is not; "" for none."""
+    taken, problem = [], ""
+    for one in found:
+        try:
+            check_believable(one, now)
+            taken.append(one)
+        except InputError as error:
+            problem = str(error)
+    return taken, problem
 
 
 def from_row(row: tuple[Any, ...]) -> Measurement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from monitors.archive.archive import Archive, Measurement
+from monitors.archive.measurement import claimed_by
 from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.base.units import goodput
 
@@ -20,7 +21,8 @@ _SHORTEST_S = 1e-6
 
 
 def transfer_facts(transit: Transit) -> list[Measurement]:
-    """Measurements of a transit that is over; none where nothing was moved or nobody timed it.
+    """Measurements of a transit that is over; none where nothing was moved, nobody timed it, or
+    what was reported cannot be.
 
     ``throughput`` of ``src>dst`` and, where it was given a path, ``path_throughput`` of
     ``src>dst/layer``, in bits per second of what the user got (goodput); without a path, of
@@ -30,7 +32,7 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     """
     if transit.state in LIVE or transit.state is TransitState.QUEUED:
         return []
-    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S:
+    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S or transit.doubt:
         return []
     subject = f"{transit.src}>{transit.dst}"
     if transit.bytes < SMALL_BYTES:
@@ -54,7 +56,7 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
         value=value,
         unit=unit,
         at=transit.released_at or transit.installed_at + transit.seconds,
-        source="transfer",
+        source="transfer" if transit.vouched else claimed_by(transit.user),
         workflow=transit.workflow,
         details={
             "job": transit.job,

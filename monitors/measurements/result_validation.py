@@ -14,7 +14,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.measurement import UNITS, Measurement, check_sendable, to_row
+from monitors.archive.measurement import (
+    UNITS,
+    Measurement,
+    check_believable,
+    check_sendable,
+    to_row,
+)
 from monitors.measurements.probes.tools import gives
 from monitors.measurements.runs import AgentPart, Run, RunState
 from network_provisioner.base.errors import InputError
@@ -105,6 +111,7 @@ def _measurement(item: _Measured, run: Run, part: AgentPart) -> Measurement:
     if not first <= item.at <= last:
         raise InputError(f"{metric}: found at {item.at:.3f}, expected {first:.3f} to {last:.3f}")
     check_sendable(right)
+    check_believable(right, item.at)  # which was held against its run
     to_row(right)  # what the archive does not take is refused here, and costs no other result
     demanded = {"demanded": run.demanded} if run.demanded else {}
     return replace(right, details={**item.details, "task": run.task, **demanded})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from monitors.archive.archive import Archive, ArchiveError, Selection
-from monitors.archive.measurement import Measurement, check_sendable, to_row
+from monitors.archive.measurement import Measurement, believable, check_sendable, to_row
 from monitors.background import Background
 from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
@@ -77,10 +78,14 @@ def known_user(sink: Sink, workflow: str) -> str:
 
 
 def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
-    """Have a sink take them, without those that no archive takes: names in logs are foreign text.
+    """Have a sink take them, without those that no archive takes, or that nobody would believe:
+    what stands in logs is foreign.
 
     Raises ArchiveError or SinkError.
     """
+    measurements, doubt = believable(measurements, math.inf)  # they are told by our own clock
+    if doubt:
+        _log.warning("not recorded: %s", printable(doubt))
     try:
         sink.record_many(measurements)
     except InputError as error:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
 from network_provisioner.api import accounting, network, policies, templates, transits
+from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
@@ -79,7 +80,7 @@ def create_app(
     )
     ring = keyring if keyring is not None else Keyring((), time.time)
     app.add_middleware(Gate, keyring=ring, pages=tuple(pages), own_host=own_host)
-    add_errors(app)
+    add_errors(app, Discretion(broker).text)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))
     if books is not None:

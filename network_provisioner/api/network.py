@@ -36,9 +36,10 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         ] = None,
     ) -> Response:
         """Nodes, links, and what is reserved on each direction of a link at an instant; with
-        ``until`` also who holds what until then, from when to when."""
+        ``until`` also who holds what until then, from when to when. A researcher is told the ids
+        of its own transits alone."""
         caller.need(May.READ)
-        return answers.answer(await turns.read(broker.describe_topology, at, until))
+        return answers.answer(await turns.read(broker.describe_topology, at, until, caller.users))
 
     @routes.get("/v1/topology/discovered", response_model=DiscoveredAnswer)
     async def get_discovered(caller: Caller) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -85,12 +85,13 @@ def answer_to_invalid(error: RequestValidationError) -> JSONResponse:
     return error_answer("bad_request", "; ".join(_problem(e) for e in error.errors()[:5]))
 
 
-def add_errors(app: FastAPI) -> None:
-    """Make every error of ``app`` have the one shape."""
+def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
+    """Make every error of ``app`` have the one shape. ``told`` is what a caller may know of a
+    message."""
 
-    def refused(_: Request, error: Exception) -> JSONResponse:
+    def refused(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, AdonError)
-        return answer_to(error)
+        return error_answer(error.code or "internal", told(request.state.principal, str(error)))
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)

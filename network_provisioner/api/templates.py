@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -104,16 +106,15 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
 
-    def by(caller: Principal) -> dict[str, Any]:
-        return {"by": caller.name, "trusted": caller.may(May.MANAGE)}
-
     @routes.get("/v1/templates", response_model=list[TemplateAnswer])
     async def list_templates(caller: Caller) -> Response:
         """All templates in their newest version."""
         caller.need(May.READ)
 
         def listed() -> list[dict[str, Any]]:
-            return [_view(entry) for name in book.names() if (entry := book.entry(name))]
+            return [
+                _shown(book, caller, entry) for name in book.names() if (entry := book.entry(name))
+            ]
 
         return answers.answer(await turns.read(listed))
 
@@ -127,7 +128,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
             found = book.explain(body.application, wanted)
             entry = book.entry(found.template.name) if found.template else None
             return {
-                "entry": _view(entry) if entry else None,
+                "entry": _shown(book, caller, entry) if entry else None,
                 "how": found.how,
                 "reason": found.reason,
                 "passed_over": dict(found.passed_over),
@@ -148,7 +149,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
                 raise unknown(name, book.names(), version)
             return entry
 
-        return answers.answer(_view(await turns.read(known)))
+        return answers.answer(await turns.read(lambda: _shown(book, caller, known())))
 
     @routes.get("/v1/templates/{name}/history", response_model=list[VersionAnswer])
     async def get_history(name: str, caller: Caller) -> Response:
@@ -171,7 +172,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         """Save a new version. The same figures as those that stand there make none."""
         caller.need(May.SAVE_TEMPLATES)
         figures = body.model_dump(exclude_none=True, exclude={"version"})
-        return answers.answer(_saved(await turns.change(book.save, name, figures, **by(caller))))
+        return answers.answer(await turns.change(_saved, book, caller, book.save, name, figures))
 
     @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
@@ -181,7 +182,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         if not caller.owns(transit.user):
             raise BrokerError(f"transit {body.transit!r} is somebody else's", "forbidden")
         return answers.answer(
-            _saved(await turns.change(book.save_from, name, transit, **by(caller)))
+            await turns.change(_saved, book, caller, book.save_from, name, transit)
         )
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
@@ -189,23 +190,41 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         """Save an old version anew."""
         caller.need(May.SAVE_TEMPLATES)
         return answers.answer(
-            _saved(await turns.change(book.restore, name, body.version, **by(caller)))
+            await turns.change(_saved, book, caller, book.restore, name, body.version)
         )
+
+    @routes.post("/v1/templates/{name}/reset", response_model=TemplateAnswer)
+    async def reset_template(name: str, caller: Caller) -> Response:
+        """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
+        caller.need(May.SAVE_TEMPLATES)
+        users = None if caller.may(May.MANAGE) else caller.users or {caller.name}
+        reset = partial(book.reset, name, users)
+        return answers.answer(await turns.change(lambda: _shown(book, caller, reset())))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        entry = await turns.change(book.delete, name, **by(caller))
+        entry = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
         return answers.answer(_view(entry) if entry else None)
 
     return routes
 
 
-def _saved(saved: tuple[TemplateEntry, Sequence[str]]) -> dict[str, Any]:
-    entry, lowered = saved
-    return {**_view(entry), "lowered": list(lowered)}
+def _saved(
+    book: TemplateRegistry,
+    caller: Principal,
+    save: Callable[..., tuple[TemplateEntry, Sequence[str]]],
+    *what: object,
+) -> dict[str, Any]:
+    entry, lowered = save(*what, by=caller.name, trusted=caller.may(May.MANAGE))
+    return {**_shown(book, caller, entry), "lowered": list(lowered)}
+
+
+def _shown(book: TemplateRegistry, caller: Principal, entry: TemplateEntry) -> dict[str, Any]:
+    """With what transfers taught the caller."""
+    return _view(replace(entry, learned=book.taught(entry.template.name, caller.name)))
 
 
 def _view(entry: TemplateEntry) -> dict[str, Any]:
@@ -215,7 +234,7 @@ def _view(entry: TemplateEntry) -> dict[str, Any]:
         "origin": entry.origin,
         "by": entry.by,
         "at": entry.at,
-        "template": template_to_dict(entry.template),
+        "template": template_to_dict(entry.template) | {"peak": entry.learned.get("peak", 0.0)},
         "source": dict(entry.source),
         "learned": dict(entry.learned),
         "lowered": list(entry.capped),

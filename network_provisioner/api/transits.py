@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.shapes import (
@@ -40,18 +42,9 @@ _MOST_LISTED = 100_000
 def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses."""
     routes = APIRouter(tags=["transits"])
-
-    async def own(caller: Principal, transit_id: str) -> Transit:
-        """The transit, where it is the caller's business."""
-        if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
-            raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
-        transit = await turns.read(broker.get, transit_id)
-        if not caller.owns(transit.user):
-            raise BrokerError(
-                f"transit {transit_id!r} is not of a user that {caller.name!r} acts for",
-                "forbidden",
-            )
-        return transit
+    discretion = Discretion(broker)
+    told = partial(_told, discretion)
+    own = partial(_own, broker, turns)
 
     @routes.post(
         "/v1/transits", status_code=201, response_model=Transit, responses={200: {"model": Transit}}
@@ -63,7 +56,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         transit, new = await turns.change(metrics.timed, broker.submit, asked)
         if not new and not caller.owns(transit.user):
             raise BrokerError(f"id {asked.id!r} is taken by somebody else's transit", "conflict")
-        return answers.transit(transit, 201 if new else 200)
+        return told(caller, transit, 201 if new else 200)
 
     @routes.post("/v1/transits/ask", response_model=AskAnswer)
     async def ask(body: AskBody, caller: Caller) -> Response:
@@ -75,7 +68,8 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         good = [one for one in asked if isinstance(one, TransitRequest)]
         answered = iter(await turns.change(metrics.asked, broker.ask, good))
         return answers.asked(
-            one if isinstance(one, RequestAnswer) else next(answered) for one in asked
+            discretion.answer(caller, one if isinstance(one, RequestAnswer) else next(answered))
+            for one in asked
         )
 
     @routes.get("/v1/transits", response_model=list[Transit])
@@ -93,7 +87,14 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """The newest transits that are all of this, oldest first; a researcher's own."""
         caller.need(May.READ)
         only = Only(user, project, since, caller.users)
-        return answers.transits(await turns.read(newest, broker.list, state, workflow, limit, only))
+
+        def listed() -> list[Transit]:
+            return [
+                discretion.transit(caller, one)
+                for one in newest(broker.list, state, workflow, limit, only)
+            ]
+
+        return answers.transits(await turns.read(listed))
 
     # ":path" because an id may contain a slash.
     @routes.post("/v1/transits/{transit_id:path}/release", response_model=Transit)
@@ -103,11 +104,10 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Give a path back. Idempotent."""
         caller.need(May.RELEASE)
         await own(caller, transit_id)
-        report = body or ReleaseBody()
-        return answers.transit(
-            await turns.change(
-                broker.release, transit_id, report.bytes, **report.model_dump(exclude={"bytes"})
-            )
+        report = (body or ReleaseBody()).model_dump()
+        moved, vouched = report.pop("bytes"), caller.may(May.MANAGE)
+        return told(
+            caller, await turns.change(broker.release, transit_id, moved, vouched=vouched, **report)
         )
 
     @routes.post("/v1/transits/{transit_id:path}/renew", response_model=Transit)
@@ -115,15 +115,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Make a lease last longer."""
         caller.need(May.REQUEST)
         await own(caller, transit_id)
-        return answers.transit(await turns.change(broker.renew, transit_id, body.lease_s))
+        return told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
 
     @routes.post("/v1/transits/{transit_id:path}/shift", response_model=Transit)
     async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
         """Move what was reserved in advance to other times, all or nothing."""
         caller.need(May.REQUEST)
         await own(caller, transit_id)
-        return answers.transit(
-            await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes)
+        return told(
+            caller,
+            await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
         )
 
     @routes.put("/v1/transits/{transit_id:path}/flows", response_model=Transit)
@@ -133,15 +134,31 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         caller.need(May.REQUEST)
         await own(caller, transit_id)
         flows = flows_of(body.flows)
-        return answers.transit(await turns.change(broker.report_flows, transit_id, flows))
+        return told(caller, await turns.change(broker.report_flows, transit_id, flows))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
         caller.need(May.READ)
-        return answers.transit(await own(caller, transit_id))
+        return told(caller, await own(caller, transit_id))
 
     return routes
+
+
+async def _own(broker: Broker, turns: Turns, caller: Principal, transit_id: str) -> Transit:
+    """The transit, where it is the caller's business."""
+    if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
+        raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
+    transit = await turns.read(broker.get, transit_id)
+    if not caller.owns(transit.user):
+        raise BrokerError(
+            f"transit {transit_id!r} is not of a user that {caller.name!r} acts for", "forbidden"
+        )
+    return transit
+
+
+def _told(discretion: Discretion, caller: Principal, found: Transit, status: int = 200) -> Response:
+    return answers.transit(discretion.transit(caller, found), status)
 
 
 def _asked(body: TransitBody, caller: Principal) -> TransitRequest | RequestAnswer:

@@ -12,6 +12,7 @@ refused; ``best_effort``: no path was given and the transfer runs without one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
@@ -122,6 +123,9 @@ class Transit:
     ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
     ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
     ``retries``         attempts of its transfer that failed, by its report
+    ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
+                        claimed, with a goodput of 0, and nobody decides by them
+    ``vouched``         whether others decide by its report too; else its user alone
     """
 
     id: str
@@ -172,6 +176,8 @@ class Transit:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
+    doubt: str = ""
+    vouched: bool = True
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -198,6 +204,8 @@ class Transit:
         """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
         known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
         known["state"] = TransitState(known["state"])
+        if not math.isfinite(known.get("goodput_bps", 0.0)):  # kept by an earlier version
+            known |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
         return cls(**known)
 
 

@@ -175,6 +175,10 @@ class BrokerClient:
         path = f"/v1/templates/{quoted(name)}/restore"
         return self._ask(dict, "POST", path, {"version": version})
 
+    def reset_template(self, name: str) -> dict[str, Any]:
+        """Forget what transfers taught a template."""
+        return self._ask(dict, "POST", f"/v1/templates/{quoted(name)}/reset")
+
     def template_history(self, name: str) -> Mappings:
         """Every version of a template that is kept, oldest first."""
         path = f"/v1/templates/{quoted(name)}/history"

@@ -14,16 +14,26 @@ MOST = 100  # of one id; more is a loop, and no workflow that is run again
 
 
 def latest(
-    base: str, find: Callable[[str], Transit | None], most: int = MOST
+    base: str,
+    find: Callable[[str], Transit | None],
+    most: int = MOST,
+    user: str | None = None,
 ) -> tuple[int, Transit | None]:
     """The number of the first of ``ID``, ``ID.2``, ``ID.3``, … that is unknown, or whose transit
-    has not ended; with the transit.
+    has not ended; with the transit. Another than this ``user``'s (None: anybody's) counts as ended:
+    nobody is kept from an id by who takes it first.
 
     They come one after the other, so they are not all looked at. Raises BrokerError ``conflict``
     where all of ``most`` have ended, and what ``find`` raises.
     """
+
+    def has_ended(found: Transit | None) -> bool:
+        if found is None:
+            return False
+        return found.state in ENDED or user not in (None, found.user)
+
     ended, number = 0, 1  # of the last that has, and of one that may not have
-    while _has_ended(answer := find(numbered(base, number))):
+    while has_ended(answer := find(numbered(base, number))):
         if number == most:
             raise BrokerError(
                 f"id {base!r} was asked for {most} times before, expected another one", "conflict"
@@ -32,15 +42,11 @@ def latest(
     while number - ended > 1:
         middle = (ended + number) // 2
         found = find(numbered(base, middle))
-        if _has_ended(found):
+        if has_ended(found):
             ended = middle
         else:
             number, answer = middle, found
     return number, answer
-
-
-def _has_ended(transit: Transit | None) -> bool:
-    return transit is not None and transit.state in ENDED
 
 
 def numbered(base: str, number: int) -> str:

@@ -1,6 +1,7 @@
 """Who used how much of the network: bytes and byte-seconds per user, project and experiment.
 
-``bytes``         what transfers moved: as they reported it, else as the source's switch counted
+``bytes``         what transfers moved: as they reported it, where that can be, else as the source's
+                  switch counted
 ``byte_seconds``  what they were given: the granted rate in bytes per second, integrated over the
                   seconds it was held. As a core-second is one core for one second, one of these is
                   a byte per second for one second, so it counts the bytes that could have been
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
 from network_provisioner.base.units import bytes_of
@@ -69,8 +71,8 @@ def meter(transit: Transit, now: float) -> None:
 
 
 def moved_bytes(transit: Transit) -> int:
-    """What its transfer moved: its own report, else the switch's count."""
-    return transit.bytes or transit.switch_bytes
+    """What its transfer moved: its own report, where that can be, else the switch's count."""
+    return transit.switch_bytes if transit.doubt else transit.bytes or transit.switch_bytes
 
 
 def held_s(transit: Transit) -> float:
@@ -116,7 +118,7 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
         # Whole byte-seconds: a spreadsheet needs no more, and 1e+12 is no number to some.
         writer.writerow(
             (
-                _cell(row.name),
+                csv_cell(row.name),
                 row.transits,
                 row.bytes,
                 round(row.byte_seconds),
@@ -124,11 +126,6 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
             )
         )
     return out.getvalue()
-
-
-def _cell(name: str) -> str:
-    # A spreadsheet takes what begins so for a formula and runs it.
-    return f"'{name}" if name[:1] in "=+-@\t\r" and name else name
 
 
 class Accounts:

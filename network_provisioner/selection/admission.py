@@ -34,8 +34,9 @@ MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later 
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
-ThroughputOf = Callable[[Path], tuple[float, float] | None]
-"""The measured throughput of a path in b/s and its age in seconds; None where nobody measured."""
+ThroughputOf = Callable[[Path, str], tuple[float, float] | None]
+"""The measured throughput of a path in b/s, as a user decides by it, and its age in seconds; None
+where nobody measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +205,14 @@ class Admission:
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
         fit = Fit(self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed)
-        known = [(path, fit.metrics(path, self.throughput_of(path))) for path in paths]
+        user = transit.user
+        known = [(path, fit.metrics(path, self.throughput_of(path, user))) for path in paths]
         decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if decision.chosen is None and not pinned and len(paths) >= self.limits.max_paths:
             # There are more paths than candidates: one of them may have room.
             other = self.topology.open_path(transit.src, transit.dst, fit.is_open)
             if other is not None:
-                known.append((other, fit.metrics(other, self.throughput_of(other))))
+                known.append((other, fit.metrics(other, self.throughput_of(other, user))))
                 decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if pinned:
             words = "the only path to choose from: other transits of the two sites hold it"

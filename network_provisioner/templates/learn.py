@@ -13,6 +13,7 @@ from network_provisioner.templates.data import tuning_to_dict
 from network_provisioner.templates.template import MOST_STREAMS, Template, Tuning
 
 LEAST_BYTES = 256 * 1024  # below, a rate says more of round trips than of the path
+HALF_LIFE_S = 30 * 86_400.0  # after which half as fast is as good: networks and tools change
 _MOST_BUFFER = 1 << 34  # of one stream: more than fills 1 Tb/s over 100 ms
 
 
@@ -24,6 +25,8 @@ def failure(transit: Transit) -> str:
         return "had no path of its own"
     if transit.outcome not in ("", "success"):
         return f"ended with {transit.outcome!r}"
+    if transit.doubt:
+        return transit.doubt
     if not 0 < transit.goodput_bps < math.inf:
         return "reported no bytes and seconds"
     return ""
@@ -67,10 +70,18 @@ def lesson(transit: Transit, tuning: Tuning) -> dict[str, Any]:
     """The body of a document that keeps a transfer as the best so far."""
     return {
         "transit": transit.id,
+        "at": transit.released_at,
         "version": transit.template_version,
         "peak": transit.goodput_bps,
         "tuning": tuning_to_dict(tuning),
     }
+
+
+def peak_at(taught: Mapping[str, Any], now: float) -> float:
+    """The rate, b/s, that a transfer at ``now`` (Unix seconds) has to be above to teach instead:
+    the peak of what was taught, half of it after each :data:`HALF_LIFE_S`; 0 for nothing."""
+    age_s = max(0.0, now - float(taught.get("at", now)))
+    return float(taught.get("peak", 0.0)) * 2.0 ** -(age_s / HALF_LIFE_S)
 
 
 def best(history: Iterable[Document]) -> Mapping[str, Any]:
@@ -81,6 +92,8 @@ def best(history: Iterable[Document]) -> Mapping[str, Any]:
         peak = document.body.get("peak")
         if document.deleted:
             found = {}
-        elif isinstance(peak, int | float) and peak > found.get("peak", 0.0):
-            found = {**document.body, "at": document.at}
+        elif isinstance(peak, int | float):
+            taught = {"at": document.at, **document.body}
+            if peak > peak_at(found, taught["at"]):
+                found = taught
     return found

@@ -5,7 +5,8 @@
 What is configured goes to the store too, as a version like others, where it differs from the last;
 so a version's number names the same figures for ever, and a transit that was decided with one finds
 it again after any restart. What transfers taught (their best goodput, and with which tuning) is
-kept beside the versions, for it says nothing about what the application needs.
+kept beside the versions, for it says nothing about what the application needs; what nobody vouches
+for, for its user alone.
 
 What is saved in self-service stays within the site's :mod:`~.sitepolicy`,
 and leaves alone what others saved or the site configured.
@@ -17,7 +18,8 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit
@@ -34,7 +36,12 @@ from network_provisioner.templates.entry import (
     unknown,
 )
 from network_provisioner.templates.match import Match, Specification, match
-from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, check
+from network_provisioner.templates.sitepolicy import (
+    TemplatePolicy,
+    capped,
+    check,
+    policy_from_dict,
+)
 from network_provisioner.templates.template import Template, Tuning
 
 log = logging.getLogger(__name__)
@@ -44,6 +51,7 @@ KEEP = 200  # versions of one template
 _LOOK_AGAIN_S = 1.0  # how old may be what is known of another broker's changes
 _MOST_OLD = 1000  # old versions, and answers, kept in memory
 _KEEP_LESSONS = 5
+_OF = "\t"  # between a template and the user whose lesson it is
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
@@ -63,7 +71,7 @@ class TemplateRegistry:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``configured``: the built-in templates and those of adon.yml."""
-        self.policy = policy or TemplatePolicy()
+        self.policy = policy or policy_from_dict(None)
         self._configured = dict(configured)
         self._store = store
         self._clock = clock
@@ -71,6 +79,7 @@ class TemplateRegistry:
         self._entries: Mapping[str, TemplateEntry] = {}
         self._old: dict[tuple[str, int], TemplateEntry | None] = {}  # versions that were asked for
         self._matches: dict[tuple[str, Specification], Match] = {}
+        self._own: dict[str, Mapping[str, Any]] = {}  # lessons of users that were asked for
         self._stamps = (-1, -1)
         self._looked_at = float("-inf")
         for name in self._configured:
@@ -154,7 +163,8 @@ class TemplateRegistry:
             )
             if stamps == self._stamps:
                 return
-            lessons = [d.name for d in self._store.documents(entrydocs.LEARNED)]
+            documents = self._store.documents(entrydocs.LEARNED)
+            lessons = [d.name for d in documents if _OF not in d.name]
             learned = {n: learning.best(self._store.history(entrydocs.LEARNED, n)) for n in lessons}
             entries = {}
             for document in self._store.documents(entrydocs.KIND):
@@ -162,7 +172,7 @@ class TemplateRegistry:
                 # What another broker has in its adon.yml is not for this one.
                 if entry and (document.name in self._configured or not entry.configured):
                     entries[document.name] = entry
-            self._entries, self._old, self._matches = entries, {}, {}
+            self._entries, self._old, self._matches, self._own = entries, {}, {}, {}
             self._stamps = stamps
 
     # -- changes -----------------------------------------------------------------------------
@@ -247,19 +257,31 @@ class TemplateRegistry:
                     f"template {name!r} is {found.origin}, expected one that was saved", "conflict"
                 )
             check_owner(name, self._entries.get(name), by, trusted)
-            self._store.delete_document(entrydocs.LEARNED, name)
+            self._forget_lessons(name)
             self._store.delete_document(entrydocs.KIND, name)
             if name in self._configured:
                 self._keep_configured(name)
             self.refresh()
             return self._entries.get(name)
 
+    def reset(self, name: str, users: Collection[str] | None = None) -> TemplateEntry:
+        """Forget what transfers taught a template: all of it, or what those of ``users`` taught
+        for themselves. Raises BrokerError ``unknown_template``."""
+        with self._lock:
+            self.refresh()
+            if name not in self._entries:
+                raise unknown(name, self.names())
+            self._forget_lessons(name, users)
+            self.refresh()
+            return self._entries[name]
+
     def learn(self, transit: Transit, tuning: Tuning | None = None) -> bool:
         """Keep the goodput of a transfer where it is the best so far; whether it was.
 
         Kept with it is ``tuning``, or what the transfer reports to have used; what nobody says is
         taken to be as in its template. Only those teach that had a path, succeeded, and are large
-        enough for a rate to mean something. The peak never falls.
+        enough for a rate to mean something; one that nobody vouches for, its user alone. The peak
+        fades (:func:`~.learn.peak_at`).
         """
         if learning.failure(transit):
             return False
@@ -273,11 +295,18 @@ class TemplateRegistry:
                 return False
             return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
 
-    def tuning_of(self, name: str) -> Tuning | None:
-        """What the best transfer with a template was tuned with; None where none has taught it."""
+    def taught(self, name: str, user: str = "") -> Mapping[str, Any]:
+        """What the best transfer with a template taught, of those that all believe and the user's
+        own; empty for nothing."""
         found = self.entry(name)
-        taught = found.learned.get("tuning") if found else None
-        return learning.tuning_of(taught) if isinstance(taught, Mapping) else None
+        taught: Mapping[str, Any] = found.learned if found else {}
+        own = self._lesson_of(name, user) if user else {}
+        return max(taught, own, key=lambda lesson: lesson.get("peak", 0.0))
+
+    def tuning_of(self, name: str, user: str = "") -> Tuning | None:
+        """What that transfer was tuned with; None where none has taught it."""
+        tuning = self.taught(name, user).get("tuning")
+        return learning.tuning_of(tuning) if isinstance(tuning, Mapping) else None
 
     # -- within ------------------------------------------------------------------------------
 
@@ -308,10 +337,33 @@ class TemplateRegistry:
         self._store.put_document(entrydocs.KIND, name, body, KEEP)
         self.refresh()
 
+    def _lesson_of(self, name: str, user: str) -> Mapping[str, Any]:
+        kept, key = self._own, f"{name}{_OF}{user}"
+        if key not in kept:
+            try:
+                found = learning.best(self._store.history(entrydocs.LEARNED, key))
+            except StoreError as error:
+                log.warning("what %s taught template %s cannot be had: %s", user, name, error)
+                return {}
+            if len(kept) >= _MOST_OLD:
+                return found
+            kept[key] = found
+        return kept[key]
+
+    def _forget_lessons(self, name: str, users: Collection[str] | None = None) -> None:
+        for document in self._store.documents(entrydocs.LEARNED):
+            template, _, user = document.name.partition(_OF)
+            if template == name and (users is None or user in users):
+                self._store.delete_document(entrydocs.LEARNED, document.name)
+
     def _teach(self, known: TemplateEntry, transit: Transit, tuning: Tuning) -> bool:
-        if transit.goodput_bps <= known.template.peak_bps:
+        name, taught = known.template.name, known.learned
+        if not transit.vouched:
+            taught = self._lesson_of(name, transit.user)
+            name += f"{_OF}{transit.user}"
+        if transit.goodput_bps <= learning.peak_at(taught, transit.released_at):
             return False
         body = learning.lesson(transit, tuning)
-        self._store.put_document(entrydocs.LEARNED, known.template.name, body, _KEEP_LESSONS)
+        self._store.put_document(entrydocs.LEARNED, name, body, _KEEP_LESSONS)
         self.refresh()
         return True

@@ -1,5 +1,7 @@
 """What a site allows templates that people save for themselves (thesis, §3.1: campus policies).
 
+Where it does not say, no rate and no priority above those of the built-in templates.
+
 Of what is above, the ceilings (RSpec, priority, patience, paths) are lowered and the answer says
 so. A minimum is what an application needs: lowering it would make another template of it, so one
 that is above is refused when it is saved. Where the site becomes stricter afterwards, the minimum
@@ -18,6 +20,7 @@ from pydantic import ConfigDict, Field
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import STRICT, Duration, Whole, read
 from network_provisioner.base.units import format_rate
+from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.template import (
     MOST_PATHS,
     MOST_PRIORITY,
@@ -43,8 +46,19 @@ class TemplatePolicy:
 
 def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
-    max_patience?, max_paths?}``. Raises InputError."""
-    return read(TemplatePolicy, {} if data is None else data, "template_policy")
+    max_patience?, max_paths?}``; a rate or priority that it does not name is the highest of the
+    built-in templates, null is no limit. Raises InputError."""
+    known = templates_from_dict(None).values()
+    usual = TemplatePolicy(max(t.rspec.max_bps for t in known), max(t.priority for t in known))
+    if data is None:
+        return usual
+    found = read(TemplatePolicy, data, "template_policy")
+    return TemplatePolicy(
+        found.max_bps if "max_throughput" in data else usual.max_bps,
+        found.max_priority if "max_priority" in data else usual.max_priority,
+        found.max_patience_s,
+        found.max_paths,
+    )
 
 
 def check(template: Template, policy: TemplatePolicy) -> None:

@@ -81,6 +81,7 @@ def _xml(start: str) -> tuple[str, str]:
 # larger is not meant, and would fill the memory.
 MAX_BYTES = 150_000_000
 MAX_EVENTS = 25_000_000
+MAX_ALIASED = 5_000_000  # values that aliases stand for, each time
 # Flows within flows take the parser a time that grows with the square of their depth.
 MAX_DEPTH = 200
 
@@ -226,19 +227,23 @@ def _too_many() -> RefusedError:
 
 
 def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is done in it)
-    text: str, typed: bool = False, depth: int = MAX_DEPTH
+    text: str, typed: bool = False, depth: int = MAX_DEPTH, aliased: int = MAX_ALIASED
 ) -> Any:
     """The values of a text. Raises YAMLError, and RefusedError for a key that is given twice, for
-    more than ``depth`` levels, and for tags in what is read ``typed``."""
+    more than ``depth`` levels, for aliases that stand for more than ``aliased`` values together or
+    for what they are in, and for tags in what is read ``typed``."""
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)
     root: Any = None
     container: Any = None
     key: Any = _NO_KEY
     stack: list[tuple[Any, Any]] = []
     anchors: dict[str, Any] = {}
+    begun: dict[int, tuple[str, int]] = {}  # of containers with an anchor that have not ended
+    sizes: dict[str, int] = {}  # of those that have
+    expanded = 0
     texts: dict[str, str] = {}  # equal texts are made one
     documents = 0
-    for event in islice(events, MAX_EVENTS):
+    for number, event in enumerate(islice(events, MAX_EVENTS)):
         kind = type(event)
         opened = False
         if kind is yaml.ScalarEvent:
@@ -253,6 +258,9 @@ def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is
             value = {} if kind is yaml.MappingStartEvent else []
             opened = True
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            if begun and id(container) in begun:
+                anchor, before = begun.pop(id(container))
+                sizes[anchor] = number + expanded - before
             if type(container) is dict and "<<" in container:
                 _merge(container)
             container, key = stack.pop()
@@ -261,6 +269,11 @@ def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is
             if event.anchor not in anchors:
                 raise _marked(event, f"alias *{event.anchor} has no anchor before it")
             value = anchors[event.anchor]
+            if id(value) in begun:
+                raise _marked(event, f"alias *{event.anchor} stands inside what it names")
+            expanded += sizes.get(event.anchor, 1)
+            if expanded > aliased:
+                raise _marked(event, f"aliases stand for more than {aliased:,} values")
         else:
             documents += kind is yaml.DocumentStartEvent
             if documents > 1:
@@ -269,6 +282,9 @@ def build_tree(  # noqa: PLR0912, PLR0915  (a call would take as long as what is
         if kind is not yaml.AliasEvent:
             if event.anchor:
                 anchors[event.anchor] = value
+                sizes.pop(event.anchor, None)
+                if opened:
+                    begun[id(value)] = event.anchor, number + expanded
             if typed and event.tag:
                 raise _marked(
                     event, f"found the tag {event.tag!r}, and plain values are enough here"

@@ -152,7 +152,12 @@ def test_a_researcher_records_what_belongs_to_its_workflows(here: Here) -> None:
         "user": "researcher-1", "by": "researcher-1"
     }  # fmt: skip
     # Known from before, too.
-    assert here.post(body("t:w1", workflow="w1"), who="researcher").json()["recorded"] == 1
+    assert (
+        here.post(body("t:w1", metric="runtime", workflow="w1"), who="researcher").json()[
+            "recorded"
+        ]
+        == 1
+    )
     for wrong in (
         others,
         body("x:w2", workflow="w2"),
@@ -160,8 +165,10 @@ def test_a_researcher_records_what_belongs_to_its_workflows(here: Here) -> None:
         body("status:w1:2", workflow="w1"),
         body("x"),
         body("x:w1", metric="pool_busy", unit="1", workflow="w1"),
+        body("x:w1", workflow="w1"),
     ):
-        code = error(here.post(body("y:w1", workflow="w1"), wrong, who="researcher"))
+        fine = body("y:w1", metric="runtime", workflow="w1")
+        code = error(here.post(fine, wrong, who="researcher"))
         assert code[1] == "forbidden"
     assert here.archive.get("y:w1") is None  # all or none
 
@@ -310,8 +317,30 @@ def test_roll_ups_are_the_same_before_and_after_retention(here: Here) -> None:
     assert error(here.get("/v1/measurements/rollups", **wide))[1] == "bad_request"
 
 
+FUTURE = {"b": 1e9, "c": 1e15}  # that an earlier version took
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"value": 1e300}, "found 1e+300 s, expected at most 1e+10"),
+        ({"value": -1e300}, "expected at most 1e+10"),
+        ({"value": 2e15, "metric": "tcp_throughput", "unit": "bit/s"}, "expected at most 1e+15"),
+        ({"value": 1e200, "metric": "custom:x", "unit": "apples"}, "expected at most 1e+18"),
+        ({"at": NOW + 2 * 3600}, "which is to come"),
+        ({"at": 1e18}, "which is to come"),
+    ],
+)
+def test_what_nobody_believes_is_refused(here: Here, change: dict[str, Any], words: str) -> None:
+    status, code, said = error(here.post(body("fine"), body("x", **change)))
+    assert (status, code) == (400, "bad_request") and words in said
+    assert here.archive.get("fine") is None
+    assert here.post(body("ahead", at=NOW + 600)).json()["recorded"] == 1  # clocks differ
+
+
 def test_export(here: Here) -> None:
-    here.post(body("a", details={"x": 'ü,\n"'}), body("b", at=1e9), body("c", at=1e15))
+    here.post(body("a", details={"x": 'ü,\n"'}))
+    here.archive.record_many(Measurement(**body(name, at=at)) for name, at in FUTURE.items())
     answer = here.get("/v1/measurements/export")
     rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
     assert [(row["id"], row["time"]) for row in rows] == [

@@ -151,7 +151,7 @@ def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
 
 
 def test_measured_throughput_moves_the_choice(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", throughput_of=lambda p: (6e6, 5.0) if p.layer == "l2" else None)
+    rig = Rig(tmp_path / "s", throughput_of=lambda p, _: (6e6, 5.0) if p.layer == "l2" else None)
     got = rig.ask("a", "mu", "tacc")
     assert got.layer == "l3"
     scores = {c["layer"]: c["scores"]["throughput"] for c in got.candidates}
@@ -168,7 +168,7 @@ def test_an_archive_that_fails_costs_its_opinion_only(tmp_path: Path) -> None:
 
 
 def test_a_network_without_guarantees_trusts_measurements(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", throughput_of=lambda _: (4e6, 0.0), bandwidth="none")
+    rig = Rig(tmp_path / "s", throughput_of=lambda *_: (4e6, 0.0), bandwidth="none")
     got = rig.ask("a", "mu", "tacc")
     assert got.state is TransitState.BEST_EFFORT
     assert "4 Mb/s measured" in got.reason
@@ -179,7 +179,7 @@ def test_on_the_simulated_network(tmp_path: Path) -> None:
     simulated = SimulatedController(demo_network(), clock)
     measured: list[NetworkPath] = []
 
-    def slow(path: NetworkPath) -> tuple[float, float]:
+    def slow(path: NetworkPath, _: str) -> tuple[float, float]:
         measured.append(path)
         return 1e6, 0.0
 

@@ -17,6 +17,7 @@ from pyarrow import parquet
 
 from adon.cli.main import main
 from monitors.archive.archive import Archive, Measurement
+from monitors.archive.export import csv_parts
 from monitors.archive.retention.horizons import DAY_S
 
 Run = Callable[..., tuple[int, str, str]]
@@ -133,6 +134,19 @@ def test_export(place: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["archive", "export", "-o", "x.csv", "--subject", "w1"]) == 0
     assert len((place / "x.csv").read_text("utf-8").splitlines()) == 2
     assert sorted(path.name for path in place.iterdir() if path.name.startswith(".")) == []
+
+
+def test_no_cell_is_a_formula() -> None:
+    found = [
+        Measurement(f"{sign}1+1", "rtt", "-2", -0.5, "s", 1.0, "@x", "plain", {"=": 1})
+        for sign in ("=", "+", "-", "@", "\t", "\r")
+    ]
+    rows = list(csv.DictReader(io.StringIO("".join(csv_parts(found)), newline="")))
+    assert [row["id"][0] for row in rows] == ["'"] * 6
+    assert {(row["subject"], row["source"], row["workflow"]) for row in rows} == {
+        ("'-2", "'@x", "plain")
+    }
+    assert {row["value"] for row in rows} == {"-0.5"}
 
 
 @pytest.mark.parametrize(

@@ -197,5 +197,5 @@ def test_the_site_selector_and_the_broker_read_it() -> None:
     assert (believed.value, believed.source) == (2e8, "archive")
     assert believed.note == "by tcp_throughput of mu/a>tacc"
     assert paths["tacc", "mu"].gamma_a.source == "default"
-    assert measured_best_effort(archive, lambda: NOW)("mu", "tacc") == (2e8, 10.0)
-    assert measured_best_effort(archive, lambda: NOW)("tacc", "mu") is None
+    assert measured_best_effort(archive, lambda: NOW)("mu", "tacc", "ada") == (2e8, 10.0)
+    assert measured_best_effort(archive, lambda: NOW)("tacc", "mu", "ada") is None

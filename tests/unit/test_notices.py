@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from workflow_world import T0, UUID, job, status, workflow
 
 from monitors.alerts.notices.channels import Delivery, deliver
+from monitors.alerts.notices.limits import OF_USER, OF_WORKFLOW, WINDOW_S
 from monitors.alerts.notices.service import TRIES, NoticeService, may_run
 from monitors.alerts.notices.targets import (
     KINDS,
@@ -169,6 +170,47 @@ def test_a_thing_is_told_once_however_often_it_is_said() -> None:
     restarted.tell("anomaly", "a1", "it dips", {})
     work(restarted)
     assert again.got == []
+
+
+def failed(number: int, workflow: str, user: str) -> Notice:
+    details = {"workflow": workflow, "user": user}
+    return Notice("failed", f"{workflow}:{number}", f"Workflow {workflow} failed\n", T0, details)
+
+
+def test_nobody_is_told_without_end() -> None:
+    archive, hook, time = Archive(":memory:"), Hook(), Time()
+    told = service(archive, hook, time=time)
+    for number in range(300):
+        told.tell_of(failed(number, "forged", "eve"))
+    work(told)
+    assert len(hook.texts) == OF_WORKFLOW
+    assert "Nothing more of workflow forged is told for an hour." in hook.texts[-1]
+    assert "Nothing more" not in hook.texts[-2]
+    for number in range(300):
+        told.tell_of(failed(0, f"w{number}", "eve"))
+    told.tell_of(failed(0, "w", "ada"))
+    told.tell_of(Notice("anomaly", "a", "slow\n", T0, {}))
+    work(told)
+    assert len(hook.texts) == OF_USER + 2
+    assert "Nothing more of user eve is told for an hour." in hook.texts[OF_USER - 1]
+    assert sum(outcome == "held back" for outcome, _ in ends(archive)) == 600 - OF_USER
+    time.now += WINDOW_S
+    told.tell_of(failed(0, "w0", "eve"))  # once is once, though it was not told
+    told.tell_of(failed(1, "w0", "eve"))
+    work(told)
+    assert len(hook.texts) == OF_USER + 3
+
+
+def test_what_was_told_before_a_restart_does_not_count() -> None:
+    archive, hook, time = Archive(":memory:"), Hook(), Time()
+    for _ in range(2):
+        told = service(archive, hook, time=time)
+        for number in range(OF_USER):
+            told.tell_of(failed(0, f"w{number}", "ada"))
+        work(told)
+    told.tell_of(failed(0, "new", "ada"))
+    work(told)
+    assert len(hook.texts) == OF_USER + 1
 
 
 def test_what_fails_is_tried_again_later_and_later() -> None:

@@ -468,3 +468,15 @@ def test_whatever_an_archive_answers(listed: list[Any], points: Any, kind: str) 
     with Archive(":memory:") as archive:
         reader = Reader(remote, HOSTS, archive, lambda url: answers[urlsplit(url).path])
         assert reader.once(NOW) == archive.latest_seq()
+
+
+def test_what_nobody_believes_is_left_out(archive: Archive) -> None:
+    link = {"base-uri": "/x/base", "event-type": "throughput"}
+    test = {"metadata-key": "k", "source": MU, "destination": TACC, "event-types": [link]}
+    values = {NOW - 60: 1e308, NOW - 30: 9e8, NOW + 86_400: 1e9}
+    points = [{"ts": int(at), "val": value} for at, value in values.items()]
+    answers = {"/": [test], "/x/base": points}
+    remote = Remote("http://ps.example.edu/")
+    reader = Reader(remote, HOSTS, archive, lambda url: answers[urlsplit(url).path])
+    assert reader.once(NOW) == 1
+    assert [one.value for one in archive.query("tcp_throughput")] == [9e8]

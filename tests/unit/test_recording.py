@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitors.archive.measurement import OF_WORKFLOWS, Measurement
+from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, Measurement
 from monitors.recording import OWN, own, workflow_id
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError
@@ -93,6 +93,18 @@ def test_nobody_records_for_others(
         if not one.workflow:
             assert who is SITE and one.id.startswith(f"{one.metric}:agent:mu:")
             assert {"mu", "mu/n1"} & set(one.subject.split(">"))
+
+
+@pytest.mark.parametrize("metric", sorted(OF_NETWORK))
+def test_a_workflow_lends_nobody_a_say_about_the_network(metric: str) -> None:
+    mine = measured("workflow:w1", "workflow", "w1", "w1", "ada", "mu")
+    false = measured(f"{metric}:w1:1", metric, "iplant>tacc/l2", "w1")
+    for who in (ADA, SITE, Principal("submit1", Role.RESEARCHER)):
+        with pytest.raises(BrokerError, match="all decide by it"):
+            own(who, [mine, false], {}.get)
+    ours = replace(false, subject="mu>tacc")
+    assert own(SITE, [mine, ours], {}.get)[1] == ours
+    assert own(ENGINEER, [false], {}.get) == [false]
 
 
 @pytest.mark.parametrize("metric", sorted(OF_WORKFLOWS))

@@ -19,7 +19,7 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
-from network_provisioner.templates.learn import failure
+from network_provisioner.templates.learn import HALF_LIFE_S, failure
 from network_provisioner.templates.match import Specification
 from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, policy_from_dict
@@ -285,7 +285,21 @@ def test_the_policy_of_adon_yml() -> None:
         "max_paths": 2,
     }
     assert policy_from_dict(data) == POLICY
-    assert policy_from_dict(None) == TemplatePolicy()
+
+
+def test_without_a_policy_nobody_saves_more_than_what_is_built_in(store: Store) -> None:
+    built_in = TemplatePolicy(max_bps=2e9, max_priority=5)
+    assert policy_from_dict(None) == policy_from_dict({}) == built_in
+    assert policy_from_dict({"max_paths": 2}) == replace(built_in, max_paths=2)
+    assert policy_from_dict({"max_priority": 900, "max_throughput": None}).max_bps is None
+    book = TemplateRegistry(templates_from_dict(None), store)
+    saved, words = book.save("mine", body(1e6, 1e12, priority=1000), "ada", trusted=False)
+    assert (saved.template.rspec.max_bps, saved.template.priority) == (2e9, 5)
+    assert len(words) == 2
+    with pytest.raises(InputError, match="all that this site allows"):
+        book.save("more", body(3e9, 1e12), "ada", trusted=False)
+    trusted, words = book.save("site", body(3e9, 1e12, priority=1000), "eve")
+    assert trusted.template.priority == 1000 and not words
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 65, "-x", "ä", "x\n"])
@@ -335,6 +349,35 @@ def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
     assert peak(book_of(store, {"mine": BASE})) == 3e8
 
 
+def test_what_nobody_vouches_for_is_learned_for_its_user_alone(store: Store) -> None:
+    book = book_of(store, {"mine": BASE})
+    false = succeeded("t1", goodput=9e8, streams=1000, user="eve", vouched=False)
+    assert book.learn(false) and not book.learn(replace(false, id="t2", goodput_bps=8e8))
+    assert peak(book) == 0 and book.tuning_of("mine", "ada") is None
+    assert book.tuning_of("mine", "eve") == Tuning(1000)
+    assert book.learn(succeeded("t3", goodput=3e8, streams=8, user="ada"))
+    again = book_of(store, {"mine": BASE})
+    assert [again.tuning_of("mine", user) for user in ("", "ada", "eve")] == [
+        Tuning(8), Tuning(8), Tuning(1000),
+    ]  # fmt: skip
+    again.reset("mine", {"eve"})
+    assert peak(again) == 3e8 and again.tuning_of("mine", "eve") == Tuning(8)
+    assert again.learn(false)
+    assert again.reset("mine").learned == {}
+    assert again.tuning_of("mine", "eve") is None and again.tuning_of("mine") is None
+    with pytest.raises(BrokerError, match="unknown template"):
+        again.reset("gone")
+
+
+def test_a_peak_fades(store: Store) -> None:
+    book = book_of(store, {"mine": BASE})
+    assert book.learn(succeeded("t1", goodput=9e8, released_at=100.0))
+    later = 100.0 + HALF_LIFE_S
+    assert not book.learn(succeeded("t2", goodput=4e8, released_at=later))
+    assert book.learn(succeeded("t3", goodput=5e8, released_at=later))
+    assert peak(book) == peak(book_of(store, {"mine": BASE})) == 5e8
+
+
 FAILURES = [
     {"state": TransitState.EXPIRED},
     {"state": TransitState.FAILED},
@@ -381,7 +424,8 @@ def test_two_brokers_that_learn_at_once_keep_the_better(store: Store) -> None:
     one, two = book_of(store, {"mine": BASE}), book_of(store, {"mine": BASE})
     one.learn(succeeded(goodput=5e8))
     # As if the other had looked before and wrote after.
-    store.put_document("template-learned", "mine", {"peak": 1e8, "transit": "x", "tuning": {}})
+    late = {"peak": 1e8, "transit": "x", "tuning": {}, "at": 30.0}
+    store.put_document("template-learned", "mine", late)
     two.refresh()
     assert peak(two) == 5e8
 

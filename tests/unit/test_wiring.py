@@ -21,6 +21,8 @@ from adon.service.wiring import (
     measured_throughput,
 )
 from monitors.archive.archive import Archive
+from monitors.archive.believed import BelievedBy
+from monitors.archive.knowledge import gamma_a
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -172,7 +174,36 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         ):  # fmt: skip
             archive.record_many(transfer_facts(transit))
         best_effort = measured_best_effort(archive, lambda: 110.0)
-        assert best_effort("mu", "tacc") == (1e8, 10.0)
-        assert best_effort("tacc", "mu") is None
+        assert best_effort("mu", "tacc", "ada") == (1e8, 10.0)
+        assert best_effort("tacc", "mu", "ada") is None
         path = topology_from_dict(star("mu", "tacc")).path(["mu", "s1", "tacc"])
-        assert measured_throughput(archive, lambda: 110.0)(path) == (2e8, 10.0)
+        assert measured_throughput(archive, lambda: 110.0)(path, "ada") == (2e8, 10.0)
+
+
+def test_what_others_claim_of_a_path_moves_nobody() -> None:
+    """Nor does it hide what is believed, however often it is said."""
+    with Archive(":memory:") as archive:
+        for number, (user, gbps) in enumerate([("ada", 6.0)] + [("eve", 0.9)] * 200):
+            archive.record_many(
+                transfer_facts(
+                    Transit(
+                        str(number), "mu", "tacc", TransitState.RELEASED, user=user, layer="lan",
+                        path=["mu", "s1", "tacc"], bytes=10**9, seconds=8.0 / gbps,
+                        released_at=100.0, vouched=False,
+                    )
+                )
+            )  # fmt: skip
+        path = topology_from_dict(star("mu", "tacc")).path(["mu", "s1", "tacc"])
+        found = measured_throughput(archive, lambda: 110.0)
+        rates = {user: found(path, user) for user in ("ada", "eve", "bob", "")}
+        assert rates == {
+            "ada": (pytest.approx(6e9), 10.0), "eve": (pytest.approx(9e8), 10.0),
+            "bob": None, "": None,
+        }  # fmt: skip
+        believed = BelievedBy(archive, {"ada"})
+        gamma = gamma_a(believed, "mu", "tacc", 110.0)
+        assert gamma is not None and gamma.value == pytest.approx(6e9)
+        moved = believed.query("throughput", "mu>tacc", until=110.0, newest=True, limit=9)
+        assert [one.source for one in moved] == ["transfer of ada"]
+        everything = archive.estimate("throughput", "mu>tacc", 110.0)
+        assert everything is not None and everything.value == pytest.approx(9e8)

@@ -128,6 +128,30 @@ def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) 
         parse_document("a: [" + "b," * 100 + "]", "x", "x")
 
 
+MANY = "{" + ", ".join(f"k{i}: {i}" for i in range(1000)) + "}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"a: &a {MANY}\nb: {{<<: [{', '.join(['*a'] * 99)}]}}", "x:2: aliases stand for more than"),
+        (f"a: &a {MANY}\nb:\n" + "- {<<: *a}\n" * 99, "x:12: aliases stand for more than 20,000 v"),
+        ("a0: &a0 x\n" + "".join(f"a{i}: &a{i} [{f'*a{i - 1},' * 9}]\n" for i in range(1, 9)), "x:6: "),
+        ("a: &a [*a]", "x:1: alias *a stands inside what it names"),
+        ("a: &a {<<: {b: *a}}", "x:1: alias *a stands inside what it names"),
+    ],
+)  # fmt: skip
+def test_aliases_that_would_fill_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    # The limit for configuration is a hundredth of that for workflows; both are counted alike.
+    monkeypatch.setattr(build_tree, "__defaults__", (False, 200, 20_000))
+    with pytest.raises(InputError) as found:
+        parse_document(text, "x", "x")
+    assert str(found.value).startswith(said)
+    assert parse_document(f"a: &a {MANY}\nb: [*a, *a, {{<<: [*a]}}]", "x", "x").root
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

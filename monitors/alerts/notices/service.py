@@ -14,12 +14,13 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery
+from monitors.alerts.notices.limits import NoticeLimits
 from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import AdonError, InputError
@@ -66,6 +67,7 @@ class NoticeService:
         self._clock, self._steady = clock, steady
         self._deliver = deliver
         self._runs = runs or may_run
+        self._limits = NoticeLimits()
         self._tasks: list[_Task] = []
         self._number = 0
         self._more = threading.Condition()
@@ -163,6 +165,13 @@ class NoticeService:
             if not self._archive.record(self._record(key, task, "", 1.0)):
                 return  # told before, or by another process
             task.claimed = True
+            may, full = self._limits.take(task.target, task.notice, self._steady())
+            if not may:
+                self._archive.record(self._record(f"{key}:end", task, "held back", 0.0))
+                return
+            if full:
+                text = f"{task.notice.text}\nNothing more of {full} is told for an hour.\n"
+                task.notice = replace(task.notice, text=text)
         if task.done is None:
             if task.target.command:
                 self._archive.record(self._record(f"{key}:began:{task.tries}", task, "began", 0.0))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monitors.archive.measurement import COLUMNS
+from monitors.archive.measurement import COLUMNS, believed
 from monitors.archive.stores.base import check_texts
 
 _LARGEST = 2**63 - 1  # number that either database knows
@@ -16,7 +16,8 @@ _LARGEST = 2**63 - 1  # number that either database knows
 class Selection:
     """Measurements that are all of this; what is None, or empty, asks nothing.
 
-    ``since <= at <= until`` in Unix seconds. Raises InputError for a name that no database takes,
+    ``since <= at <= until`` in Unix seconds; ``users``: what they decide by
+    (:mod:`monitors.archive.believed`). Raises InputError for a name that no database takes,
     before anything is answered.
     """
 
@@ -26,6 +27,7 @@ class Selection:
     source: str | None = None
     since: float | None = None
     until: float | None = None
+    users: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         check_texts((*self.metrics, self.subject, self.workflow, self.source))
@@ -44,6 +46,9 @@ class Selection:
             found.append(("at >= ?", (self.since,)))
         if self.until is not None:
             found.append(("at <= ?", (self.until,)))
+        if self.users is not None:
+            condition, names = believed(self.users)
+            found.append((condition, tuple(names)))
         where = " AND ".join(condition for condition, _ in found) or "1 = 1"
         return where, [value for _, values in found for value in values]
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from monitors.archive.archive import Archive, Selection
+from monitors.archive.measurement import believable
 from monitors.background import Background
 from monitors.measurements.perfsonar import esmond
 from monitors.measurements.perfsonar.convert import FAILURE
@@ -109,9 +110,10 @@ class Reader:
             points = [(at, value) for at, value in page if at in runs or at < settled]
             if one.event_type == FAILURES:
                 points = [point for point in points if point[0] in runs or self._is_new(one, point)]
-            taken, problem = esmond.measurements(one, points, runs, clocks)
-            if problem:
-                _log.warning("perfSONAR archive %s: %s", self.remote.url, problem)
+            found, problem = esmond.measurements(one, points, runs, clocks)
+            taken, doubt = believable(found, now)
+            for why in filter(None, (problem, doubt)):
+                _log.warning("perfSONAR archive %s: %s", self.remote.url, why)
             recorded += self.archive.record_many(not_yet(taken, self.archive))
         self.read[one.id] = now
         return recorded

@@ -1,0 +1,85 @@
+"""With tokens, ids belong to who asked: nobody sees another's, nor takes the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_rig import ASK, application, bearer, error, keyring
+from broker_rig import Rig
+from fastapi.testclient import TestClient
+
+from network_provisioner.access import Key, Principal, Role, hash_of
+
+UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+VICTIM = f"{UUID}:stage_in:0:mu-tacc"
+ADA = bearer("researcher")  # researcher-1
+TOKEN = "token-of-eve-that-is-long"
+EVE = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "state.sqlite")
+
+
+@pytest.fixture
+def web(rig: Rig) -> Iterator[TestClient]:
+    eve = Key(Principal("eve", Role.RESEARCHER, frozenset({"eve"})), hash_of(TOKEN))
+    with TestClient(application(rig, keyring(rig, eve)), raise_server_exceptions=False) as client:
+        yield client
+
+
+def ask(web: TestClient, who: dict[str, str], name: str, **more: Any) -> dict[str, Any]:
+    sent = {"requests": [{**ASK, "id": name, **more}]}
+    answer = web.post("/v1/transits/ask", json=sent, headers=who).json()["answers"][0]
+    found: dict[str, Any] = answer["transit"] or answer["error"]
+    return found
+
+
+def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
+    full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0, "workflow": UUID}
+    assert ask(web, ADA, VICTIM, **full)["state"] == "installed"
+    late = {"start": rig.clock.now + 500, "end": rig.clock.now + 600}
+    asked = {**ASK, "id": f"{UUID}:later", **full, **late}
+    assert web.post("/v1/transits", json=asked, headers=ADA).json()["state"] == "queued"
+    waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
+    until = rig.clock.now + 2000
+    asked = {**ASK, "id": "ahead", "dst": "iplant", "min_bps": 180e6, "template": "montage"}
+    seen = [
+        str(waits),
+        web.get("/v1/topology", headers=EVE).text,
+        web.get(f"/v1/topology?until={until}", headers=EVE).text,
+        web.get("/v1/transits", headers=EVE).text,
+        web.get("/v1/transits/mine", headers=EVE).text,
+        web.post("/v1/transits", json=asked, headers=EVE).text,
+    ]
+    assert waits["state"] == "queued" and "another's waits for it first" in waits["reason"]
+    assert not [text for text in seen if UUID in text]
+    for who in (ADA, bearer("operator")):
+        assert VICTIM in web.get("/v1/topology", headers=who).text
+    rig.broker.release(VICTIM)
+    rig.let_pass(1.0)
+    assert UUID not in web.get("/v1/transits/mine", headers=EVE).text
+
+
+def test_nobody_takes_anothers_next_id(web: TestClient) -> None:
+    assert ask(web, ADA, "run")["id"] == "run"
+    for name in ("run.2", "run.77"):
+        assert ask(web, EVE, name)["code"] == "conflict"
+        answer = web.post("/v1/transits", json={**ASK, "id": name}, headers=EVE)
+        assert error(answer)[:2] == (409, "conflict")
+    assert web.post("/v1/transits/run/release", headers=ADA).is_success
+    assert ask(web, ADA, "run")["id"] == "run.2"
+
+
+def test_who_took_an_id_first_keeps_nobody_from_a_path(web: TestClient) -> None:
+    assert ask(web, EVE, VICTIM)["id"] == VICTIM
+    first = ask(web, ADA, VICTIM)
+    assert (first["id"], first["state"]) == (f"{VICTIM}.2", "installed")
+    assert ask(web, ADA, VICTIM)["id"] == f"{VICTIM}.2"  # asking twice is as once
+    assert ask(web, EVE, VICTIM)["id"] == VICTIM
+    assert web.post(f"/v1/transits/{VICTIM}.2/release", headers=ADA).is_success
+    assert ask(web, ADA, VICTIM)["id"] == f"{VICTIM}.3"
