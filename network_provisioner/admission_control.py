@@ -8,8 +8,8 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -27,7 +27,7 @@ from network_provisioner.selection.admission import (
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
+from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait, crowded
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     AgreedRates,
@@ -180,7 +180,7 @@ class AdmissionControl:
         known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
         before = {
             # Who came later, and may wait for just what this one gives up, does not keep it there.
-            hop: [c for c in found if _is_before(known[c.id], wanted)]
+            hop: [c for c in found if is_before(known[c.id], wanted)]
             for hop, found in claims.items()
         }
         with self._without(transit):
@@ -217,6 +217,51 @@ class AdmissionControl:
             if held is not None:
                 until = max(held.end, self._free_until(held, until))
         return max(until, transit.lease_until)
+
+    def without(
+        self, others: Sequence[Transit], transit: Transit, template: Template, claims: Claims,
+        now: float,
+    ) -> Grant | Wait | Never | str:  # fmt: skip
+        """As :meth:`decide`, if others did not hold what they hold."""
+        with ExitStack() as stack:
+            for other in others:
+                stack.enter_context(self._without(other))
+            return self.decide(transit, template, claims, now)
+
+    def shut_out(self, transit: Transit, claims: Claims, lowest: int, now: float) -> bool:
+        """Whether every link that a transit waits for lacks room for it still, or those before it
+        in the queue need that: then none of its paths can have become free to it.
+
+        ``lowest``: the lowest priority that holds a path.
+        """
+        waits = self._active.waitlist.claims_of(transit)
+        start, end = self.window(transit, now)
+        template = template_of(transit, self._templates)
+        # A part of the room may do where several paths share it, or somebody else may move.
+        whole = transit.priority <= lowest and template is not None and template.paths < 2
+
+        def closed(hop: Hop, mine: Claim) -> bool:
+            done = min(end, start + mine.brief_s)
+            if whole and self._ledger.residual(hop, start, done) < mine.rate_bps:
+                return True
+            there = claims.get(hop, ())
+            before = crowded(self._ledger, hop, mine.rate_bps, start, end, there)
+            return any(c.start < done for c in before)
+
+        return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
+
+    def next_claim(self, transit: Transit, until: float, now: float) -> Claim | None:
+        """Who comes first, before ``until``, of those that waited before a transit which began
+        nevertheless, and need its room."""
+        known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
+        with self._without(transit) as held:
+            found = [
+                claim
+                for hop, rate in ({} if held is None else held.rates()).items()
+                for claim in crowded(self._ledger, hop, rate, now, until, claims.get(hop, ()))
+                if is_before(known[claim.id], transit)
+            ]
+        return min(found, key=lambda claim: claim.start, default=None)
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
@@ -300,7 +345,7 @@ class AdmissionControl:
         return None if found is None or found[1] > template.max_age_s else found[0]
 
 
-def _is_before(other: Transit, wanted: Transit) -> bool:
+def is_before(other: Transit, wanted: Transit) -> bool:
     """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
     if other.id == wanted.id:
         return False

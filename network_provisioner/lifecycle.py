@@ -136,6 +136,7 @@ class Lifecycle:
         transit.installed_at = 0.0
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
+        transit.expected_end = grant.expected_end
         try:
             self._repository.write([*moved, transit])
         except BrokerError:
@@ -261,7 +262,8 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
-        if state in (TransitState.RELEASED, TransitState.EXPIRED):
+        fell = state is TransitState.BEST_EFFORT and transit.installed_at
+        if fell or state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:
             circuits.leave(transit)
@@ -272,6 +274,17 @@ class Lifecycle:
         self._active.leave(transit)
         self._take_off(transit)
         self.ended.append(transit)
+
+    def withdraw(self, transit: Transit, now: float) -> None:
+        """Take back what a live transit holds. What becomes of it is the caller's to say, at
+        once."""
+        meter(transit, now)
+        if transit.state in ON_SWITCHES:
+            transit.switch_bytes = self._desired.bytes_of(transit.id)
+        self._free(transit.id)
+        self._take_off(transit)
+        circuits.leave(transit)
+        transit.state, transit.lease_until, transit.expected_end = TransitState.QUEUED, 0.0, 0.0
 
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)

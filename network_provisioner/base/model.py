@@ -122,6 +122,8 @@ class Transit:
     ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
     ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
     ``retries``         attempts of its transfer that failed, by its report
+    ``expected_end``    where it began before others who wait: when it was expected to be done. From
+                        then on it gives way to them, and becomes best effort; 0 for all others
     """
 
     id: str
@@ -172,6 +174,7 @@ class Transit:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
+    expected_end: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""

@@ -13,7 +13,15 @@ from network_provisioner.reservations.timeline import Interval, first_gap
 from network_provisioner.selection.push import MovableOf, make_room
 from network_provisioner.selection.split import PathPart, earliest_split, largest_split, split
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
-from network_provisioner.selection.verdicts import Blocked, Claim, Claims, Grant, Never, Wait
+from network_provisioner.selection.verdicts import (
+    Blocked,
+    Claim,
+    Claims,
+    Grant,
+    Never,
+    Wait,
+    crowded,
+)
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
 
@@ -25,7 +33,8 @@ class Requirement:
     """What one request needs: rates, and a time of ``duration_s`` from ``start`` on.
 
     ``until`` is when it must end, infinite where it only needs so long; then it may start later and
-    end later, otherwise starting later makes it shorter.
+    end later, otherwise starting later makes it shorter. ``brief_s`` is how long it is expected to
+    take, where that is known to be less.
     """
 
     id: str
@@ -34,11 +43,17 @@ class Requirement:
     start: float
     duration_s: float
     until: float = math.inf
+    brief_s: float = math.inf
 
     @property
     def end(self) -> float:
         """When it ends if it starts at its start."""
         return self.start + self.duration_s if self.until == math.inf else self.until
+
+    @property
+    def done(self) -> float:
+        """When it is expected to need no more."""
+        return min(self.end, self.start + self.brief_s)
 
 
 class Fit:
@@ -68,6 +83,7 @@ class Fit:
         self._share: dict[Hop, int] = {}
         self._held: dict[Hop, tuple[str, ...]] = {}
         self._busy: dict[Hop, list[Interval]] = {}
+        self._crowding: dict[Hop, list[Claim]] = {}
 
     def metrics(self, path: Path, measured: tuple[float, float] | None) -> PathMetrics:
         """What is known of a path for the time of the request. ``measured``: b/s and age."""
@@ -97,7 +113,7 @@ class Fit:
     def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
         way = PathPart(path, self._need, max(self.ask.high, self._need))
-        return Grant((way,), self.ask.start, self.ask.end, decision, decision.reason)
+        return self._granted((way,), decision, decision.reason)
 
     def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
@@ -119,13 +135,13 @@ class Fit:
             return None
         parts = " and ".join(f"{path_name(w.path)} with {format_rate(w.min_bps)}" for w in ways)
         reason = f"split over {parts}, because no path alone has room ({decision.reason})"
-        return Grant(ways, self.ask.start, self.ask.end, decision, reason)
+        return self._granted(ways, decision, reason)
 
     def pushed(
         self, paths: Sequence[Path], decision: PathChoice, movable_of: MovableOf | None, now: float
     ) -> Grant | None:
         """The request on one path, after moving transits of lower priority off it."""
-        free = [p for p in self._large(paths) if not any(map(self._ahead, p.hops))]
+        free = [p for p in self._large(paths) if not any(map(self._crowded, p.hops))]
         if movable_of is None or not free:
             return None
         ask = self.ask
@@ -148,17 +164,15 @@ class Fit:
         if not large and not several:
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
         worth = paths if several else large
-        earliest = self._earliest(large, paths if several else (), most)
+        earliest, path = self._earliest(large, paths if several else (), most)
         when = "" if earliest is None else f"; earliest start {iso(earliest)}"
         ask = self.ask
-        begins = math.inf if earliest is None else earliest
-        return Wait(
-            f"{decision.reason}{when}",
-            earliest,
-            self._blocking(worth),
-            decision,
-            Claim(ask.id, ask.start, max(ask.end, begins + ask.duration_s)),
-        )
+        begins, ends = ask.start, math.inf
+        if earliest is not None:
+            begins, ends = earliest, max(ask.end, earliest + ask.duration_s)
+        claim = Claim(ask.id, begins, ends, self._need, ask.done - ask.start)
+        reason = f"{decision.reason}{when}"
+        return Wait(reason, earliest, self._blocking(worth), decision, claim, path)
 
     # -- within ------------------------------------------------------------------------------
 
@@ -180,22 +194,45 @@ class Fit:
     def _unclaimed(self, hop: Hop) -> int:
         return 0 if self._ahead(hop) else self._room(hop)
 
+    def _granted(self, ways: tuple[PathPart, ...], decision: PathChoice, reason: str) -> Grant:
+        """Until others come who wait for some of its room, where there are such."""
+        ask = self.ask
+        before = [c for way in ways for hop in way.path.hops for c in self._crowded(hop)]
+        if not before:
+            return Grant(ways, ask.start, ask.end, decision, reason)
+        end = min(c.start for c in before)
+        names = some(list(dict.fromkeys(c.id for c in before)))
+        reason += f"; begins before {names}, and gives way from {iso(ask.done)} on"
+        return Grant(ways, ask.start, end, decision, reason, expected_end=ask.done)
+
+    def _crowded(self, hop: Hop) -> list[Claim]:
+        if hop not in self._crowding:
+            ask, claims = self.ask, self._claims.get(hop, ())
+            self._crowding[hop] = crowded(self.ledger, hop, self._need, ask.start, ask.end, claims)
+        return self._crowding[hop]
+
     def _ahead(self, hop: Hop) -> list[Claim]:
-        claims, ask = self._claims.get(hop, ()), self.ask
-        return [c for c in claims if c.start < ask.end and ask.start < c.end]
+        """Who waits for a link before, and comes before the request is done."""
+        return [c for c in self._crowded(hop) if c.start < self.ask.done]
 
     def _large(self, paths: Sequence[Path]) -> list[Path]:
         return [p for p in paths if min(map(self.ledger.capacity, p.hops)) >= self._need]
 
-    def _earliest(self, large: Sequence[Path], several: Sequence[Path], most: int) -> float | None:
-        best = min((self._free_from(path) for path in large), default=math.inf)
+    def _earliest(
+        self, large: Sequence[Path], several: Sequence[Path], most: int
+    ) -> tuple[float | None, Path | None]:
+        """When it could start, and on which path where that is a single one."""
+        free = [self._free_from(path) for path in large]
+        best = min(free, default=math.inf)
+        path = large[free.index(best)] if best < math.inf else None
         if several:
             after = self._after([hop for path in several for hop in path.hops])
             found = earliest_split(
                 self.ledger, several, self.ask.low, most, self.dividers, self._window, after, best
             )
-            best = best if found is None else found
-        return None if best == math.inf else best
+            if found is not None:
+                best, path = found, None
+        return (None if best == math.inf else best), path
 
     def _free_from(self, path: Path) -> float:
         ask, hops = self.ask, path.hops

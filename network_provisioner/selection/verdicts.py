@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from network_provisioner.reservations.ledger import Hop, Reservation
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
@@ -18,6 +18,8 @@ from network_provisioner.topology.graph import Path
 class Grant:
     """The paths with what to reserve on each from ``start`` to ``end`` (Unix seconds), and why.
 
+    ``expected_end``: when it is expected to be done, where it begins before others who wait for its
+    room; from then on it gives way to them, and ``end`` is not after they come. 0 for all others.
     ``moves`` must be carried out with it, in one step in the ledger
     (:meth:`~.reservations.Ledger.commit`): without them it does not fit. The
     rate that is granted *now* is the business of :mod:`~.elastic`: at least the
@@ -30,6 +32,7 @@ class Grant:
     decision: PathChoice
     reason: str
     moves: tuple[Reroute, ...] = ()
+    expected_end: float = 0.0
 
     @property
     def path(self) -> Path:
@@ -58,15 +61,36 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Somebody who waits wants a link during [``start``, ``end``)."""
+    """Somebody who waits will have ``rate_bps`` (infinite: all) of a link during [``start``,
+    ``end``): ``start`` is its earliest as far as is known, else when it was to begin.
+
+    ``lacks``: the link has no room for it now. ``brief_s``: how long it is expected to take.
+    """
 
     id: str
     start: float
     end: float
+    rate_bps: float = math.inf
+    brief_s: float = math.inf
+    lacks: bool = True
 
 
 Claims = Mapping[Hop, Sequence[Claim]]
-"""Whom a request must leave each directed link to. A claim counts where the times overlap."""
+"""Whom a request must leave their rate on each directed link, while the times overlap."""
+
+
+def crowded(
+    ledger: Ledger, hop: Hop, rate_bps: float, start: float, end: float, claims: Sequence[Claim]
+) -> list[Claim]:
+    """Who of those with claims on a link would not have its rate there beside one more of
+    ``rate_bps`` during [``start``, ``end``)."""
+    here = [c for c in claims if c.start < end and start < c.end]
+    return [
+        c
+        for c in here
+        if ledger.residual(hop, max(start, c.start), min(end, c.end))
+        < rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +102,8 @@ class Wait:
     only an event that nobody knows the time of would help. For a request with an ``end`` it may be
     later than that: the first time at which a window of the same length is free.
     ``blocking``: every link that lacks room on a path worth waiting for.
-    ``claim``: what those behind it in the queue must leave alone, on :attr:`links`.
+    ``claim``: what those behind it in the queue must leave it, on :attr:`links` and on ``path``,
+    where it would start at ``earliest``.
     """
 
     reason: str
@@ -86,6 +111,7 @@ class Wait:
     blocking: tuple[Blocked, ...]
     decision: PathChoice
     claim: Claim = Claim("", -math.inf, math.inf)
+    path: Path | None = None
 
     @property
     def links(self) -> frozenset[Hop]:
@@ -93,8 +119,10 @@ class Wait:
         return frozenset(blocked.hop for blocked in self.blocking)
 
     def claims(self) -> dict[Hop, Claim]:
-        """Its claim on each of :attr:`links`."""
-        return dict.fromkeys(sorted(self.links), self.claim)
+        """Its claim on each link."""
+        hops = () if self.path is None else self.path.hops
+        elsewhere = dict.fromkeys(hops, replace(self.claim, lacks=False))
+        return {**elsewhere, **dict.fromkeys(sorted(self.links), self.claim)}
 
 
 @dataclass(frozen=True, slots=True)
