@@ -8,7 +8,7 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -110,6 +110,28 @@ class AdmissionControl:
                 "conflict",
             )
         return transit, template, terms
+
+    def changed_terms(
+        self, transit: Transit, min_bps: float | None, max_bps: float | None
+    ) -> AgreedRates:
+        """What a transit that has not ended settles for instead; None leaves a rate as it is.
+
+        Raises BrokerError ``impossible_rate``, ``conflict`` (it has no rate of its own).
+        """
+        template = template_of(transit, self._templates)
+        if template is None or transit.requested_bps <= 0:
+            why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
+            raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
+        request = TransitRequest(
+            transit.id,
+            transit.src,
+            transit.dst,
+            min_bps=transit.requested_bps if min_bps is None else min_bps,
+            max_bps=transit.max_bps if max_bps is None else max_bps,
+        )
+        terms = settle(request, template)
+        self.check_possible(request, terms, template)
+        return terms
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""
@@ -250,14 +272,22 @@ class AdmissionControl:
 
         return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
 
-    def next_claim(self, transit: Transit, until: float, now: float) -> Claim | None:
-        """Who comes first, before ``until``, of those that waited before a transit which began
-        nevertheless, and need its room."""
+    def next_claim(
+        self,
+        transit: Transit,
+        until: float,
+        now: float,
+        rates: Mapping[Hop, float] | None = None,
+    ) -> Claim | None:
+        """Who comes first, before ``until``, of those that waited before a live transit, and need
+        its room; or what it would take with other ``rates``."""
         known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
         with self._without(transit) as held:
+            if rates is None:
+                rates = {} if held is None else held.rates()
             found = [
                 claim
-                for hop, rate in ({} if held is None else held.rates()).items()
+                for hop, rate in rates.items()
                 for claim in crowded(self._ledger, hop, rate, now, until, claims.get(hop, ()))
                 if is_before(known[claim.id], transit)
             ]

@@ -18,9 +18,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims, is_before
@@ -45,8 +46,9 @@ from network_provisioner.policies.links import hops
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
+from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Ledger, Reservation
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
@@ -73,6 +75,7 @@ WATCHED = 32  # installed transits whose bytes one sweep looks for
 STANDING_S = 30.0  # how long a standing circuit outlives its last use
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
 _STANDING_IDS = 10**9
+_CHANGES_KEPT = 16  # of the rates of one transit
 
 
 class Broker(Queries):
@@ -598,6 +601,53 @@ class Broker(Queries):
                 "conflict",
             )
         self._lifecycle.extend(transit, until, now)
+
+    def change(
+        self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
+    ) -> Transit:
+        """Raise or lower minimum and ceiling (b/s; None leaves one as it is) of a transit that has
+        not ended, on the paths it has, without a gap; of one that waits, what it waits for.
+
+        Raises BrokerError ``unknown_transit``, ``impossible_rate``, ``conflict`` (it has ended, or
+        no room for more is left to it), ``controller_unavailable``, ``store_unavailable``: it is as
+        before.
+        """
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            self._check_not_ended(transit)
+            terms = self._admission.changed_terms(transit, min_bps, max_bps)
+            low, high = terms.min_bps, terms.max_bps
+            was = (transit.requested_bps, transit.max_bps)
+            if was != (low, high):
+                change = {
+                    "at": now, "min_bps": low, "max_bps": high,
+                    "was_min_bps": was[0], "was_max_bps": was[1],
+                }  # fmt: skip
+                changes = [*transit.changes, change][-_CHANGES_KEPT:]
+                values = {"requested_bps": low, "max_bps": high, "changes": changes}
+                self._change_rates(transit, low, high, values, now)
+                self._serve_queue(now)
+            return self._done(transit, now)
+
+    def _change_rates(
+        self, transit: Transit, low: float, high: float, values: Mapping[str, Any], now: float
+    ) -> None:
+        if transit.state is TransitState.QUEUED:
+            self._lifecycle.change(transit, values, now, "the rates were not changed")
+            self._active.waitlist.ask_again(transit)
+            return
+        ways = circuits.with_rates(transit, self.topology, low, high)
+        if low > transit.requested_bps:
+            until = transit.end or transit.lease_until
+            wanted = Reservation(transit.id, tuple(w.lane for w in ways), now, until).rates()
+            claim = self._admission.next_claim(transit, until, now, wanted)
+            if claim is not None and self._admission.next_claim(transit, until, now) is None:
+                raise BrokerError(
+                    f"the rates were not changed: {claim.id} waits for the room first, expected a "
+                    "minimum that leaves it",
+                    "conflict",
+                )
+        self._lifecycle.rerate(transit, ways, values, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows. No flows: all between

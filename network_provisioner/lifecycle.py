@@ -33,6 +33,7 @@ from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Path, Topology
@@ -228,6 +229,38 @@ class Lifecycle:
         self._active.enter(transit)
         if held is not None and end is not None and end < held.end:
             self._active.waitlist.room_on(held.rates())
+
+    def rerate(
+        self, transit: Transit, ways: Sequence[PathPart], values: Mapping[str, Any], now: float
+    ) -> None:
+        """Give a live transit other rates on the paths it has, and ``values`` with them, or raise
+        BrokerError as :meth:`change` with nothing changed. Its rules stay on the switches."""
+        what = "the rates were not changed"
+        held = self._ledger.reservations[transit.id]
+        lanes = tuple(way.lane for way in ways)
+        refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
+        if refusal is not None:
+            raise BrokerError(f"{what}: {refusal}", "conflict")
+        meter(transit, now)
+        was = transit.copy()
+        _set(transit, values)
+        circuits.take(transit, ways)
+        on = transit.state in ON_SWITCHES
+        try:
+            if on:
+                self._desired.put(transit, now)
+                self._desired.share(now, everything=False)
+                self._desired.apply(now)
+            self._repository.write([transit])
+        except (ControllerError, BrokerError) as error:
+            self._ledger.commit(None, [(transit.id, held.lanes)], now)
+            transit.assign(was)
+            if on:
+                self._desired.put(transit, now)
+            if isinstance(error, BrokerError):
+                raise
+            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
+        self._active.waitlist.room_on(held.rates())
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""

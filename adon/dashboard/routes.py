@@ -86,6 +86,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
             found += map(decisions.of_transit, taken)
+            found += (change for one in taken for change in decisions.of_changes(one))
         for name, made in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((name,), workflow=workflow, since=since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -15,6 +16,7 @@ from network_provisioner.api.shapes import (
     MOST,
     AskAnswer,
     AskBody,
+    ChangeBody,
     FlowsBody,
     ReleaseBody,
     RenewBody,
@@ -40,18 +42,7 @@ _MOST_LISTED = 100_000
 def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses."""
     routes = APIRouter(tags=["transits"])
-
-    async def own(caller: Principal, transit_id: str) -> Transit:
-        """The transit, where it is the caller's business."""
-        if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
-            raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
-        transit = await turns.read(broker.get, transit_id)
-        if not caller.owns(transit.user):
-            raise BrokerError(
-                f"transit {transit_id!r} is not of a user that {caller.name!r} acts for",
-                "forbidden",
-            )
-        return transit
+    own = partial(_own, broker, turns)
 
     @routes.post(
         "/v1/transits", status_code=201, response_model=Transit, responses={200: {"model": Transit}}
@@ -135,6 +126,17 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         flows = flows_of(body.flows)
         return answers.transit(await turns.change(broker.report_flows, transit_id, flows))
 
+    @routes.patch("/v1/transits/{transit_id:path}", response_model=Transit)
+    async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
+        """Raise or lower minimum and ceiling, all or nothing, without a gap."""
+        caller.need(May.REQUEST)
+        await own(caller, transit_id)
+        return answers.transit(
+            await turns.change(
+                metrics.changed, broker.change, transit_id, body.min_bps, body.max_bps
+            )
+        )
+
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
@@ -142,6 +144,18 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         return answers.transit(await own(caller, transit_id))
 
     return routes
+
+
+async def _own(broker: Broker, turns: Turns, caller: Principal, transit_id: str) -> Transit:
+    """The transit, where it is the caller's business."""
+    if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
+        raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
+    transit = await turns.read(broker.get, transit_id)
+    if not caller.owns(transit.user):
+        raise BrokerError(
+            f"transit {transit_id!r} is not of a user that {caller.name!r} acts for", "forbidden"
+        )
+    return transit
 
 
 def _asked(body: TransitBody, caller: Principal) -> TransitRequest | RequestAnswer:

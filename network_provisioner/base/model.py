@@ -124,6 +124,8 @@ class Transit:
     ``retries``         attempts of its transfer that failed, by its report
     ``expected_end``    where it began before others who wait: when it was expected to be done. From
                         then on it gives way to them, and becomes best effort; 0 for all others
+    ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
+                        and what they were: was_min_bps, was_max_bps
     """
 
     id: str
@@ -175,6 +177,7 @@ class Transit:
     threads: int = 0
     retries: int = 0
     expected_end: float = 0.0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -189,6 +192,7 @@ class Transit:
         other.path, other.flows = list(self.path), list(self.flows)
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
         other.parts = [dict(part) for part in self.parts]
+        other.changes = list(self.changes)
         return other
 
     def assign(self, other: Transit) -> None:

@@ -7,6 +7,7 @@ one, the first goes by the transit's id and the others by ``<id> <number>``: no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import flow_from_dict
@@ -57,6 +58,25 @@ def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
         PathPart(topology.path(part["path"]), part["min_bps"], part["max_bps"])
         for part in transit.parts
     )
+
+
+def with_rates(
+    transit: Transit, topology: Topology, low: float, high: float
+) -> tuple[PathPart, ...]:
+    """The paths a transit is on with other rates in all; each has the part of them that it had.
+
+    Raises InputError as :func:`ways`.
+    """
+    has = ways(transit, topology)
+    had = sum(way.min_bps for way in has)
+    found: list[PathPart] = []
+    left = whole_bps(low)
+    for number, way in enumerate(has, 1):
+        least = left if number == len(has) else min(left, whole_bps(low * way.min_bps / had))
+        most = high * way.min_bps / had if had else high
+        found.append(replace(way, min_bps=least, max_bps=max(most, least)))
+        left -= least
+    return tuple(found)
 
 
 def reservation(transit: Transit, topology: Topology, start: float) -> Reservation | None:

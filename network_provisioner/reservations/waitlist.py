@@ -58,6 +58,10 @@ class Waitlist:
         self._claims[transit.id] = claims
         self._looked_at[transit.id] = now
 
+    def ask_again(self, transit: Transit) -> None:
+        """A queued transit wants something else than what it was to wait for."""
+        self._room.update(self._claims.pop(transit.id, ()))
+
     def claims_of(self, transit: Transit) -> dict[Hop, Claim]:
         """What a queued transit waits for."""
         return self._claims.get(transit.id, {})
