@@ -16,6 +16,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Capabilities
+from network_provisioner.desired_state import Differentiator
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
@@ -27,7 +28,15 @@ from network_provisioner.selection.admission import (
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait, crowded
+from network_provisioner.selection.verdicts import (
+    Claim,
+    ClassLimit,
+    Grant,
+    LimitOf,
+    Never,
+    Wait,
+    crowded,
+)
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     AgreedRates,
@@ -52,7 +61,7 @@ class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
     ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
-    circuit's rate is taken for best effort's.
+    circuit's rate is taken for best effort's; ``policies`` bound what a class may reserve.
     """
 
     def __init__(
@@ -65,7 +74,9 @@ class AdmissionControl:
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,
+        policies: Differentiator | None = None,
     ) -> None:
+        self._policies = policies
         self._topology = topology
         self._templates = templates
         self._ledger = ledger
@@ -189,6 +200,7 @@ class AdmissionControl:
             claims,
             lambda holder: self._movable(holder, transit),
             self._multipath,
+            self._limit_of(transit, now),
         )
 
     def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
@@ -207,8 +219,9 @@ class AdmissionControl:
         }
         with self._without(transit):
             return self._admission.decide(
-                wanted, template, now, pinned, before, None, self._multipath
-            )
+                wanted, template, now, pinned, before, None, self._multipath,
+                self._limit_of(wanted, now),
+            )  # fmt: skip
 
     def begin_early(
         self, transit: Transit, wanted: Transit, now: float
@@ -249,6 +262,27 @@ class AdmissionControl:
             for other in others:
                 stack.enter_context(self._without(other))
             return self.decide(transit, template, claims, now)
+
+    def refusal(
+        self, transit: Transit, rates: Mapping[Hop, float], until: float, now: float
+    ) -> str:
+        """Why a live transit may not hold higher ``rates`` until then, though there is room, in
+        words; "" where it may."""
+        start = max(now, transit.start)
+        limit_of = self._limit_of(transit, now)
+        for hop, rate in rates.items() if limit_of is not None else ():
+            limit = limit_of(hop)
+            if limit is None:
+                continue
+            with self._without(transit):
+                left = limit.bps - self._ledger.held(hop, start, until, limit.of)
+            if left < rate:
+                free, asked = format_rate(max(0, left)), format_rate(rate)
+                return f"{hop[0]}>{hop[1]} has {free} free, {asked} asked: {limit.words}"
+        claim = self.next_claim(transit, until, now, rates)
+        if claim is not None and self.next_claim(transit, until, now) is None:
+            return f"{claim.id} waits for the room first"
+        return ""
 
     def shut_out(self, transit: Transit, claims: Claims, lowest: int, now: float) -> bool:
         """Whether every link that a transit waits for lacks room for it still, or those before it
@@ -328,6 +362,22 @@ class AdmissionControl:
         finally:
             if held is not None:
                 self._ledger.admit(held)
+
+    def _limit_of(self, transit: Transit, now: float) -> LimitOf | None:
+        if self._policies is None:
+            return None
+        policies, at = self._policies, max(now, transit.start)
+
+        def limit_of(hop: Hop) -> ClassLimit | None:
+            bound = policies.bound(transit, hop, self._ledger.capacity(hop), at)
+            if bound is None:
+                return None
+            known = self._active.all
+            return ClassLimit(
+                int(bound.bps), lambda name: name in known and bound.of(known[name]), bound.words
+            )
+
+        return limit_of
 
     def _free_until(self, held: Reservation, most: float) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free."""

@@ -131,6 +131,7 @@ class Broker(Queries):
             self._lifecycle.setup_times,
             throughput_of,
             best_effort_of,
+            policies,
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
@@ -640,13 +641,9 @@ class Broker(Queries):
         if low > transit.requested_bps:
             until = transit.end or transit.lease_until
             wanted = Reservation(transit.id, tuple(w.lane for w in ways), now, until).rates()
-            claim = self._admission.next_claim(transit, until, now, wanted)
-            if claim is not None and self._admission.next_claim(transit, until, now) is None:
-                raise BrokerError(
-                    f"the rates were not changed: {claim.id} waits for the room first, expected a "
-                    "minimum that leaves it",
-                    "conflict",
-                )
+            refusal = self._admission.refusal(transit, wanted, until, now)
+            if refusal:
+                raise BrokerError(f"the rates were not changed: {refusal}", "conflict")
         self._lifecycle.rerate(transit, ways, values, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:

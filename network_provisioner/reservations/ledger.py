@@ -14,7 +14,7 @@ integers come back to exactly zero. Pure: no clock, no I/O; times are seconds on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import InputError
@@ -209,6 +209,19 @@ class Ledger:
             if since < end and start < until
         ]
         return tuple(name for _, name in sorted(held))
+
+    def held(self, hop: Hop, start: float, end: float, of: Callable[[str], bool]) -> int:
+        """The most bits per second that the reservations of some ids hold together on a directed
+        link at any instant of [start, end)."""
+        changes: list[tuple[float, int]] = []
+        for name, (rate, since, until) in self._holders[hop].items():
+            if since < end and start < until and of(name):
+                changes += [(since, rate), (until, -rate)]
+        most = level = 0
+        for _, change in sorted(changes):  # at the same instant what ends first
+            level += change
+            most = max(most, level)
+        return most
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:

@@ -26,7 +26,7 @@ from network_provisioner.selection.fit import Fit, Requirement
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
 from network_provisioner.selection.transit import PathChoice, choose, meets
-from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
+from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
 
@@ -187,6 +187,7 @@ class Admission:
         claimed: Claims | None = None,
         movable_of: MovableOf | None = None,
         multipath: bool = False,
+        limit_of: LimitOf | None = None,
     ) -> Grant | Wait | Never:
         """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to
         its ``end`` (0: as long as its lease).
@@ -195,6 +196,7 @@ class Admission:
         ``claimed``     links that transits before it in the queue wait for
         ``movable_of``  who may be moved to another path for it; None where nobody may
         ``multipath``   the switches can divide its packets over several paths
+        ``limit_of``    what its class may reserve on each link, None for all there is
 
         Tried in this order, so that nobody moves without need: one path, several where the template
         allows them, one path after moving others. Raises BrokerError ``unknown_site``.
@@ -205,7 +207,9 @@ class Admission:
         paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
-        fit = Fit(self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed)
+        fit = Fit(
+            self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed, limit_of
+        )
         known = [(path, fit.metrics(path, self.throughput_of(path))) for path in paths]
         decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if decision.chosen is None and not pinned and len(paths) >= self.limits.max_paths:

@@ -17,7 +17,9 @@ from network_provisioner.selection.verdicts import (
     Blocked,
     Claim,
     Claims,
+    ClassLimit,
     Grant,
+    LimitOf,
     Never,
     Wait,
     crowded,
@@ -71,7 +73,9 @@ class Fit:
         claims: Claims,
         dividers: Collection[str],
         guaranteed: bool,
+        limit_of: LimitOf | None = None,
     ) -> None:
+        self._limit_of = limit_of
         self.ledger = ledger
         self.ask = ask
         self.template = template
@@ -84,6 +88,8 @@ class Fit:
         self._held: dict[Hop, tuple[str, ...]] = {}
         self._busy: dict[Hop, list[Interval]] = {}
         self._crowding: dict[Hop, list[Claim]] = {}
+        self._limits: dict[Hop, ClassLimit | None] = {}
+        self._class_full: set[Hop] = set()
 
     def metrics(self, path: Path, measured: tuple[float, float] | None) -> PathMetrics:
         """What is known of a path for the time of the request. ``measured``: b/s and age."""
@@ -93,7 +99,9 @@ class Fit:
         if free < self._need:
             holders = self._holders(tight)
             held = f"held by {some(holders)}" if holders else "which carries no more"
-            limit = f"{tight[0]}>{tight[1]}, {held}"
+            there = self._limit(tight) if tight in self._class_full else None
+            words = "" if there is None else f"{there.words}, "
+            limit = f"{tight[0]}>{tight[1]}, {words}{held}"
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
             free_bps=free,
@@ -141,7 +149,11 @@ class Fit:
         self, paths: Sequence[Path], decision: PathChoice, movable_of: MovableOf | None, now: float
     ) -> Grant | None:
         """The request on one path, after moving transits of lower priority off it."""
-        free = [p for p in self._large(paths) if not any(map(self._crowded, p.hops))]
+        free = [
+            p
+            for p in self._large(paths)
+            if self._class_full.isdisjoint(p.hops) and not any(map(self._crowded, p.hops))
+        ]
         if movable_of is None or not free:
             return None
         ask = self.ask
@@ -159,7 +171,7 @@ class Fit:
         """When it could start, and what keeps it from starting when it was asked to."""
         large = self._large(paths)
         several = most > 1 and self._need <= largest_split(
-            paths, self.ledger.capacity, most, self.dividers
+            paths, self._capacity, most, self.dividers
         )
         if not large and not several:
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
@@ -172,13 +184,21 @@ class Fit:
             begins, ends = earliest, max(ask.end, earliest + ask.duration_s)
         claim = Claim(ask.id, begins, ends, self._need, ask.done - ask.start)
         reason = f"{decision.reason}{when}"
-        return Wait(reason, earliest, self._blocking(worth), decision, claim, path)
+        blocking = self._blocking(worth)
+        full = frozenset(self._class_full)
+        return Wait(reason, earliest, blocking, decision, claim, path, full)
 
     # -- within ------------------------------------------------------------------------------
 
     def _room(self, hop: Hop) -> int:
         if hop not in self._free:
-            free, others = self.ledger.fullest(hop, self.ask.start, self.ask.end)
+            ask, limit = self.ask, self._limit(hop)
+            free, others = self.ledger.fullest(hop, ask.start, ask.end)
+            if limit is not None:
+                left = max(0, limit.bps - self.ledger.held(hop, ask.start, ask.end, limit.of))
+                if left < min(free, self._need):
+                    self._class_full.add(hop)
+                free = min(free, left)
             self._free[hop] = self._share[hop] = free
             if free > self._need:
                 # What it may expect where all who hold some take what they can: its minimum, and
@@ -188,8 +208,21 @@ class Fit:
 
     def _holders(self, hop: Hop) -> tuple[str, ...]:
         if hop not in self._held:
-            self._held[hop] = self.ledger.holders(hop, self.ask.start, self.ask.end)
+            held = self.ledger.holders(hop, self.ask.start, self.ask.end)
+            limit = self._limit(hop) if hop in self._class_full else None
+            self._held[hop] = held if limit is None else tuple(filter(limit.of, held))
         return self._held[hop]
+
+    def _limit(self, hop: Hop) -> ClassLimit | None:
+        if self._limit_of is None:
+            return None
+        if hop not in self._limits:
+            self._limits[hop] = self._limit_of(hop)
+        return self._limits[hop]
+
+    def _capacity(self, hop: Hop) -> int:
+        limit, most = self._limit(hop), self.ledger.capacity(hop)
+        return most if limit is None else min(most, limit.bps)
 
     def _unclaimed(self, hop: Hop) -> int:
         return 0 if self._ahead(hop) else self._room(hop)
@@ -216,12 +249,15 @@ class Fit:
         return [c for c in self._crowded(hop) if c.start < self.ask.done]
 
     def _large(self, paths: Sequence[Path]) -> list[Path]:
-        return [p for p in paths if min(map(self.ledger.capacity, p.hops)) >= self._need]
+        return [p for p in paths if min(map(self._capacity, p.hops)) >= self._need]
 
     def _earliest(
         self, large: Sequence[Path], several: Sequence[Path], most: int
     ) -> tuple[float | None, Path | None]:
         """When it could start, and on which path where that is a single one."""
+        # When its class has more room, nobody knows: it is shared by whoever comes.
+        large = [path for path in large if self._class_full.isdisjoint(path.hops)]
+        several = [path for path in several if self._class_full.isdisjoint(path.hops)]
         free = [self._free_from(path) for path in large]
         best = min(free, default=math.inf)
         path = large[free.index(best)] if best < math.inf else None

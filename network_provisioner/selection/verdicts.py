@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,20 @@ class Grant:
     def reservation(self, transit_id: str) -> Reservation:
         """What the ledger shall hold for it."""
         return Reservation(transit_id, tuple(w.lane for w in self.parts), self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLimit:
+    """What the class of a request may reserve at most on a directed link, in bits per second, and
+    for others ``of`` it, by id. ``words`` name the policy."""
+
+    bps: int
+    of: Callable[[str], bool]
+    words: str
+
+
+LimitOf = Callable[[Hop], ClassLimit | None]
+"""The limit on each directed link, None where no policy sets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ def crowded(
 ) -> list[Claim]:
     """Who of those with claims on a link would not have its rate there beside one more of
     ``rate_bps`` during [``start``, ``end``)."""
-    here = [c for c in claims if c.start < end and start < c.end]
+    here = [c for c in claims if c.rate_bps and c.start < end and start < c.end]
     return [
         c
         for c in here
@@ -103,7 +117,8 @@ class Wait:
     later than that: the first time at which a window of the same length is free.
     ``blocking``: every link that lacks room on a path worth waiting for.
     ``claim``: what those behind it in the queue must leave it, on :attr:`links` and on ``path``,
-    where it would start at ``earliest``.
+    where it would start at ``earliest``; nothing on those that ``class_full`` names, where it is
+    its own class that has no more.
     """
 
     reason: str
@@ -112,6 +127,7 @@ class Wait:
     decision: PathChoice
     claim: Claim = Claim("", -math.inf, math.inf)
     path: Path | None = None
+    class_full: frozenset[Hop] = frozenset()
 
     @property
     def links(self) -> frozenset[Hop]:
@@ -122,7 +138,9 @@ class Wait:
         """Its claim on each link."""
         hops = () if self.path is None else self.path.hops
         elsewhere = dict.fromkeys(hops, replace(self.claim, lacks=False))
-        return {**elsewhere, **dict.fromkeys(sorted(self.links), self.claim)}
+        claims = {**elsewhere, **dict.fromkeys(sorted(self.links), self.claim)}
+        none = replace(self.claim, rate_bps=0.0)
+        return claims | dict.fromkeys(self.class_full & claims.keys(), none)
 
 
 @dataclass(frozen=True, slots=True)
