@@ -20,6 +20,7 @@ from network_provisioner.desired_state import Differentiator
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
+from network_provisioner.reservations.quotas import exceeded
 from network_provisioner.selection.admission import (
     Admission,
     BrokerLimits,
@@ -180,6 +181,10 @@ class AdmissionControl:
             return ""
         even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
         return "" if even.pays(size) else even.words(size)
+
+    def over_quota(self, transit: Transit, now: float) -> str:
+        """Which quota a transit would exceed, in words; "" for none."""
+        return exceeded(self._limits.quotas, transit, self._active.of, now)
 
     # -- a path ------------------------------------------------------------------------------
 

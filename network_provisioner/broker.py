@@ -326,6 +326,9 @@ class Broker(Queries):
             self._do_without(transit, self._sharing(transit, template, reason, now), now)
         else:
             self._admission.check_possible(request, terms, template)
+            if reason := self._admission.over_quota(transit, now):
+                self._do_without(transit, reason, now)
+                return transit
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
@@ -620,6 +623,13 @@ class Broker(Queries):
             low, high = terms.min_bps, terms.max_bps
             was = (transit.requested_bps, transit.max_bps)
             if was != (low, high):
+                over = (
+                    ""
+                    if low <= was[0]
+                    else self._admission.over_quota(replace(transit, requested_bps=low), now)
+                )
+                if over:
+                    raise BrokerError(f"the rates were not changed: {over}", "conflict")
                 change = {
                     "at": now, "min_bps": low, "max_bps": high,
                     "was_min_bps": was[0], "was_max_bps": was[1],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.policies.links import hops
@@ -12,6 +12,7 @@ from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.terms import Templates
 
 _FOR_EVER = float("inf")
+_OWNERS = ("user", "project")
 
 
 class ActiveTransits:
@@ -28,6 +29,7 @@ class ActiveTransits:
         self._templates = templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
+        self._owned: dict[tuple[str, str], dict[str, Transit]] = {}  # by kind and name of owner
         self._early: dict[str, Transit] = {}  # that began before others who waited
 
     def enter(self, transit: Transit) -> None:
@@ -36,6 +38,8 @@ class ActiveTransits:
         if known is not None and known is not transit:
             self.leave(known)
         self.all[transit.id] = transit
+        for kind in _OWNERS:
+            self._owned.setdefault((kind, getattr(transit, kind)), {})[transit.id] = transit
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
@@ -54,9 +58,18 @@ class ActiveTransits:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
         self._early.pop(transit.id, None)
+        for kind in _OWNERS:
+            mine = self._owned.get((kind, getattr(transit, kind)), {})
+            mine.pop(transit.id, None)
+            if not mine:
+                self._owned.pop((kind, getattr(transit, kind)), None)
         self.waitlist.leave(transit)
         if self.pairs.leave(transit):
             self.waitlist.room_between(transit.src, transit.dst)
+
+    def of(self, kind: str, name: str) -> Collection[Transit]:
+        """Those of a ``user`` or ``project``."""
+        return self._owned.get((kind, name), {}).values()
 
     def starting(self, now: float) -> list[Transit]:
         """Held transits whose start has come, each once; :meth:`enter` brings one back."""

@@ -22,6 +22,7 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.quotas import Quotas
 from network_provisioner.selection.fit import Fit, Requirement
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
@@ -53,6 +54,7 @@ class BrokerLimits:
     ``max_paths``         how many candidate paths are compared; where none of so many has room, the
                           shortest of all others that has is taken
     ``aging_s``           what waits so long counts as one priority higher, so that nobody starves
+    ``quotas``            what one user or project may hold
     """
 
     reservable: float = 0.9
@@ -61,6 +63,7 @@ class BrokerLimits:
     pin_pairs: bool = True
     max_paths: int = 8
     aging_s: float = 60.0
+    quotas: Quotas = field(default_factory=dict)
 
 
 def check_times(start: float | None, end: float | None, now: float, max_lease_s: float) -> None:
