@@ -296,6 +296,8 @@ class AdmissionControl:
         ``lowest``: the lowest priority that holds a path.
         """
         waits = self._active.waitlist.claims_of(transit)
+        if not any(claims.get(hop) for hop in waits):  # the first: what it waits for may be nearer
+            return False
         start, end = self.window(transit, now)
         template = template_of(transit, self._templates)
         # A part of the room may do where several paths share it, or somebody else may move.
@@ -307,7 +309,7 @@ class AdmissionControl:
                 return True
             there = claims.get(hop, ())
             before = crowded(self._ledger, hop, mine.rate_bps, start, end, there)
-            return any(c.start < done for c in before)
+            return any(c.comes < done for c in before)
 
         return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
 

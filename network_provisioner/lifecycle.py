@@ -137,7 +137,7 @@ class Lifecycle:
         transit.installed_at = 0.0
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
-        transit.expected_end = grant.expected_end
+        transit.expected_end = grant.done if grant.early else 0.0
         try:
             self._repository.write([*moved, transit])
         except BrokerError:

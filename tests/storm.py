@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.model import LIVE, Transit, TransitRequest
 from network_provisioner.base.units import transfer_time
 from network_provisioner.broker import Broker
@@ -68,7 +69,8 @@ def without_backfilling() -> Iterator[None]:
         whole = replace(wait.claim, start=0.0, rate_bps=float("inf"))
         return dict.fromkeys(sorted(wait.links), whole)
 
-    with patch.object(Wait, "claims", claims):
+    whole_queue = patch.object(AdmissionControl, "shut_out", lambda *_: False)
+    with patch.object(Wait, "claims", claims), whole_queue:
         yield
 
 

@@ -21,6 +21,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
+from network_provisioner.reservations import circuits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.quotas import Quotas
 from network_provisioner.selection.fit import Fit, Requirement
@@ -33,8 +34,6 @@ from network_provisioner.topology.graph import Path, Topology
 
 MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
-# What is expected of a transfer whose size is known: a start, and a tenth for headers and losses.
-BRIEF_S, BRIEF = 1.0, 1.1
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
 ThroughputOf = Callable[[Path], tuple[float, float] | None]
@@ -244,9 +243,8 @@ class Admission:
         low, high = transit.requested_bps, transit.max_bps
         if transit.end:
             return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
-        size = transit.size_bytes
-        brief_s = math.inf if size is None else BRIEF_S + BRIEF * transfer_time(size, low)
-        return Requirement(transit.id, low, high, start, self._lease(transit), brief_s=brief_s)
+        lease_s, brief_s = self._lease(transit), circuits.brief_s(transit)
+        return Requirement(transit.id, low, high, start, lease_s, brief_s=brief_s)
 
     def _lease(self, transit: Transit) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,

@@ -165,7 +165,7 @@ class Fit:
         moves = "; ".join(map(str, push.moves))
         reason = f"{path_name(push.path)} has room once lower priorities make it: {moves}"
         way = PathPart(push.path, self._need, max(ask.high, self._need))
-        return Grant((way,), ask.start, ask.end, decision, reason, push.moves)
+        return Grant((way,), ask.start, ask.end, decision, reason, push.moves, ask.done)
 
     def waiting(self, paths: Sequence[Path], decision: PathChoice, most: int) -> Wait | Never:
         """When it could start, and what keeps it from starting when it was asked to."""
@@ -182,7 +182,9 @@ class Fit:
         begins, ends = ask.start, math.inf
         if earliest is not None:
             begins, ends = earliest, max(ask.end, earliest + ask.duration_s)
-        claim = Claim(ask.id, begins, ends, self._need, ask.done - ask.start)
+        brief_s = ask.done - ask.start
+        likely = self._likely_from(path)
+        claim = Claim(ask.id, begins, ends, self._need, brief_s, likely=likely)
         reason = f"{decision.reason}{when}"
         blocking = self._blocking(worth)
         full = frozenset(self._class_full)
@@ -232,11 +234,11 @@ class Fit:
         ask = self.ask
         before = [c for way in ways for hop in way.path.hops for c in self._crowded(hop)]
         if not before:
-            return Grant(ways, ask.start, ask.end, decision, reason)
-        end = min(c.start for c in before)
+            return Grant(ways, ask.start, ask.end, decision, reason, done=ask.done)
+        end = min(ask.end, *(c.start for c in before))
         names = some(list(dict.fromkeys(c.id for c in before)))
         reason += f"; begins before {names}, and gives way from {iso(ask.done)} on"
-        return Grant(ways, ask.start, end, decision, reason, expected_end=ask.done)
+        return Grant(ways, ask.start, end, decision, reason, done=ask.done, early=True)
 
     def _crowded(self, hop: Hop) -> list[Claim]:
         if hop not in self._crowding:
@@ -246,7 +248,7 @@ class Fit:
 
     def _ahead(self, hop: Hop) -> list[Claim]:
         """Who waits for a link before, and comes before the request is done."""
-        return [c for c in self._crowded(hop) if c.start < self.ask.done]
+        return [c for c in self._crowded(hop) if c.comes < self.ask.done]
 
     def _large(self, paths: Sequence[Path]) -> list[Path]:
         return [p for p in paths if min(map(self._capacity, p.hops)) >= self._need]
@@ -284,6 +286,15 @@ class Fit:
             if latest < ask.until:
                 return max(after, latest)
         return first_gap(busy, ask.duration_s, after)
+
+    def _likely_from(self, path: Path | None) -> float:
+        """When a path is free if all that is on it ends when it is expected to; infinite for none,
+        and where others come first."""
+        if path is None or any(c.rate_bps for hop in path.hops for c in self._claims.get(hop, ())):
+            return math.inf
+        ask, likely = self.ask, self.ledger.likely_busy
+        busy = [interval for hop in path.hops for interval in likely(hop, ask.low, ask.start)]
+        return first_gap(busy, ask.duration_s, ask.start)
 
     def _after(self, hops: Sequence[Hop]) -> float:
         """When all who wait for one of these links before will have had it."""

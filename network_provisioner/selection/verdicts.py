@@ -18,8 +18,8 @@ from network_provisioner.topology.graph import Path
 class Grant:
     """The paths with what to reserve on each from ``start`` to ``end`` (Unix seconds), and why.
 
-    ``expected_end``: when it is expected to be done, where it begins before others who wait for its
-    room; from then on it gives way to them, and ``end`` is not after they come. 0 for all others.
+    ``done``: when it is expected to be done. ``early``: it begins before others who wait for its
+    room; then it gives way to them when that is over, and ``end`` is not after they come.
     ``moves`` must be carried out with it, in one step in the ledger
     (:meth:`~.reservations.Ledger.commit`): without them it does not fit. The
     rate that is granted *now* is the business of :mod:`~.elastic`: at least the
@@ -32,7 +32,8 @@ class Grant:
     decision: PathChoice
     reason: str
     moves: tuple[Reroute, ...] = ()
-    expected_end: float = 0.0
+    done: float = math.inf
+    early: bool = False
 
     @property
     def path(self) -> Path:
@@ -41,7 +42,8 @@ class Grant:
 
     def reservation(self, transit_id: str) -> Reservation:
         """What the ledger shall hold for it."""
-        return Reservation(transit_id, tuple(w.lane for w in self.parts), self.start, self.end)
+        lanes = tuple(way.lane for way in self.parts)
+        return Reservation(transit_id, lanes, self.start, self.end, self.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Blocked:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """Somebody who waits will have ``rate_bps`` (infinite: all) of a link during [``start``,
-    ``end``): ``start`` is its earliest as far as is known, else when it was to begin.
+    ``end``): ``start`` is its earliest as far as is known, else when it was to begin. ``likely`` is
+    when the first that waits could begin if all that runs ended when it is expected to.
 
     ``lacks``: the link has no room for it now. ``brief_s``: how long it is expected to take.
     """
@@ -87,6 +90,12 @@ class Claim:
     rate_bps: float = math.inf
     brief_s: float = math.inf
     lacks: bool = True
+    likely: float = math.inf
+
+    @property
+    def comes(self) -> float:
+        """When it is to be reckoned with."""
+        return min(self.start, self.likely)
 
 
 Claims = Mapping[Hop, Sequence[Claim]]
@@ -96,15 +105,18 @@ Claims = Mapping[Hop, Sequence[Claim]]
 def crowded(
     ledger: Ledger, hop: Hop, rate_bps: float, start: float, end: float, claims: Sequence[Claim]
 ) -> list[Claim]:
-    """Who of those with claims on a link would not have its rate there beside one more of
-    ``rate_bps`` during [``start``, ``end``)."""
-    here = [c for c in claims if c.rate_bps and c.start < end and start < c.end]
-    return [
-        c
-        for c in here
-        if ledger.residual(hop, max(start, c.start), min(end, c.end))
-        < rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
-    ]
+    """Who of those with claims on a link would not have its rate there, when it is to, and when it
+    likely could, beside one more of ``rate_bps`` during [``start``, ``end``)."""
+    here = [c for c in claims if c.rate_bps and c.comes < end and start < c.end]
+    found = []
+    for c in here:
+        beside = rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
+        until = min(end, c.end)
+        if ledger.likely_residual(hop, max(start, c.comes), until) < beside or (
+            c.start < end and ledger.residual(hop, max(start, c.start), until) < beside
+        ):
+            found.append(c)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

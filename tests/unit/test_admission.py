@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,8 +74,8 @@ def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
     assert "held by x" in wait.reason and "held by y" in wait.reason
     assert "earliest start 1970-01-01T00:17:10Z" in wait.reason
     # From its earliest start on, also on what has room now; what lacks it is told apart.
-    assert wait.claims()["p", "y"] == Claim("t", NOW + 30, NOW + 40, 20, 10)
-    assert wait.claims()["A", "p"] == Claim("t", NOW + 30, NOW + 40, 20, 10, lacks=False)
+    assert wait.claims()["p", "y"] == Claim("t", NOW + 30, NOW + 40, 20, 10, likely=NOW + 30)
+    assert wait.claims()["A", "p"] == replace(wait.claims()["p", "y"], lacks=False)
 
 
 def test_an_end_that_waiting_only_shortens() -> None:
@@ -123,13 +124,14 @@ def test_what_is_done_before_somebody_else_can_start_begins_before_it() -> None:
     brief = found.transit("t", "A", "C", 40, size_bytes=130, lease_s=90)
     grant = found.decide(brief, claimed=claim)
     assert nodes_of(grant) == [X] and isinstance(grant, Grant)
-    assert (grant.end, grant.expected_end) == (NOW + 30, pytest.approx(NOW + 29.6))
+    assert (grant.end, grant.done) == (NOW + 30, pytest.approx(NOW + 29.6))
+    assert grant.early
     assert "begins before first, and gives way from" in grant.reason
     long = found.transit("t", "A", "C", 40, size_bytes=140, lease_s=90)
     assert waits(found.decide(long, claimed=claim)).earliest == NOW + 90
     beside = found.decide(found.transit("t", "A", "C", 10, lease_s=90), claimed=claim)
     assert nodes_of(beside) == [X] and isinstance(beside, Grant)  # there is room for both
-    assert (beside.end, beside.expected_end) == (NOW + 90, 0)
+    assert (beside.end, beside.early) == (NOW + 90, False)
 
 
 def test_a_claim_without_an_end_leaves_the_start_unknown() -> None:

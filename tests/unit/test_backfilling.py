@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.storm import Storm, without_backfilling
+from tests.storm import Storm
 
 
 def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
-    small = {"clients": 30, "warm_s": 10.0, "measured_s": 40.0, "most_bytes": 10**8}
-    ours = Storm(tmp_path / "ours", **small).run()
-    with without_backfilling():
-        plain = Storm(tmp_path / "plain", **small).run()
-    assert ours.reserved > 0.85 and ours.reserved > plain.reserved + 0.1
-    assert ours.late == []
+    found = Storm(tmp_path / "s", 40, warm_s=10.0, measured_s=30.0, most_bytes=10**9).run()
+    assert found.reserved > 0.9
+    assert found.waits and found.late == []

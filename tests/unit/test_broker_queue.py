@@ -144,6 +144,24 @@ def test_what_began_before_another_goes_on_only_where_that_one_has_gone(
         assert early.broker.get("waits").installed_at == start + 99
 
 
+def test_the_first_that_waits_is_reckoned_with_when_it_is_likely_to_start(tmp_path: Path) -> None:
+    limits = BrokerLimits(pin_pairs=False)
+    rig = Rig(tmp_path / "s", templates={"t": HOUR}, limits=limits)
+    size = round(25e6 / 8 * 20)  # done in 23 s, though it may stay for 120
+    rig.ask("held", "mu", "tacc", template="t", size_bytes=size)
+    rig.clock.now += 1
+    waits = rig.ask("waits", "local", "tacc", template="t", min_bps=165e6, lease_s=3600)
+    assert waits.earliest == rig.clock.now + 119
+    rig.clock.now += 1
+    long = rig.ask("long", "mu", "iplant", template="t", lease_s=30)
+    assert long.state is TransitState.QUEUED and "waits waits for it first" in long.reason
+    brief = rig.ask("brief", "mu", "iplant", template="t", lease_s=21)
+    assert brief.state is TransitState.INSTALLED
+    rig.let_pass(21)
+    rig.broker.release("held")
+    assert rig.broker.get("waits").state is TransitState.INSTALLED
+
+
 def test_who_is_expected_to_be_done_is_not_ended_for_who_could_start_by_now(early: Rig) -> None:
     early.ask("a", "mu", "iplant", template="t", lease_s=30)
     early.let_pass(10)
