@@ -347,6 +347,9 @@ def _summary(t: Transit) -> list[str]:
             f"{format_rate(part['granted_bps'])} of at least {format_rate(part['min_bps'])}"
             for part in t.parts
         ]
+    if t.expected_end:
+        when = _when(t.expected_end)
+        lines.append(f"began before others that wait: expected to be done {when}, then gives way")
     lines += [
         f"changed {_when(c['at'])}: {format_rate(c['min_bps'])} to {format_rate(c['max_bps'])}, "
         f"before {format_rate(c['was_min_bps'])} to {format_rate(c['was_max_bps'])}"
