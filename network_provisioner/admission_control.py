@@ -8,17 +8,19 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Capabilities
+from network_provisioner.desired_state import Differentiator
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
+from network_provisioner.reservations.quotas import exceeded
 from network_provisioner.selection.admission import (
     Admission,
     BrokerLimits,
@@ -27,7 +29,15 @@ from network_provisioner.selection.admission import (
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
+from network_provisioner.selection.verdicts import (
+    Claim,
+    ClassLimit,
+    Grant,
+    LimitOf,
+    Never,
+    Wait,
+    crowded,
+)
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     AgreedRates,
@@ -52,7 +62,7 @@ class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
     ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
-    circuit's rate is taken for best effort's.
+    circuit's rate is taken for best effort's; ``policies`` bound what a class may reserve.
     """
 
     def __init__(
@@ -65,7 +75,9 @@ class AdmissionControl:
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,
+        policies: Differentiator | None = None,
     ) -> None:
+        self._policies = policies
         self._topology = topology
         self._templates = templates
         self._ledger = ledger
@@ -111,6 +123,28 @@ class AdmissionControl:
             )
         return transit, template, terms
 
+    def changed_terms(
+        self, transit: Transit, min_bps: float | None, max_bps: float | None
+    ) -> AgreedRates:
+        """What a transit that has not ended settles for instead; None leaves a rate as it is.
+
+        Raises BrokerError ``impossible_rate``, ``conflict`` (it has no rate of its own).
+        """
+        template = template_of(transit, self._templates)
+        if template is None or transit.requested_bps <= 0:
+            why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
+            raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
+        request = TransitRequest(
+            transit.id,
+            transit.src,
+            transit.dst,
+            min_bps=transit.requested_bps if min_bps is None else min_bps,
+            max_bps=transit.max_bps if max_bps is None else max_bps,
+        )
+        terms = settle(request, template)
+        self.check_possible(request, terms, template)
+        return terms
+
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""
         check_times(start, end, now, self._limits.max_lease_s)
@@ -148,6 +182,10 @@ class AdmissionControl:
         even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
         return "" if even.pays(size) else even.words(size)
 
+    def over_quota(self, transit: Transit, now: float) -> str:
+        """Which quota a transit would exceed, in words; "" for none."""
+        return exceeded(self._limits.quotas, transit, self._active.of, now)
+
     # -- a path ------------------------------------------------------------------------------
 
     def decide(
@@ -167,6 +205,7 @@ class AdmissionControl:
             claims,
             lambda holder: self._movable(holder, transit),
             self._multipath,
+            self._limit_of(transit, now),
         )
 
     def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
@@ -180,13 +219,14 @@ class AdmissionControl:
         known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
         before = {
             # Who came later, and may wait for just what this one gives up, does not keep it there.
-            hop: [c for c in found if _is_before(known[c.id], wanted)]
+            hop: [c for c in found if is_before(known[c.id], wanted)]
             for hop, found in claims.items()
         }
         with self._without(transit):
             return self._admission.decide(
-                wanted, template, now, pinned, before, None, self._multipath
-            )
+                wanted, template, now, pinned, before, None, self._multipath,
+                self._limit_of(wanted, now),
+            )  # fmt: skip
 
     def begin_early(
         self, transit: Transit, wanted: Transit, now: float
@@ -232,6 +272,82 @@ class AdmissionControl:
             return MAX_RATE_BPS
         return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
 
+    def without(
+        self, others: Sequence[Transit], transit: Transit, template: Template, claims: Claims,
+        now: float,
+    ) -> Grant | Wait | Never | str:  # fmt: skip
+        """As :meth:`decide`, if others did not hold what they hold."""
+        with ExitStack() as stack:
+            for other in others:
+                stack.enter_context(self._without(other))
+            return self.decide(transit, template, claims, now)
+
+    def refusal(
+        self, transit: Transit, rates: Mapping[Hop, float], until: float, now: float
+    ) -> str:
+        """Why a live transit may not hold higher ``rates`` until then, though there is room, in
+        words; "" where it may."""
+        start = max(now, transit.start)
+        limit_of = self._limit_of(transit, now)
+        for hop, rate in rates.items() if limit_of is not None else ():
+            limit = limit_of(hop)
+            if limit is None:
+                continue
+            with self._without(transit):
+                left = limit.bps - self._ledger.held(hop, start, until, limit.of)
+            if left < rate:
+                free, asked = format_rate(max(0, left)), format_rate(rate)
+                return f"{hop[0]}>{hop[1]} has {free} free, {asked} asked: {limit.words}"
+        claim = self.next_claim(transit, until, now, rates)
+        if claim is not None and self.next_claim(transit, until, now) is None:
+            return f"{claim.id} waits for the room first"
+        return ""
+
+    def shut_out(self, transit: Transit, claims: Claims, lowest: int, now: float) -> bool:
+        """Whether every link that a transit waits for lacks room for it still, or those before it
+        in the queue need that: then none of its paths can have become free to it.
+
+        ``lowest``: the lowest priority that holds a path.
+        """
+        waits = self._active.waitlist.claims_of(transit)
+        if not any(claims.get(hop) for hop in waits):  # the first: what it waits for may be nearer
+            return False
+        start, end = self.window(transit, now)
+        template = template_of(transit, self._templates)
+        # A part of the room may do where several paths share it, or somebody else may move.
+        whole = transit.priority <= lowest and template is not None and template.paths < 2
+
+        def closed(hop: Hop, mine: Claim) -> bool:
+            done = min(end, start + mine.brief_s)
+            if whole and self._ledger.residual(hop, start, done) < mine.rate_bps:
+                return True
+            there = claims.get(hop, ())
+            before = crowded(self._ledger, hop, mine.rate_bps, start, end, there)
+            return any(c.comes < done for c in before)
+
+        return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
+
+    def next_claim(
+        self,
+        transit: Transit,
+        until: float,
+        now: float,
+        rates: Mapping[Hop, float] | None = None,
+    ) -> Claim | None:
+        """Who comes first, before ``until``, of those that waited before a live transit, and need
+        its room; or what it would take with other ``rates``."""
+        known, claims = self._active.all, self._active.waitlist.claims_before(transit, now)
+        with self._without(transit) as held:
+            if rates is None:
+                rates = {} if held is None else held.rates()
+            found = [
+                claim
+                for hop, rate in rates.items()
+                for claim in crowded(self._ledger, hop, rate, now, until, claims.get(hop, ()))
+                if is_before(known[claim.id], transit)
+            ]
+        return min(found, key=lambda claim: claim.start, default=None)
+
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
         Science DMZ) and its packets are not on several; else None."""
@@ -267,6 +383,22 @@ class AdmissionControl:
         finally:
             if held is not None:
                 self._ledger.admit(held)
+
+    def _limit_of(self, transit: Transit, now: float) -> LimitOf | None:
+        if self._policies is None:
+            return None
+        policies, at = self._policies, max(now, transit.start)
+
+        def limit_of(hop: Hop) -> ClassLimit | None:
+            bound = policies.bound(transit, hop, self._ledger.capacity(hop), at)
+            if bound is None:
+                return None
+            known = self._active.all
+            return ClassLimit(
+                int(bound.bps), lambda name: name in known and bound.of(known[name]), bound.words
+            )
+
+        return limit_of
 
     def _free_until(self, held: Reservation, most: float) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free."""
@@ -314,7 +446,7 @@ class AdmissionControl:
         return None if found is None or found[1] > template.max_age_s else found[0]
 
 
-def _is_before(other: Transit, wanted: Transit) -> bool:
+def is_before(other: Transit, wanted: Transit) -> bool:
     """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
     if other.id == wanted.id:
         return False

@@ -18,16 +18,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
-from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
+from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims, is_before
 from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
+from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     LIVE,
     SHARES,
@@ -40,11 +42,13 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.policies.links import hops
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
+from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Ledger, Reservation
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
@@ -71,6 +75,7 @@ WATCHED = 32  # installed transits whose bytes one sweep looks for
 STANDING_S = 30.0  # how long a standing circuit outlives its last use
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
 _STANDING_IDS = 10**9
+_CHANGES_KEPT = 16  # of the rates of one transit
 
 
 class Broker(Queries):
@@ -126,6 +131,7 @@ class Broker(Queries):
             self._lifecycle.setup_times,
             throughput_of,
             best_effort_of,
+            policies,
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
@@ -332,6 +338,9 @@ class Broker(Queries):
             self._do_without(transit, self._sharing(transit, template, reason, now), now)
         else:
             self._admission.check_possible(request, terms, template)
+            if reason := self._admission.over_quota(transit, now):
+                self._do_without(transit, reason, now)
+                return transit
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit
@@ -436,7 +445,7 @@ class Broker(Queries):
             self._hold(transit, verdict, now)
         elif known.lease_until < now + STANDING_S - _RENEW_S:
             try:
-                self._lifecycle.extend(known, now + STANDING_S, now)
+                self._extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""
@@ -447,16 +456,24 @@ class Broker(Queries):
         """Start whoever can start, in the queue's order."""
         if self._desired.out_of_step:  # they would come back one by one; the next sweep tries again
             return
-        waitlist = self._active.waitlist
+        waitlist, admission = self._active.waitlist, self._admission
+        if not len(waitlist):
+            waitlist.served()
+            return
         claimed: Claims = {}
+        lowest = min((t.priority for t in self._active.all.values() if t.state in LIVE), default=0)
         for transit in waitlist.in_order(now):
-            if waitlist.stirs(transit, now) and not waitlist.shut_out(transit, claimed):
-                self._try_again(transit, claimed, now)
+            if waitlist.stirs(transit, now):
+                late = self._late(transit, now)
+                if late or not admission.shut_out(transit, claimed, lowest, now):
+                    self._try_again(transit, claimed, late, now)
             for hop, claim in waitlist.claims_of(transit).items():
                 claimed.setdefault(hop, []).append(claim)
         waitlist.served()
 
-    def _try_again(self, transit: Transit, claimed: Claims, now: float) -> None:
+    def _try_again(
+        self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
+    ) -> None:
         template = template_of(transit, self.templates)
         if template is None:  # taken out of the configuration while a broker was down
             self._do_without(transit, f"template {transit.template!r} is gone", now)
@@ -464,12 +481,61 @@ class Broker(Queries):
         if self._active.pairs.clash(transit) is not None:  # one that came while this one waited
             self._do_without(transit, "its flows name packets that another transit names too", now)
             return
+        if late:
+            self._make_way(transit, template, claimed, late, now)
         try:
             self._place(transit, template, claimed, now, arriving=False)
         except BrokerError as error:  # the store is full, or the site has left the topology
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
             self._lifecycle.decline(transit, now)
+
+    # -- who began before others that wait -----------------------------------------------------
+
+    def _late(self, waits: Transit, now: float) -> list[Transit]:
+        """Those that began before one that waits, on links that it waits for, and are not done when
+        they were expected to be."""
+        late = self._active.overrun(now)
+        wanted = self._active.waitlist.claims_of(waits).keys()
+        return [t for t in late if is_before(waits, t) and not wanted.isdisjoint(hops(t))]
+
+    def _make_way(
+        self,
+        waits: Transit,
+        template: Template,
+        claims: Claims,
+        late: Sequence[Transit],
+        now: float,
+    ) -> None:
+        """Have those that are ``late`` fall to best effort, where one that waits can start then and
+        not otherwise."""
+        if isinstance(self._admission.decide(waits, template, claims, now), Grant):
+            return
+        verdict = self._admission.without(late, waits, template, claims, now)
+        if isinstance(verdict, Grant):
+            needed = {hop for part in verdict.parts for hop in part.path.hops}
+            for transit in late:
+                if not needed.isdisjoint(hops(transit)):
+                    self._give_way(transit, waits.id, now)
+
+    def _goes_on(self, transit: Transit, now: float) -> bool:
+        """Renew what began before others that waited, until they come; whether they do not now."""
+        until = self._admission.keep_until(transit, transit, now)
+        claim = self._admission.next_claim(transit, until, now)
+        until = until if claim is None else min(until, claim.start)
+        if until > now:
+            try:
+                self._lifecycle.extend(transit, until, now)
+                return True
+            except BrokerError as error:
+                log.warning("transit %s is not made longer: %s", transit.id, error)
+        self._give_way(transit, "others" if claim is None else claim.id, now)
+        return False
+
+    def _give_way(self, transit: Transit, to: str, now: float) -> None:
+        reason = f"began before {to}, and was not done by {iso(transit.expected_end)} as expected"
+        self._lifecycle.withdraw(transit, now)
+        self._do_without(transit, f"{reason}: goes on without a path", now)
 
     def _expire(self, now: float) -> bool:
         """End the leases and the patience that are over; whether that left room for others."""
@@ -478,6 +544,9 @@ class Broker(Queries):
             if transit.state is TransitState.QUEUED:
                 waited = now - transit.requested_at
                 self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
+            elif transit.expected_end:
+                if self._goes_on(transit, now):
+                    continue
             else:
                 over = "its end has come" if 0 < transit.end <= now else "its lease ended"
                 transit.reason += f"; {over}"
@@ -545,8 +614,69 @@ class Broker(Queries):
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._lifecycle.extend(transit, until, now)
+                self._extend(transit, until, now)
             return transit.copy()
+
+    def _extend(self, transit: Transit, until: float, now: float) -> None:
+        early = transit.expected_end > 0
+        claim = self._admission.next_claim(transit, until, now) if early else None
+        if claim is not None:
+            raise BrokerError(
+                f"the lease was not renewed: {claim.id} waits for its room first, expected a lease "
+                f"up to {iso(max(now, claim.start))}",
+                "conflict",
+            )
+        self._lifecycle.extend(transit, until, now)
+
+    def change(
+        self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
+    ) -> Transit:
+        """Raise or lower minimum and ceiling (b/s; None leaves one as it is) of a transit that has
+        not ended, on the paths it has, without a gap; of one that waits, what it waits for.
+
+        Raises BrokerError ``unknown_transit``, ``impossible_rate``, ``conflict`` (it has ended, or
+        no room for more is left to it), ``controller_unavailable``, ``store_unavailable``: it is as
+        before.
+        """
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            self._check_not_ended(transit)
+            terms = self._admission.changed_terms(transit, min_bps, max_bps)
+            low, high = terms.min_bps, terms.max_bps
+            was = (transit.requested_bps, transit.max_bps)
+            if was != (low, high):
+                over = (
+                    ""
+                    if low <= was[0]
+                    else self._admission.over_quota(replace(transit, requested_bps=low), now)
+                )
+                if over:
+                    raise BrokerError(f"the rates were not changed: {over}", "conflict")
+                change = {
+                    "at": now, "min_bps": low, "max_bps": high,
+                    "was_min_bps": was[0], "was_max_bps": was[1],
+                }  # fmt: skip
+                changes = [*transit.changes, change][-_CHANGES_KEPT:]
+                values = {"requested_bps": low, "max_bps": high, "changes": changes}
+                self._change_rates(transit, low, high, values, now)
+                self._serve_queue(now)
+            return self._done(transit, now)
+
+    def _change_rates(
+        self, transit: Transit, low: float, high: float, values: Mapping[str, Any], now: float
+    ) -> None:
+        if transit.state is TransitState.QUEUED:
+            self._lifecycle.change(transit, values, now, "the rates were not changed")
+            self._active.waitlist.ask_again(transit)
+            return
+        ways = circuits.with_rates(transit, self.topology, low, high)
+        if low > transit.requested_bps:
+            until = transit.end or transit.lease_until
+            wanted = Reservation(transit.id, tuple(w.lane for w in ways), now, until).rates()
+            refusal = self._admission.refusal(transit, wanted, until, now)
+            if refusal:
+                raise BrokerError(f"the rates were not changed: {refusal}", "conflict")
+        self._lifecycle.rerate(transit, ways, values, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows. No flows: all between

@@ -7,7 +7,8 @@ was cut short. Here that state is kept, and told only where something of it has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.model import Transit
@@ -20,6 +21,15 @@ log = logging.getLogger(__name__)
 AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``bps`` for all transits ``of`` a class together, and whose class that is, in ``words``."""
+
+    bps: float
+    of: Callable[[Transit], bool]
+    words: str
+
+
 class Differentiator(Protocol):
     """Tells transfers apart by whose they are. Times are Unix seconds."""
 
@@ -29,6 +39,13 @@ class Differentiator(Protocol):
 
     def queues(self, live: Sequence[Transit], now: float) -> Sequence[Queue]:
         """The queues that the links shall have now."""
+        ...
+
+    def bound(
+        self, transit: Transit, hop: tuple[str, str], capacity_bps: float, at: float
+    ) -> Bound | None:
+        """How much of what can be reserved on a link direction those of a transit's class may
+        reserve together from ``at`` on, None for all of it."""
         ...
 
     def next_change(self, now: float) -> float | None:

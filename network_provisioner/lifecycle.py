@@ -34,6 +34,7 @@ from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Path, Topology
@@ -137,6 +138,7 @@ class Lifecycle:
         transit.installed_at = 0.0
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
+        transit.expected_end = grant.done if grant.early else 0.0
         try:
             self._repository.write([*moved, transit])
         except BrokerError:
@@ -229,6 +231,38 @@ class Lifecycle:
         if held is not None and end is not None and end < held.end:
             self._active.waitlist.room_on(held.rates())
 
+    def rerate(
+        self, transit: Transit, ways: Sequence[PathPart], values: Mapping[str, Any], now: float
+    ) -> None:
+        """Give a live transit other rates on the paths it has, and ``values`` with them, or raise
+        BrokerError as :meth:`change` with nothing changed. Its rules stay on the switches."""
+        what = "the rates were not changed"
+        held = self._ledger.reservations[transit.id]
+        lanes = tuple(way.lane for way in ways)
+        refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
+        if refusal is not None:
+            raise BrokerError(f"{what}: {refusal}", "conflict")
+        meter(transit, now)
+        was = transit.copy()
+        _set(transit, values)
+        circuits.take(transit, ways)
+        on = transit.state in ON_SWITCHES
+        try:
+            if on:
+                self._desired.put(transit, now)
+                self._desired.share(now, everything=False)
+                self._desired.apply(now)
+            self._repository.write([transit])
+        except (ControllerError, BrokerError) as error:
+            self._ledger.commit(None, [(transit.id, held.lanes)], now)
+            transit.assign(was)
+            if on:
+                self._desired.put(transit, now)
+            if isinstance(error, BrokerError):
+                raise
+            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
+        self._active.waitlist.room_on(held.rates())
+
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
         self.change(
@@ -264,7 +298,8 @@ class Lifecycle:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, uncounted(transit))
-        if state in (TransitState.RELEASED, TransitState.EXPIRED):
+        fell = state is TransitState.BEST_EFFORT and transit.installed_at
+        if fell or state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:
             circuits.leave(transit)
@@ -275,6 +310,17 @@ class Lifecycle:
         self._active.leave(transit)
         self._take_off(transit)
         self.ended.append(transit)
+
+    def withdraw(self, transit: Transit, now: float) -> None:
+        """Take back what a live transit holds. What becomes of it is the caller's to say, at
+        once."""
+        meter(transit, now)
+        if transit.state in ON_SWITCHES:
+            transit.switch_bytes = self._desired.bytes_of(transit.id)
+        self._free(transit.id)
+        self._take_off(transit)
+        circuits.leave(transit)
+        transit.state, transit.lease_until, transit.expected_end = TransitState.QUEUED, 0.0, 0.0
 
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)

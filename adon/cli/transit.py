@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli.options import above_0, answered, client, instant_of, ports
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import CommandParser, Nouns, add_broker, add_command, add_noun, whole
+from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ Example:
 
 Exit codes: 0 it is live; 1 it has ended, or waits; 2 refused or no broker.
 """
+_CHANGE = """Raise or lower what a transit is promised at least and may have at most, while it runs.
+
+It stays on its path, without a gap. Where there is no room for more it stays as it is.
+"""
+_CHANGE_MORE = """
+Example:
+  adon transit change my-transfer --min '200 Mb/s' --max '1 Gb/s'
+
+Exit codes: 0 changed; 2 refused or no broker.
+"""
 _FLOWS = """Say which packets a transit carries, once the application knows its ports."""
 _FLOWS_MORE = """
 Example:
@@ -81,13 +92,18 @@ _OR_STATES = f"{', '.join(_STATES[:-1])} or {_STATES[-1]}"
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon transit request|renew|flows|release|list|explain``."""
+    """Add ``adon transit request|renew|change|flows|release|list|explain``."""
     verbs = add_noun(nouns, "transit", __doc__)
     _add_request(add_command(verbs, "request", _REQUEST, _request, _REQUEST_MORE))
     renew = add_command(verbs, "renew", _RENEW, _renew, _RENEW_MORE)
     renew.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
     renew.add_argument("lease", metavar="TIME", help="such as '10 min'")
     add_broker(renew)
+    change = add_command(verbs, "change", _CHANGE, _change, _CHANGE_MORE)
+    change.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
+    change.add_argument("--min", metavar="RATE", help="least bandwidth (default: as it is)")
+    change.add_argument("--max", metavar="RATE", help="most bandwidth (default: as it is)")
+    add_broker(change)
     flows = add_command(verbs, "flows", _FLOWS, _flows, _FLOWS_MORE)
     flows.add_argument("id", metavar="ID", help="as 'adon transit list' shows it")
     flows.add_argument("port", metavar="PORT", nargs="+", help="[src:][udp/]PORT[-PORT]")
@@ -212,6 +228,14 @@ def _renew(args: argparse.Namespace) -> int:
     return 0 if transit.state in LIVE else 1
 
 
+def _change(args: argparse.Namespace) -> int:
+    low, high = above_0(parse_rate, args.min, "--min"), above_0(parse_rate, args.max, "--max")
+    if low is None and high is None:
+        raise InputError("found neither --min nor --max, expected one of them")
+    _print_one(client(args).change(args.id, low, high), args.json)
+    return 0
+
+
 def _flows(args: argparse.Namespace) -> int:
     _print_one(client(args).report_flows(args.id, ports(args.port, "PORT")), args.json)
     return 0
@@ -323,6 +347,14 @@ def _summary(t: Transit) -> list[str]:
             f"{format_rate(part['granted_bps'])} of at least {format_rate(part['min_bps'])}"
             for part in t.parts
         ]
+    if t.expected_end:
+        when = _when(t.expected_end)
+        lines.append(f"began before others that wait: expected to be done {when}, then gives way")
+    lines += [
+        f"changed {_when(c['at'])}: {format_rate(c['min_bps'])} to {format_rate(c['max_bps'])}, "
+        f"before {format_rate(c['was_min_bps'])} to {format_rate(c['was_max_bps'])}"
+        for c in t.changes
+    ]
     if t.moves:
         lines.append(f"moved {t.moves} times to another path for one of higher priority")
     return [*lines, t.reason or "no reason was recorded"]

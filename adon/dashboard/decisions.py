@@ -88,6 +88,25 @@ def of_transit(transit: Transit) -> ShownDecision:
     )
 
 
+def of_changes(transit: Transit) -> list[ShownDecision]:
+    """How its rates were changed while it ran."""
+    return [
+        ShownDecision(
+            kind="transit",
+            id=f"{transit.id} change {number}",
+            at=change["at"],
+            subject=f"{transit.src} → {transit.dst}",
+            outcome=f"{format_rate(change['min_bps'])} to {format_rate(change['max_bps'])}",
+            why=f"its owner changed {format_rate(change['was_min_bps'])} to "
+            f"{format_rate(change['was_max_bps'])}",
+            workflow=transit.workflow,
+            job=transit.job,
+            details=dict(change),
+        )
+        for number, change in enumerate(transit.changes, 1)
+    ]
+
+
 def _waits_for(transit: Transit) -> str:
     links = [str(one.get("link", "")) for one in transit.blocking]
     return f"there is no room yet on {', '.join(links)}" if links else ""

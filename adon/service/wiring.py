@@ -160,6 +160,7 @@ class Learning:
 
 def limits_of(config: LimitsConfig) -> BrokerLimits:
     """The broker's limits: those configured, the others as they are."""
+    from network_provisioner.reservations.quotas import Quota
     from network_provisioner.selection.admission import BrokerLimits
 
     given: dict[str, Any] = {
@@ -170,7 +171,12 @@ def limits_of(config: LimitsConfig) -> BrokerLimits:
         "aging_s": config.aging,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(BrokerLimits(), **known)
+    quotas = {
+        kind: {name: Quota(q.live, q.rate, q.advance) for name, q in by_name.items()}
+        for kind, by_name in (("user", config.quotas.user), ("project", config.quotas.project))
+        if by_name
+    }
+    return dataclasses.replace(BrokerLimits(), quotas=quotas, **known)
 
 
 def measured_throughput(

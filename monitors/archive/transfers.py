@@ -42,7 +42,9 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     if transit.layer and transit.path:
         path = f"{subject}/{transit.layer}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
-    elif transit.seconds >= STEADY_S and SHARES not in transit.reason:
+    elif (
+        transit.seconds >= STEADY_S and SHARES not in transit.reason and not transit.installed_at
+    ):  # one that was installed went a part of its way on a path
         path = f"{subject}/{BEST_EFFORT}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     return facts

@@ -121,6 +121,13 @@ class RenewBody(Body):
     lease_s: Seconds
 
 
+class ChangeBody(Body):
+    """Other rates; what is left out stays."""
+
+    min_bps: Rate | None = None
+    max_bps: Rate | None = None
+
+
 class ShiftBody(Body):
     """From when to when it is needed instead, and how much is moved where that is known better."""
 

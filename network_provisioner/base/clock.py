@@ -96,7 +96,7 @@ def move_times(transit: Transit, by_s: float, before: float) -> None:
     ago as it was. Times that were asked for by the wall clock stay: a start in advance, and an end.
     """
     lives = transit.state in LIVE and has_begun(transit, before)
-    for name in (*_PAST, "start", "lease_until") if lives else _PAST:
+    for name in (*_PAST, "start", "lease_until", "expected_end") if lives else _PAST:
         at = getattr(transit, name)
         if at:  # 0 stands for what has not happened, also where the clock was set to the year 1970
             setattr(transit, name, max(1.0, at + by_s))

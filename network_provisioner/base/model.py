@@ -126,6 +126,10 @@ class Transit:
     ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
                         claimed, with a goodput of 0, and nobody decides by them
     ``vouched``         whether others decide by its report too; else its user alone
+    ``expected_end``    where it began before others who wait: when it was expected to be done. From
+                        then on it gives way to them, and becomes best effort; 0 for all others
+    ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
+                        and what they were: was_min_bps, was_max_bps
     """
 
     id: str
@@ -178,6 +182,8 @@ class Transit:
     retries: int = 0
     doubt: str = ""
     vouched: bool = True
+    expected_end: float = 0.0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -192,6 +198,7 @@ class Transit:
         other.path, other.flows = list(self.path), list(self.flows)
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
         other.parts = [dict(part) for part in self.parts]
+        other.changes = list(self.changes)
         return other
 
     def assign(self, other: Transit) -> None:

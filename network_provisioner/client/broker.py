@@ -83,6 +83,14 @@ class BrokerClient:
         path = f"/v1/transits/{quoted(transit_id)}/renew"
         return self._ask(Transit.from_dict, "POST", path, {"lease_s": lease_s})
 
+    def change(
+        self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
+    ) -> Transit:
+        """Raise or lower minimum and ceiling (b/s; None leaves one as it is), all or nothing."""
+        body = {"min_bps": min_bps, "max_bps": max_bps}
+        path = f"/v1/transits/{quoted(transit_id)}"
+        return self._ask(Transit.from_dict, "PATCH", path, body)
+
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         """Say which packets a transit carries, once the application knows its ports."""
         path = f"/v1/transits/{quoted(transit_id)}/flows"

@@ -13,7 +13,7 @@ from network_provisioner.base.model import Transit
 from network_provisioner.controllers.base import Queue
 from network_provisioner.policies.links import Governing, Hop, demand_bps, queue_of, reserved
 from network_provisioner.policies.policy import Policy
-from network_provisioner.policies.strategies import Side, Situation, checked, strategies
+from network_provisioner.policies.strategies import Side, Situation, checked, strategies, sure_bps
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -125,6 +125,17 @@ class LinkQueues:
             if hop not in self._failed:  # said once, not at every transit
                 self._failed.add(hop)
                 log.exception("policy %s has no queues on %s-%s", policy.name, *hop)
+
+
+def sure_when_idle(hop: Hop, capacity_bps: float, policy: Policy) -> dict[str, float]:
+    """What each queue of a policy is sure of where nothing is reserved or was used, in b/s: what
+    its class may reserve. Nothing where the strategy fails."""
+    situation = _situation(hop, capacity_bps, policy, (), (0.0, 0.0), 0.0)
+    try:
+        queues = checked(strategies()[policy.strategy], situation)
+    except Exception:  # as in the queues themselves, where it is said
+        return {}
+    return {queue.name: sure_bps(queue, queues) for queue in queues}
 
 
 def _situation(

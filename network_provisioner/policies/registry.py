@@ -21,9 +21,11 @@ from typing import Any
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Queue
+from network_provisioner.desired_state import Bound
 from network_provisioner.policies.accounting import RecentUse
-from network_provisioner.policies.links import Governing, governed_by, governing, queue_of
+from network_provisioner.policies.links import Governing, Hop, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
     Policy,
@@ -31,7 +33,7 @@ from network_provisioner.policies.policy import (
     policy_from_record,
     policy_id,
 )
-from network_provisioner.policies.queues import LinkQueues
+from network_provisioner.policies.queues import LinkQueues, sure_when_idle
 from network_provisioner.policies.schema import acted, stopped
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
@@ -67,6 +69,7 @@ class PolicyRegistry:
         self._stamp: int | None = None
         self._policies: dict[str, Policy] = {}
         self._governing: tuple[tuple[Policy, ...], Governing] = (), {}
+        self._later: tuple[tuple[Policy, ...], Governing] = (), {}
         self._changed = False  # since the queues were last asked for
         self._due: float | None = None  # when what was last answered is outdated
         self._looked_at = -1e99  # when the history was last read
@@ -128,6 +131,21 @@ class PolicyRegistry:
         with self._lock:
             by_hop = self._by_hop(now)
             return queue_of(transit, by_hop) if by_hop else ""
+
+    def bound(self, transit: Transit, hop: Hop, capacity_bps: float, at: float) -> Bound | None:
+        """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
+        by the policy that governs it from ``at`` on; None where none does that names it."""
+        with self._lock:
+            policy = self._ahead(at).get(hop)
+        queue = "" if policy is None else policy.queue_of(transit)
+        if policy is None or not queue:
+            return None
+        bps = sure_when_idle(hop, capacity_bps, policy).get(queue)
+        if bps is None:
+            return None
+        rate = format_rate(bps)
+        words = f"where policy {policy.name!r} leaves its class {rate} to reserve"
+        return Bound(bps, lambda other: policy.queue_of(other) == queue, words)
 
     def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
         """What the links shall have now: queues wherever a live transit shares one."""
@@ -216,6 +234,15 @@ class PolicyRegistry:
         if running != self._governing[0]:
             self._governing = running, governing(running, self._topology)
         return self._governing[1]
+
+    def _ahead(self, at: float) -> Governing:
+        """Who governs each link direction from a later time on."""
+        running = tuple(p for p in self._policies.values() if p.state(at) is PolicyState.RUNNING)
+        for known in (self._governing, self._later):
+            if known[0] == running:
+                return known[1]
+        self._later = running, governing(running, self._topology)
+        return self._later[1]
 
     def _used(self, policy: Policy, live: Sequence[Transit], now: float) -> tuple[float, float]:
         if policy.strategy in _FIXED:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.policies.links import hops
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.terms import Templates
 
 _FOR_EVER = float("inf")
+_OWNERS = ("user", "project")
 
 
 class ActiveTransits:
@@ -27,6 +29,8 @@ class ActiveTransits:
         self._templates = templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
+        self._owned: dict[tuple[str, str], dict[str, Transit]] = {}  # by kind and name of owner
+        self._early: dict[str, Transit] = {}  # that began before others who waited
 
     def enter(self, transit: Transit) -> None:
         """Add a transit, or take note that its state, its paths or its times have changed."""
@@ -34,12 +38,18 @@ class ActiveTransits:
         if known is not None and known is not transit:
             self.leave(known)
         self.all[transit.id] = transit
+        for kind in _OWNERS:
+            self._owned.setdefault((kind, getattr(transit, kind)), {})[transit.id] = transit
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
             if transit.state is TransitState.HELD:
                 heapq.heappush(self._starts, (transit.start, transit.id))
+            if transit.expected_end:
+                self._early[transit.id] = transit
+                heapq.heappush(self._deadlines, (transit.expected_end, transit.id))
         else:
+            self._early.pop(transit.id, None)
             self.pairs.leave(transit)
             self.waitlist.enter(transit)
         heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))
@@ -47,9 +57,19 @@ class ActiveTransits:
     def leave(self, transit: Transit) -> None:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
+        self._early.pop(transit.id, None)
+        for kind in _OWNERS:
+            mine = self._owned.get((kind, getattr(transit, kind)), {})
+            mine.pop(transit.id, None)
+            if not mine:
+                self._owned.pop((kind, getattr(transit, kind)), None)
         self.waitlist.leave(transit)
         if self.pairs.leave(transit):
             self.waitlist.room_between(transit.src, transit.dst)
+
+    def of(self, kind: str, name: str) -> Collection[Transit]:
+        """Those of a ``user`` or ``project``."""
+        return self._owned.get((kind, name), {}).values()
 
     def starting(self, now: float) -> list[Transit]:
         """Held transits whose start has come, each once; :meth:`enter` brings one back."""
@@ -70,6 +90,13 @@ class ActiveTransits:
             # One that was renewed, or went from queued to live, has a later entry in the heap.
             if transit is not None and self._deadline(transit) <= now:
                 yield transit
+            elif transit is not None and transit.id in self._early:
+                self.waitlist.room_on(hops(transit))  # from now on others may take it
+
+    def overrun(self, now: float) -> list[Transit]:
+        """Those that began before others who waited, and are not done when they were expected to
+        be."""
+        return [t for t in self._early.values() if t.expected_end <= now]
 
     def on_switches(self) -> list[Transit]:
         """Transits that are installed or active, oldest first."""

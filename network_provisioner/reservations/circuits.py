@@ -6,16 +6,22 @@ one, the first goes by the transit's id and the others by ``<id> <number>``: no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import flow_from_dict
 from network_provisioner.base.model import Transit
+from network_provisioner.base.units import transfer_time
 from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.reservations.elastic import RateDemand
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation, whole_bps
 from network_provisioner.selection.split import PathPart
 from network_provisioner.topology.graph import Topology
+
+# What is expected of a transfer whose size is known: a start, and a tenth for headers and losses.
+BRIEF_S, BRIEF = 1.0, 1.1
 
 
 def owner(name: str) -> str:
@@ -59,6 +65,33 @@ def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
     )
 
 
+def with_rates(
+    transit: Transit, topology: Topology, low: float, high: float
+) -> tuple[PathPart, ...]:
+    """The paths a transit is on with other rates in all; each has the part of them that it had.
+
+    Raises InputError as :func:`ways`.
+    """
+    has = ways(transit, topology)
+    had = sum(way.min_bps for way in has)
+    found: list[PathPart] = []
+    left = whole_bps(low)
+    for number, way in enumerate(has, 1):
+        least = left if number == len(has) else min(left, whole_bps(low * way.min_bps / had))
+        most = high * way.min_bps / had if had else high
+        found.append(replace(way, min_bps=least, max_bps=max(most, least)))
+        left -= least
+    return tuple(found)
+
+
+def brief_s(transit: Transit) -> float:
+    """How many seconds a transfer is expected to take at its minimum; infinite where its size is
+    not known, or it has an end."""
+    if transit.size_bytes is None or transit.end:
+        return math.inf
+    return BRIEF_S + BRIEF * transfer_time(transit.size_bytes, transit.requested_bps)
+
+
 def reservation(transit: Transit, topology: Topology, start: float) -> Reservation | None:
     """What a transit reserves from ``start`` on; None for one that asks for no guarantee.
 
@@ -68,7 +101,8 @@ def reservation(transit: Transit, topology: Topology, start: float) -> Reservati
     lanes = tuple(way.lane for way in ways(transit, topology) if way.min_bps > 0)
     if not lanes:
         return None
-    return Reservation(transit.id, lanes, start, transit.end or transit.lease_until)
+    done = (transit.installed_at or start) + brief_s(transit)
+    return Reservation(transit.id, lanes, start, transit.end or transit.lease_until, done)
 
 
 def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:

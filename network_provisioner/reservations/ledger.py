@@ -14,7 +14,7 @@ integers come back to exactly zero. Pure: no clock, no I/O; times are seconds on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import InputError
@@ -36,12 +36,18 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """All ``lanes`` together during [``start``, ``end``). A link that is in several lanes carries
-    the sum of their rates."""
+    the sum of their rates. ``done`` is when it is expected to be given back."""
 
     id: str
     lanes: tuple[Lane, ...]
     start: float
     end: float
+    done: float = math.inf
+
+    @property
+    def likely_end(self) -> float:
+        """When it is expected to end: after a second at least, at its end at the latest."""
+        return min(self.end, max(self.done, self.start + 1.0))
 
     def rates(self) -> dict[Hop, int]:
         """Whole bits per second on each directed link, in the order of the lanes."""
@@ -93,6 +99,8 @@ class Ledger:
         self._links = {
             hop: Timeline(math.floor(round(bps, 3))) for hop, bps in capacity_bps.items()
         }
+        # The same if all ends when it is expected to: what is likely, and nobody relies on.
+        self._likely = {hop: Timeline(line.capacity) for hop, line in self._links.items()}
         # Who holds how much from when to when on each link.
         self._holders: dict[Hop, dict[str, tuple[int, float, float]]] = {
             hop: {} for hop in self._links
@@ -182,6 +190,10 @@ class Ledger:
         """Bits per second free on a directed link during all of [start, end)."""
         return self._links[hop].fullest(start, end)[0]
 
+    def likely_residual(self, hop: Hop, start: float, end: float) -> int:
+        """As :meth:`residual`, if all reservations end when they are expected to."""
+        return self._likely[hop].fullest(start, end)[0]
+
     def fullest(self, hop: Hop, start: float, end: float) -> tuple[int, int]:
         """As :meth:`residual`, and how many reservations there are when the least is free."""
         return self._links[hop].fullest(start, end)
@@ -194,6 +206,10 @@ class Ledger:
         """When after ``after`` a directed link has no room for ``rate_bps``: [from, to) each, in
         order; for ever where it is too small."""
         return self._links[hop].busy(whole_bps(rate_bps), after)
+
+    def likely_busy(self, hop: Hop, rate_bps: float, after: float) -> list[Interval]:
+        """As :meth:`busy`, if all reservations end when they are expected to."""
+        return self._likely[hop].busy(whole_bps(rate_bps), after)
 
     def drops(self, hops: Iterable[Hop], start: float, end: float) -> list[float]:
         """The instants in (start, end), in order, at which a reservation of one of the hops ends
@@ -209,6 +225,19 @@ class Ledger:
             if since < end and start < until
         ]
         return tuple(name for _, name in sorted(held))
+
+    def held(self, hop: Hop, start: float, end: float, of: Callable[[str], bool]) -> int:
+        """The most bits per second that the reservations of some ids hold together on a directed
+        link at any instant of [start, end)."""
+        changes: list[tuple[float, int]] = []
+        for name, (rate, since, until) in self._holders[hop].items():
+            if since < end and start < until and of(name):
+                changes += [(since, rate), (until, -rate)]
+        most = level = 0
+        for _, change in sorted(changes):  # at the same instant what ends first
+            level += change
+            most = max(most, level)
+        return most
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -227,6 +256,7 @@ class Ledger:
     def _write(self, r: Reservation, sign: int) -> None:
         for hop, rate in r.rates().items():
             self._links[hop].add(r.start, r.end, sign * rate)
+            self._likely[hop].add(r.start, r.likely_end, sign * rate)
             if sign > 0:
                 self._holders[hop][r.id] = (rate, r.start, r.end)
             else:

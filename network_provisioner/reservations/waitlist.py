@@ -8,7 +8,7 @@ effects, not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from network_provisioner.base.model import Transit
 from network_provisioner.reservations.ledger import Hop
@@ -53,10 +53,14 @@ class Waitlist:
         return transit.priority + waited // self._aging_s
 
     def waits_for(self, transit: Transit, claims: dict[Hop, Claim], now: float) -> None:
-        """Note what a queued transit waits for, on each link that it lacks room on. Nobody behind
-        it may take what would let it start, or it could wait for ever."""
+        """Note what a queued transit waits for, on each link. Nobody behind it may take what would
+        let it start by then, or it could wait for ever."""
         self._claims[transit.id] = claims
         self._looked_at[transit.id] = now
+
+    def ask_again(self, transit: Transit) -> None:
+        """A queued transit wants something else than what it was to wait for."""
+        self._room.update(self._claims.pop(transit.id, ()))
 
     def claims_of(self, transit: Transit) -> dict[Hop, Claim]:
         """What a queued transit waits for."""
@@ -101,17 +105,6 @@ class Waitlist:
             self._more -= 1
             return True
         return False
-
-    def shut_out(self, transit: Transit, claimed: Mapping[Hop, Sequence[Claim]]) -> bool:
-        """Whether those before it claim every link that a transit waits for, at its time: then
-        none of its paths can have become free to it."""
-        claims = self._claims.get(transit.id)
-        if not claims:
-            return False
-        return all(
-            any(c.start < claim.end and claim.start < c.end for c in claimed.get(hop, ()))
-            for hop, claim in claims.items()
-        )
 
     def served(self) -> None:
         """All have been asked about."""

@@ -21,12 +21,14 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
+from network_provisioner.reservations import circuits
 from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.quotas import Quotas
 from network_provisioner.selection.fit import Fit, Requirement
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
 from network_provisioner.selection.transit import PathChoice, choose, meets
-from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
+from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
 
@@ -52,6 +54,7 @@ class BrokerLimits:
     ``max_paths``         how many candidate paths are compared; where none of so many has room, the
                           shortest of all others that has is taken
     ``aging_s``           what waits so long counts as one priority higher, so that nobody starves
+    ``quotas``            what one user or project may hold
     """
 
     reservable: float = 0.9
@@ -60,6 +63,7 @@ class BrokerLimits:
     pin_pairs: bool = True
     max_paths: int = 8
     aging_s: float = 60.0
+    quotas: Quotas = field(default_factory=dict)
 
 
 def check_times(start: float | None, end: float | None, now: float, max_lease_s: float) -> None:
@@ -186,6 +190,7 @@ class Admission:
         claimed: Claims | None = None,
         movable_of: MovableOf | None = None,
         multipath: bool = False,
+        limit_of: LimitOf | None = None,
     ) -> Grant | Wait | Never:
         """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to
         its ``end`` (0: as long as its lease).
@@ -194,6 +199,7 @@ class Admission:
         ``claimed``     links that transits before it in the queue wait for
         ``movable_of``  who may be moved to another path for it; None where nobody may
         ``multipath``   the switches can divide its packets over several paths
+        ``limit_of``    what its class may reserve on each link, None for all there is
 
         Tried in this order, so that nobody moves without need: one path, several where the template
         allows them, one path after moving others. Raises BrokerError ``unknown_site``.
@@ -204,7 +210,9 @@ class Admission:
         paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
-        fit = Fit(self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed)
+        fit = Fit(
+            self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed, limit_of
+        )
         user = transit.user
         known = [(path, fit.metrics(path, self.throughput_of(path, user))) for path in paths]
         decision = choose(known, template, ask.low, ask.high, self.guaranteed)
@@ -237,7 +245,8 @@ class Admission:
         low, high = transit.requested_bps, transit.max_bps
         if transit.end:
             return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
-        return Requirement(transit.id, low, high, start, self._lease(transit))
+        lease_s, brief_s = self._lease(transit), circuits.brief_s(transit)
+        return Requirement(transit.id, low, high, start, lease_s, brief_s=brief_s)
 
     def _lease(self, transit: Transit) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,

@@ -13,7 +13,17 @@ from network_provisioner.reservations.timeline import Interval, first_gap
 from network_provisioner.selection.push import MovableOf, make_room
 from network_provisioner.selection.split import PathPart, earliest_split, largest_split, split
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
-from network_provisioner.selection.verdicts import Blocked, Claim, Claims, Grant, Never, Wait
+from network_provisioner.selection.verdicts import (
+    Blocked,
+    Claim,
+    Claims,
+    ClassLimit,
+    Grant,
+    LimitOf,
+    Never,
+    Wait,
+    crowded,
+)
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
 
@@ -25,7 +35,8 @@ class Requirement:
     """What one request needs: rates, and a time of ``duration_s`` from ``start`` on.
 
     ``until`` is when it must end, infinite where it only needs so long; then it may start later and
-    end later, otherwise starting later makes it shorter.
+    end later, otherwise starting later makes it shorter. ``brief_s`` is how long it is expected to
+    take, where that is known to be less.
     """
 
     id: str
@@ -34,11 +45,17 @@ class Requirement:
     start: float
     duration_s: float
     until: float = math.inf
+    brief_s: float = math.inf
 
     @property
     def end(self) -> float:
         """When it ends if it starts at its start."""
         return self.start + self.duration_s if self.until == math.inf else self.until
+
+    @property
+    def done(self) -> float:
+        """When it is expected to need no more."""
+        return min(self.end, self.start + self.brief_s)
 
 
 class Fit:
@@ -56,7 +73,9 @@ class Fit:
         claims: Claims,
         dividers: Collection[str],
         guaranteed: bool,
+        limit_of: LimitOf | None = None,
     ) -> None:
+        self._limit_of = limit_of
         self.ledger = ledger
         self.ask = ask
         self.template = template
@@ -68,6 +87,9 @@ class Fit:
         self._share: dict[Hop, int] = {}
         self._held: dict[Hop, tuple[str, ...]] = {}
         self._busy: dict[Hop, list[Interval]] = {}
+        self._crowding: dict[Hop, list[Claim]] = {}
+        self._limits: dict[Hop, ClassLimit | None] = {}
+        self._class_full: set[Hop] = set()
 
     def metrics(self, path: Path, measured: tuple[float, float] | None) -> PathMetrics:
         """What is known of a path for the time of the request. ``measured``: b/s and age."""
@@ -77,7 +99,9 @@ class Fit:
         if free < self._need:
             holders = self._holders(tight)
             held = f"held by {some(holders)}" if holders else "which carries no more"
-            limit = f"{tight[0]}>{tight[1]}, {held}"
+            there = self._limit(tight) if tight in self._class_full else None
+            words = "" if there is None else f"{there.words}, "
+            limit = f"{tight[0]}>{tight[1]}, {words}{held}"
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
             free_bps=free,
@@ -97,7 +121,7 @@ class Fit:
     def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
         way = PathPart(path, self._need, max(self.ask.high, self._need))
-        return Grant((way,), self.ask.start, self.ask.end, decision, decision.reason)
+        return self._granted((way,), decision, decision.reason)
 
     def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
@@ -119,13 +143,17 @@ class Fit:
             return None
         parts = " and ".join(f"{path_name(w.path)} with {format_rate(w.min_bps)}" for w in ways)
         reason = f"split over {parts}, because no path alone has room ({decision.reason})"
-        return Grant(ways, self.ask.start, self.ask.end, decision, reason)
+        return self._granted(ways, decision, reason)
 
     def pushed(
         self, paths: Sequence[Path], decision: PathChoice, movable_of: MovableOf | None, now: float
     ) -> Grant | None:
         """The request on one path, after moving transits of lower priority off it."""
-        free = [p for p in self._large(paths) if not any(map(self._ahead, p.hops))]
+        free = [
+            p
+            for p in self._large(paths)
+            if self._class_full.isdisjoint(p.hops) and not any(map(self._crowded, p.hops))
+        ]
         if movable_of is None or not free:
             return None
         ask = self.ask
@@ -137,34 +165,42 @@ class Fit:
         moves = "; ".join(map(str, push.moves))
         reason = f"{path_name(push.path)} has room once lower priorities make it: {moves}"
         way = PathPart(push.path, self._need, max(ask.high, self._need))
-        return Grant((way,), ask.start, ask.end, decision, reason, push.moves)
+        return Grant((way,), ask.start, ask.end, decision, reason, push.moves, ask.done)
 
     def waiting(self, paths: Sequence[Path], decision: PathChoice, most: int) -> Wait | Never:
         """When it could start, and what keeps it from starting when it was asked to."""
         large = self._large(paths)
         several = most > 1 and self._need <= largest_split(
-            paths, self.ledger.capacity, most, self.dividers
+            paths, self._capacity, most, self.dividers
         )
         if not large and not several:
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
         worth = paths if several else large
-        earliest = self._earliest(large, paths if several else (), most)
+        earliest, path = self._earliest(large, paths if several else (), most)
         when = "" if earliest is None else f"; earliest start {iso(earliest)}"
         ask = self.ask
-        begins = math.inf if earliest is None else earliest
-        return Wait(
-            f"{decision.reason}{when}",
-            earliest,
-            self._blocking(worth),
-            decision,
-            Claim(ask.id, ask.start, max(ask.end, begins + ask.duration_s)),
-        )
+        begins, ends = ask.start, math.inf
+        if earliest is not None:
+            begins, ends = earliest, max(ask.end, earliest + ask.duration_s)
+        brief_s = ask.done - ask.start
+        likely = self._likely_from(path)
+        claim = Claim(ask.id, begins, ends, self._need, brief_s, likely=likely)
+        reason = f"{decision.reason}{when}"
+        blocking = self._blocking(worth)
+        full = frozenset(self._class_full)
+        return Wait(reason, earliest, blocking, decision, claim, path, full)
 
     # -- within ------------------------------------------------------------------------------
 
     def _room(self, hop: Hop) -> int:
         if hop not in self._free:
-            free, others = self.ledger.fullest(hop, self.ask.start, self.ask.end)
+            ask, limit = self.ask, self._limit(hop)
+            free, others = self.ledger.fullest(hop, ask.start, ask.end)
+            if limit is not None:
+                left = max(0, limit.bps - self.ledger.held(hop, ask.start, ask.end, limit.of))
+                if left < min(free, self._need):
+                    self._class_full.add(hop)
+                free = min(free, left)
             self._free[hop] = self._share[hop] = free
             if free > self._need:
                 # What it may expect where all who hold some take what they can: its minimum, and
@@ -174,28 +210,67 @@ class Fit:
 
     def _holders(self, hop: Hop) -> tuple[str, ...]:
         if hop not in self._held:
-            self._held[hop] = self.ledger.holders(hop, self.ask.start, self.ask.end)
+            held = self.ledger.holders(hop, self.ask.start, self.ask.end)
+            limit = self._limit(hop) if hop in self._class_full else None
+            self._held[hop] = held if limit is None else tuple(filter(limit.of, held))
         return self._held[hop]
+
+    def _limit(self, hop: Hop) -> ClassLimit | None:
+        if self._limit_of is None:
+            return None
+        if hop not in self._limits:
+            self._limits[hop] = self._limit_of(hop)
+        return self._limits[hop]
+
+    def _capacity(self, hop: Hop) -> int:
+        limit, most = self._limit(hop), self.ledger.capacity(hop)
+        return most if limit is None else min(most, limit.bps)
 
     def _unclaimed(self, hop: Hop) -> int:
         return 0 if self._ahead(hop) else self._room(hop)
 
+    def _granted(self, ways: tuple[PathPart, ...], decision: PathChoice, reason: str) -> Grant:
+        """Until others come who wait for some of its room, where there are such."""
+        ask = self.ask
+        before = [c for way in ways for hop in way.path.hops for c in self._crowded(hop)]
+        if not before:
+            return Grant(ways, ask.start, ask.end, decision, reason, done=ask.done)
+        end = min(ask.end, *(c.start for c in before))
+        names = some(list(dict.fromkeys(c.id for c in before)))
+        reason += f"; begins before {names}, and gives way from {iso(ask.done)} on"
+        return Grant(ways, ask.start, end, decision, reason, done=ask.done, early=True)
+
+    def _crowded(self, hop: Hop) -> list[Claim]:
+        if hop not in self._crowding:
+            ask, claims = self.ask, self._claims.get(hop, ())
+            self._crowding[hop] = crowded(self.ledger, hop, self._need, ask.start, ask.end, claims)
+        return self._crowding[hop]
+
     def _ahead(self, hop: Hop) -> list[Claim]:
-        claims, ask = self._claims.get(hop, ()), self.ask
-        return [c for c in claims if c.start < ask.end and ask.start < c.end]
+        """Who waits for a link before, and comes before the request is done."""
+        return [c for c in self._crowded(hop) if c.comes < self.ask.done]
 
     def _large(self, paths: Sequence[Path]) -> list[Path]:
-        return [p for p in paths if min(map(self.ledger.capacity, p.hops)) >= self._need]
+        return [p for p in paths if min(map(self._capacity, p.hops)) >= self._need]
 
-    def _earliest(self, large: Sequence[Path], several: Sequence[Path], most: int) -> float | None:
-        best = min((self._free_from(path) for path in large), default=math.inf)
+    def _earliest(
+        self, large: Sequence[Path], several: Sequence[Path], most: int
+    ) -> tuple[float | None, Path | None]:
+        """When it could start, and on which path where that is a single one."""
+        # When its class has more room, nobody knows: it is shared by whoever comes.
+        large = [path for path in large if self._class_full.isdisjoint(path.hops)]
+        several = [path for path in several if self._class_full.isdisjoint(path.hops)]
+        free = [self._free_from(path) for path in large]
+        best = min(free, default=math.inf)
+        path = large[free.index(best)] if best < math.inf else None
         if several:
             after = self._after([hop for path in several for hop in path.hops])
             found = earliest_split(
                 self.ledger, several, self.ask.low, most, self.dividers, self._window, after, best
             )
-            best = best if found is None else found
-        return None if best == math.inf else best
+            if found is not None:
+                best, path = found, None
+        return (None if best == math.inf else best), path
 
     def _free_from(self, path: Path) -> float:
         ask, hops = self.ask, path.hops
@@ -211,6 +286,15 @@ class Fit:
             if latest < ask.until:
                 return max(after, latest)
         return first_gap(busy, ask.duration_s, after)
+
+    def _likely_from(self, path: Path | None) -> float:
+        """When a path is free if all that is on it ends when it is expected to; infinite for none,
+        and where others come first."""
+        if path is None or any(c.rate_bps for hop in path.hops for c in self._claims.get(hop, ())):
+            return math.inf
+        ask, likely = self.ask, self.ledger.likely_busy
+        busy = [interval for hop in path.hops for interval in likely(hop, ask.low, ask.start)]
+        return first_gap(busy, ask.duration_s, ask.start)
 
     def _after(self, hops: Sequence[Hop]) -> float:
         """When all who wait for one of these links before will have had it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from network_provisioner.reservations.ledger import Hop, Reservation
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
@@ -18,6 +18,8 @@ from network_provisioner.topology.graph import Path
 class Grant:
     """The paths with what to reserve on each from ``start`` to ``end`` (Unix seconds), and why.
 
+    ``done``: when it is expected to be done. ``early``: it begins before others who wait for its
+    room; then it gives way to them when that is over, and ``end`` is not after they come.
     ``moves`` must be carried out with it, in one step in the ledger
     (:meth:`~.reservations.Ledger.commit`): without them it does not fit. The
     rate that is granted *now* is the business of :mod:`~.elastic`: at least the
@@ -30,6 +32,8 @@ class Grant:
     decision: PathChoice
     reason: str
     moves: tuple[Reroute, ...] = ()
+    done: float = math.inf
+    early: bool = False
 
     @property
     def path(self) -> Path:
@@ -38,7 +42,22 @@ class Grant:
 
     def reservation(self, transit_id: str) -> Reservation:
         """What the ledger shall hold for it."""
-        return Reservation(transit_id, tuple(w.lane for w in self.parts), self.start, self.end)
+        lanes = tuple(way.lane for way in self.parts)
+        return Reservation(transit_id, lanes, self.start, self.end, self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLimit:
+    """What the class of a request may reserve at most on a directed link, in bits per second, and
+    for others ``of`` it, by id. ``words`` name the policy."""
+
+    bps: int
+    of: Callable[[str], bool]
+    words: str
+
+
+LimitOf = Callable[[Hop], ClassLimit | None]
+"""The limit on each directed link, None where no policy sets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +77,46 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Somebody who waits wants a link during [``start``, ``end``)."""
+    """Somebody who waits will have ``rate_bps`` (infinite: all) of a link during [``start``,
+    ``end``): ``start`` is its earliest as far as is known, else when it was to begin. ``likely`` is
+    when the first that waits could begin if all that runs ended when it is expected to.
+
+    ``lacks``: the link has no room for it now. ``brief_s``: how long it is expected to take.
+    """
 
     id: str
     start: float
     end: float
+    rate_bps: float = math.inf
+    brief_s: float = math.inf
+    lacks: bool = True
+    likely: float = math.inf
+
+    @property
+    def comes(self) -> float:
+        """When it is to be reckoned with."""
+        return min(self.start, self.likely)
 
 
 Claims = Mapping[Hop, Sequence[Claim]]
-"""Whom a request must leave each directed link to. A claim counts where the times overlap."""
+"""Whom a request must leave their rate on each directed link, while the times overlap."""
+
+
+def crowded(
+    ledger: Ledger, hop: Hop, rate_bps: float, start: float, end: float, claims: Sequence[Claim]
+) -> list[Claim]:
+    """Who of those with claims on a link would not have its rate there, when it is to, and when it
+    likely could, beside one more of ``rate_bps`` during [``start``, ``end``)."""
+    here = [c for c in claims if c.rate_bps and c.comes < end and start < c.end]
+    found = []
+    for c in here:
+        beside = rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
+        until = min(end, c.end)
+        if ledger.likely_residual(hop, max(start, c.comes), until) < beside or (
+            c.start < end and ledger.residual(hop, max(start, c.start), until) < beside
+        ):
+            found.append(c)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +128,9 @@ class Wait:
     only an event that nobody knows the time of would help. For a request with an ``end`` it may be
     later than that: the first time at which a window of the same length is free.
     ``blocking``: every link that lacks room on a path worth waiting for.
-    ``claim``: what those behind it in the queue must leave alone, on :attr:`links`.
+    ``claim``: what those behind it in the queue must leave it, on :attr:`links` and on ``path``,
+    where it would start at ``earliest``; nothing on those that ``class_full`` names, where it is
+    its own class that has no more.
     """
 
     reason: str
@@ -86,6 +138,8 @@ class Wait:
     blocking: tuple[Blocked, ...]
     decision: PathChoice
     claim: Claim = Claim("", -math.inf, math.inf)
+    path: Path | None = None
+    class_full: frozenset[Hop] = frozenset()
 
     @property
     def links(self) -> frozenset[Hop]:
@@ -93,8 +147,12 @@ class Wait:
         return frozenset(blocked.hop for blocked in self.blocking)
 
     def claims(self) -> dict[Hop, Claim]:
-        """Its claim on each of :attr:`links`."""
-        return dict.fromkeys(sorted(self.links), self.claim)
+        """Its claim on each link."""
+        hops = () if self.path is None else self.path.hops
+        elsewhere = dict.fromkeys(hops, replace(self.claim, lacks=False))
+        claims = {**elsewhere, **dict.fromkeys(sorted(self.links), self.claim)}
+        none = replace(self.claim, rate_bps=0.0)
+        return claims | dict.fromkeys(self.class_full & claims.keys(), none)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ same requests in the same order, each with books of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
 from random import Random
 from typing import Any
 
@@ -158,6 +159,63 @@ def with_room(graph: Any, ask: Ask, has_room: Callable[[str, str], bool]) -> lis
     return nodes
 
 
+def sense(topology: Topology, asks: list[Ask]) -> int:
+    """How many have their rate all the time where SENSE's data movement manager divides what there
+    is, anew in each slot (github.com/rucio/sense-dmm, its decider).
+
+    It refuses nobody. A linear programme over pairs of sites: within what each site's links and the
+    widest path of each pair carry, the highest floor that all pairs can have, and above it the most
+    by priority; those of a pair divide theirs. What pairs share inside the network it does not
+    look at, so some of it could not be had; that counts in its favour, and so does that its rates
+    are not rounded here.
+    """
+    uplink = {
+        site: sum(k.capacity_bps for k in topology.links if site in (k.a, k.b))
+        for site in topology.sites
+    }
+    widest: dict[tuple[str, str], float] = {}
+    for a, b in combinations(sorted(topology.sites), 2):
+        paths = topology.candidate_paths(a, b, BrokerLimits().max_paths)
+        widest[a, b] = max((path.capacity_bps for path in paths), default=0.0)
+    kept = set(range(len(asks)))
+    for slot in range(SLOTS):
+        live = [number for number, ask in enumerate(asks) if ask.start <= slot < ask.end]
+        pair_of = {number: _pair(asks[number]) for number in live}
+        users = Counter(pair_of.values())
+        rates = _divided(users, uplink, widest)
+        for number, pair in pair_of.items():
+            if rates[pair] / users[pair] < asks[number].rate_bps * (1 - 1e-9):
+                kept.discard(number)
+    return len(kept)
+
+
+def _pair(ask: Ask) -> tuple[str, str]:
+    return min(ask.src, ask.dst), max(ask.src, ask.dst)
+
+
+def _divided(
+    users: Mapping[tuple[str, str], int],
+    uplink: Mapping[str, float],
+    widest: Mapping[tuple[str, str], float],
+) -> dict[tuple[str, str], float]:
+    """Bits per second of each pair with so many requests."""
+    pairs = list(users)
+    if not pairs:
+        return {}
+    sites = list(uplink)
+    uses = np.array([[float(site in pair) for pair in pairs] for site in sites])
+    room = np.array([uplink[site] for site in sites]) / CAPACITY
+    most = np.array([widest[pair] for pair in pairs]) / CAPACITY
+    degree = uses.sum(axis=1)
+    floor = min(most.min(), (room[degree > 0] / degree[degree > 0]).min())
+    aim = -np.array([float(users[pair]) for pair in pairs])
+    bounds = [(floor * (1 - 1e-9), high) for high in most]
+    found = linprog(aim, uses, room, bounds=bounds, method="highs")
+    if found.status != 0:
+        raise AssertionError(f"no optimum: {found.message}")
+    return {pair: CAPACITY * float(rate) for pair, rate in zip(pairs, found.x, strict=True)}
+
+
 def bound(topology: Topology, asks: list[Ask]) -> float:
     """The most requests that any way to decide could accept, parts of one counted as parts.
 
@@ -206,6 +264,7 @@ def acceptance(tell: Tell) -> Iterable[Figure]:
         "shortest path alone": lambda t, a: peer(t, a, shortest_alone),
         "first-fit shortest path": lambda t, a: peer(t, a, first_fit),
         "shortest path with room": lambda t, a: peer(t, a, with_room),
+        "SENSE's data movement manager": sense,
     }
     most, accepted = 0.0, dict.fromkeys(names, 0.0)
     for seed in range(WORLDS):

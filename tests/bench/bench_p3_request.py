@@ -95,4 +95,5 @@ def whole_request(tell: Tell) -> Iterable[Figure]:
         "ms",
         found[many],
         {f"with {few} live transits": found[few]},
+        goal=10.0,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +73,9 @@ def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
     assert wait.blocking[0].as_dict() == {"link": "p>x", "free_bps": 5, "holders": ["x"]}
     assert "held by x" in wait.reason and "held by y" in wait.reason
     assert "earliest start 1970-01-01T00:17:10Z" in wait.reason
-    assert wait.claims()["p", "x"] == Claim("t", NOW, NOW + 40)
+    # From its earliest start on, also on what has room now; what lacks it is told apart.
+    assert wait.claims()["p", "y"] == Claim("t", NOW + 30, NOW + 40, 20, 10, likely=NOW + 30)
+    assert wait.claims()["A", "p"] == replace(wait.claims()["p", "y"], lacks=False)
 
 
 def test_an_end_that_waiting_only_shortens() -> None:
@@ -112,6 +115,23 @@ def test_what_somebody_before_waits_for_is_left_alone_while_the_times_overlap() 
     assert [(b.hop, b.holders) for b in wait.blocking] == [(("p", "x"), ("first",))]
     later = found.transit("t", "A", "C", 40, start=NOW + 50)
     assert nodes_of(found.decide(later, claimed=claim)) == [X]
+
+
+def test_what_is_done_before_somebody_else_can_start_begins_before_it() -> None:
+    found = desk()
+    claim = {("p", "x"): [Claim("first", NOW + 30, NOW + 90, 40)]}
+    # 90 s are reserved for 30 s of work, which a claim from then on cuts short.
+    brief = found.transit("t", "A", "C", 40, size_bytes=130, lease_s=90)
+    grant = found.decide(brief, claimed=claim)
+    assert nodes_of(grant) == [X] and isinstance(grant, Grant)
+    assert (grant.end, grant.done) == (NOW + 30, pytest.approx(NOW + 29.6))
+    assert grant.early
+    assert "begins before first, and gives way from" in grant.reason
+    long = found.transit("t", "A", "C", 40, size_bytes=140, lease_s=90)
+    assert waits(found.decide(long, claimed=claim)).earliest == NOW + 90
+    beside = found.decide(found.transit("t", "A", "C", 10, lease_s=90), claimed=claim)
+    assert nodes_of(beside) == [X] and isinstance(beside, Grant)  # there is room for both
+    assert (beside.end, beside.early) == (NOW + 90, False)
 
 
 def test_a_claim_without_an_end_leaves_the_start_unknown() -> None:

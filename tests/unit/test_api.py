@@ -55,6 +55,10 @@ def test_the_life_of_a_transit(web: TestClient, rig: Rig) -> None:
     assert web.get(where).json() == made.json()
     renewed = web.post(f"{where}/renew", json={"lease_s": 5000})
     assert renewed.json()["lease_until"] == rig.clock.now + 5000
+    changed = web.patch(where, json={"min_bps": 8e6})
+    assert (changed.status_code, changed.json()["requested_bps"]) == (200, 8e6)
+    assert error(web.patch(where, json={"min_bps": 1e12}))[:2] == (400, "impossible_rate")
+    assert error(web.patch(where, json={"rate": 1}))[:2] == (400, "bad_request")
     report = {"bytes": 10**9, "seconds": 80, "outcome": "success"}
     ended = web.post(f"{where}/release", json=report)
     assert ended.status_code == 200

@@ -25,6 +25,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/transits/ask"): ({R, E}, "/v1/transits/ask", {"requests": [ASK]}),
     ("get", "/v1/transits"): (EVERYBODY, "/v1/transits", None),
     ("get", "/v1/transits/{transit_id}"): (EVERYBODY, "/v1/transits/mine", None),
+    ("patch", "/v1/transits/{transit_id}"): ({R, E}, "/v1/transits/mine", {"min_bps": 1e6}),
     ("post", "/v1/transits/{transit_id}/release"): ({R, E, OP}, "/v1/transits/mine/release", {}),
     ("post", "/v1/transits/{transit_id}/renew"): (
         {R, E}, "/v1/transits/mine/renew", {"lease_s": 9},
@@ -145,6 +146,7 @@ def test_roles(world: World, operation: tuple[str, str], role: Role) -> None:
         ("get", "/v1/transits/others", None),
         ("post", "/v1/transits/others/release", None),
         ("post", "/v1/transits/others/renew", {"lease_s": 9}),
+        ("patch", "/v1/transits/others", {"max_bps": 1e6}),
         ("post", "/v1/transits/others/shift", {"start": 1_000_000.0, "end": 1_001_000.0}),
         ("put", "/v1/transits/others/flows", {"flows": []}),
         ("post", "/v1/templates/t/from", {"transit": "others"}),

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW
 
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.simulated import SimulatedController
@@ -31,6 +32,7 @@ TEMPLATE: dict[str, Any] = {
         "patience": 0,
     }
 }
+TEMPLATE["waits"] = TEMPLATE["t"] | {"patience": "1 h"}
 
 
 class Told(SimulatedController):
@@ -66,11 +68,18 @@ class Rig:
         )
         self.broker.start()
 
-    def ask(self, name: str, project: str, **more: Any) -> Transit:
+    def ask(self, name: str, project: str, template: str = "t", **more: Any) -> Transit:
         port = 5000 + sum(map(ord, name))
         flows = (Flow(dst_ports=(port, port)),)
         request = TransitRequest(
-            name, "mu", "tacc", template="t", project=project, lease_s=1e5, flows=flows, **more
+            name,
+            "mu",
+            "tacc",
+            template=template,
+            project=project,
+            lease_s=1e5,
+            flows=flows,
+            **more,
         )
         return self.broker.request(request)
 
@@ -109,6 +118,34 @@ def test_a_policy_takes_hold_of_what_is_live(rig: Rig) -> None:
     rig.broker.sweep()
     assert rig.controller.circuits == before
     assert rig.controller.queues == []
+
+
+def test_a_class_reserves_no_more_than_its_part(rig: Rig) -> None:
+    rig.post()
+    big = rig.ask("big", "ligo", min_bps=90e6)
+    assert big.state is TransitState.BEST_EFFORT
+    assert "s1>s2, where policy 'cms first' leaves its class 54 Mb/s to reserve" in big.reason
+    assert rig.ask("a", "ligo", min_bps=40e6).state is TransitState.INSTALLED
+    more = rig.ask("more", "ligo", template="waits", min_bps=20e6)
+    assert more.state is TransitState.QUEUED and more.earliest == 0
+    (blocked,) = [b for b in more.blocking if b["link"] == "s1>s2"]
+    assert (blocked["free_bps"], blocked["holders"]) == (14e6, ["a"])
+    # It is its own class that it waits for: the other, and who is in none, go on.
+    assert rig.ask("c", "cms", min_bps=100e6).state is TransitState.INSTALLED
+    assert rig.ask("d", "others", min_bps=20e6).state is TransitState.INSTALLED
+    with pytest.raises(BrokerError, match="s1>s2 has 54 Mb/s free, 55 Mb/s asked: where policy"):
+        rig.broker.change("a", min_bps=55e6)
+    assert rig.broker.change("a", min_bps=34e6).requested_bps == 34e6
+    assert rig.broker.get("more").state is TransitState.INSTALLED
+
+
+def test_what_is_reserved_for_later_is_bounded_by_the_policy_of_then(rig: Rig) -> None:
+    rig.post(time=[NOW + 100, NOW + 200])
+    ask: dict[str, Any] = {"min_bps": 90e6, "end": NOW + 150}
+    assert rig.ask("now", "ligo", **ask).state is TransitState.INSTALLED
+    later = rig.ask("later", "ligo", start=NOW + 110, **ask)
+    assert later.state is TransitState.BEST_EFFORT and "'cms first'" in later.reason
+    assert rig.ask("after", "ligo", min_bps=90e6, start=NOW + 210).state is TransitState.HELD
 
 
 def test_it_ends_by_itself(rig: Rig) -> None:

@@ -63,18 +63,112 @@ def test_the_highest_priority_is_served_first_then_the_oldest(tmp_path: Path) ->
 
 def test_those_behind_in_the_queue_do_not_take_what_it_waits_for(rig: Rig) -> None:
     rig.ask("l2", "mu", "tacc", template="soykb", min_bps=150e6)
-    waits = rig.ask("big", "local", "tacc", min_bps=100e6)
+    waits = rig.ask("big", "local", "tacc", min_bps=165e6)
     assert waits.state is TransitState.QUEUED
-    small = rig.ask("small", "mu", "iplant", min_bps=20e6)  # 30 Mb/s are free on L2
+    small = rig.ask("small", "mu", "iplant", min_bps=20e6, lease_s=1000)  # 30 are free on L2
     assert small.state is TransitState.QUEUED
     assert "big waits for it first" in small.reason
-    other = rig.ask("other", "local", "iplant", min_bps=10e6, max_bps=15e6)
+    other = rig.ask("other", "local", "iplant", min_bps=16e6, max_bps=16e6, lease_s=1000)
     assert other.layer == "l3"  # where big does not fit, and so does not wait
     urgent = rig.ask("urgent", "mu", "iplant", template="soykb")  # of higher priority
     assert urgent.layer == "l2"
     rig.broker.release("l2")
+    rig.broker.release("urgent")
     assert rig.broker.get("big").state is TransitState.INSTALLED
-    assert rig.broker.get("small").state is TransitState.INSTALLED
+    assert rig.broker.get("small").state is TransitState.QUEUED
+    beside = rig.ask("beside", "mu", "iplant", min_bps=15e6, lease_s=1000)
+    assert beside.layer == "l2"  # as there will be room for small
+
+
+HOUR = {
+    "qspec": {"min_throughput": 25e6},
+    "rspec": {"max_throughput": 1e9},
+    "patience": "1 h",
+}
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> Rig:
+    """20 of 180 Mb/s are held for 100 s, and one that needs 165 Mb/s waits for them."""
+    limits = BrokerLimits(pin_pairs=False)
+    rig = Rig(tmp_path / "s", templates={"t": HOUR}, limits=limits)
+    rig.ask("held", "mu", "tacc", template="t", min_bps=20e6, lease_s=100)
+    waits = rig.ask("waits", "local", "tacc", template="t", min_bps=165e6, lease_s=3600)
+    assert waits.state is TransitState.QUEUED and waits.earliest == rig.clock.now + 100
+    rig.clock.now += 1
+    return rig
+
+
+def test_what_ends_before_who_waits_can_start_begins_now(early: Rig) -> None:
+    start = early.clock.now
+    for name in ("a", "b", "c"):
+        got = early.ask(name, "mu", "iplant", template="t", lease_s=30)
+        assert (got.state, got.lease_until) == (TransitState.INSTALLED, start + 30)
+    long = early.ask("long", "mu", "iplant", template="t", lease_s=100)
+    assert long.state is TransitState.QUEUED and "waits waits for it first" in long.reason
+    early.let_pass(99)
+    waits = early.broker.get("waits")
+    assert (waits.state, waits.installed_at) == (TransitState.INSTALLED, start + 99)
+
+
+def test_what_overruns_keeps_its_path_until_who_waits_can_start(early: Rig) -> None:
+    start = early.clock.now
+    size = round(25e6 / 8 * 20)  # 20 s and what is added to them; its lease would be 120 s
+    got = early.ask("a", "mu", "iplant", template="t", size_bytes=size)
+    assert got.expected_end == pytest.approx(start + 23) and got.lease_until == start + 99
+    assert code_of(early.broker.renew, "a", 200) == "conflict"
+    early.let_pass(60)  # nobody could use its room
+    assert early.broker.get("a").state is TransitState.INSTALLED
+    early.broker.release("held")
+    waits, over = early.broker.get("waits"), early.broker.get("a")
+    assert (waits.state, waits.installed_at) == (TransitState.INSTALLED, start + 60)
+    assert (over.state, over.path, over.released_at) == (TransitState.BEST_EFFORT, [], start + 60)
+    assert "began before waits, and was not done by 1970-01-12T13:47:04Z" in over.reason
+    assert early.broker.release("a", size, 70.0, "success").goodput_bps > 0
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_began_before_another_goes_on_only_where_that_one_has_gone(
+    early: Rig, gone: bool
+) -> None:
+    start, size = early.clock.now, round(25e6 / 8 * 20)
+    early.ask("a", "mu", "iplant", template="t", size_bytes=size)
+    if gone:
+        early.broker.release("waits")
+    early.let_pass(99)
+    one = early.broker.get("a")
+    if gone:
+        assert (one.state, one.lease_until) == (TransitState.INSTALLED, start + 99 + 120)
+    else:
+        assert one.state is TransitState.BEST_EFFORT
+        assert early.broker.get("waits").installed_at == start + 99
+
+
+def test_the_first_that_waits_is_reckoned_with_when_it_is_likely_to_start(tmp_path: Path) -> None:
+    limits = BrokerLimits(pin_pairs=False)
+    rig = Rig(tmp_path / "s", templates={"t": HOUR}, limits=limits)
+    size = round(25e6 / 8 * 20)  # done in 23 s, though it may stay for 120
+    rig.ask("held", "mu", "tacc", template="t", size_bytes=size)
+    rig.clock.now += 1
+    waits = rig.ask("waits", "local", "tacc", template="t", min_bps=165e6, lease_s=3600)
+    assert waits.earliest == rig.clock.now + 119
+    rig.clock.now += 1
+    long = rig.ask("long", "mu", "iplant", template="t", lease_s=30)
+    assert long.state is TransitState.QUEUED and "waits waits for it first" in long.reason
+    brief = rig.ask("brief", "mu", "iplant", template="t", lease_s=21)
+    assert brief.state is TransitState.INSTALLED
+    rig.let_pass(21)
+    rig.broker.release("held")
+    assert rig.broker.get("waits").state is TransitState.INSTALLED
+
+
+def test_who_is_expected_to_be_done_is_not_ended_for_who_could_start_by_now(early: Rig) -> None:
+    early.ask("a", "mu", "iplant", template="t", lease_s=30)
+    early.let_pass(10)
+    early.broker.release("held")
+    assert early.broker.get("waits").state is TransitState.QUEUED
+    early.let_pass(20)
+    assert early.broker.get("waits").state is TransitState.INSTALLED
 
 
 def test_patience_ends_in_best_effort(rig: Rig) -> None:

@@ -22,7 +22,7 @@ from monitors.archive.archive import Archive
 
 VERBS = {
     "site": ("map", "explain", "show"),
-    "transit": ("request", "renew", "flows", "release", "list", "explain"),
+    "transit": ("request", "renew", "change", "flows", "release", "list", "explain"),
     "policy": ("list", "show", "start", "modify", "stop", "usage"),
     "topology": ("show", "export"),
     "template": ("list", "show", "save", "match", "history", "delete"),

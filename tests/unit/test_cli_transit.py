@@ -114,6 +114,18 @@ def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     assert refusal("transit", "renew", "a", "0 s") == "TIME: found '0 s', expected more than 0"
 
 
+def test_rates_are_changed_while_it_runs(rig: Rig) -> None:
+    ask("--id", "a")
+    assert adon("transit", "change", "a", "--min", "8 Mb/s", "--max", "20 Mb/s").code == 0
+    assert (rig.broker.get("a").requested_bps, rig.broker.get("a").max_bps) == (8e6, 20e6)
+    assert "8 Mb/s to 20 Mb/s, before 5 Mb/s to 1 Gb/s" in adon("transit", "explain", "a").out
+    assert "expected at most 180 Mb/s" in refusal("transit", "change", "a", "--min", "190 Mb/s",
+                                                  "--max", "200 Mb/s")  # fmt: skip
+    assert (
+        refusal("transit", "change", "a") == "found neither --min nor --max, expected one of them"
+    )
+
+
 def test_lists_by_state_and_by_whose(rig: Rig) -> None:
     for name, project in (("a", "p"), ("b", "q"), ("c", "p")):
         rig.ask(name, "mu", "tacc", project=project, user="u", job=f"job-{name}")

@@ -46,6 +46,7 @@ def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     assert made == rig.broker.get(name) == client.request(asked) == client.get(name)
     assert (made.state, made.granted_bps) == (TransitState.INSTALLED, 150e6)
     assert client.renew(name, 5000).lease_until == rig.clock.now + 5000
+    assert client.change(name, max_bps=140e6).granted_bps == 140e6
     client.request(TransitRequest("other", "mu", "iplant"))
     assert [t.id for t in client.list()] == [name, "other"]
     assert [t.id for t in client.list(state="installed", workflow="w w")] == [name]

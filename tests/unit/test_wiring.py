@@ -29,6 +29,7 @@ from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
+from network_provisioner.reservations.quotas import Quota
 from network_provisioner.selection.admission import BrokerLimits
 from network_provisioner.topology.data import topology_from_dict
 
@@ -89,9 +90,17 @@ def test_limits_are_those_given_and_the_usual_others(tmp_path: Path) -> None:
     )
 
 
+def test_quotas_are_read_by_user_and_by_project(tmp_path: Path) -> None:
+    given = {"user": {"*": {"live": 9, "rate": "1 Gb/s"}, "ada": {"advance": 3}}}
+    made = limits_of(config(tmp_path, limits={"quotas": given}).limits)
+    assert made.quotas == {"user": {"*": Quota(9, 1e9), "ada": Quota(advance=3)}}
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [
+        ({"quotas": {"user": {"ada": {"live": -1}}}}, "limits.quotas.user.ada.live: found -1"),
+        ({"quotas": {"users": {}}}, "limits.quotas has the unknown key 'users', did you mean"),
         ({"driver": "openflw"}, "did you mean 'openflow'?"),
         ({"bandwidth": "magic"}, "controller.bandwidth: found 'magic', expected one of 'auto'"),
         ({"reservable": 0}, "limits.reservable"),

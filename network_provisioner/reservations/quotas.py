@@ -1,0 +1,75 @@
+"""How much one user or project may hold of the network. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import format_rate
+
+EVERYBODY_ELSE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """None where there is no bound.
+
+    ``live``      transits that hold a path or wait for one
+    ``rate_bps``  the sum of their minima at any time, with those in advance, in bits per second
+    ``advance``   transits whose start is to come
+    """
+
+    live: int | None = None
+    rate_bps: float | None = None
+    advance: int | None = None
+
+
+Quotas = Mapping[str, Mapping[str, Quota]]
+"""For "user" and for "project": by name, ``"*"`` for everybody else."""
+
+
+def exceeded(
+    quotas: Quotas, transit: Transit, of: Callable[[str, str], Iterable[Transit]], now: float
+) -> str:
+    """Which quota a transit would exceed, in words; "" for none. ``of`` gives the active transits
+    of a user or project. Who names no project has no project's quota."""
+    for kind, by_name in quotas.items():
+        name = getattr(transit, kind)
+        quota = by_name.get(name, by_name.get(EVERYBODY_ELSE))
+        if quota is None or not name:
+            continue
+        others = [other for other in of(kind, name) if other.id != transit.id]
+        words = _beyond(quota, transit, others, now)
+        if words:
+            return f"the quota of {kind} {name!r} is reached: {words}"
+    return ""
+
+
+def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -> str:
+    ahead = transit.start > now
+    count = sum((other.start > now) == ahead for other in others)
+    most = quota.advance if ahead else quota.live
+    if most is not None and count >= most:
+        what = "in advance" if ahead else "that hold a path or wait for one"
+        return f"found {count} transits {what}, expected at most {most}"
+    if quota.rate_bps is None:
+        return ""
+    begin, end = _times(transit, now)
+    least = sum(
+        other.requested_bps
+        for other in others
+        for since, until in (_times(other, now),)
+        if since < end and begin < until
+    )
+    if least + transit.requested_bps <= quota.rate_bps:
+        return ""
+    return (
+        f"found {format_rate(least)} promised and {format_rate(transit.requested_bps)} asked for, "
+        f"expected at most {format_rate(quota.rate_bps)}"
+    )
+
+
+def _times(transit: Transit, now: float) -> tuple[float, float]:
+    return max(transit.start, now), transit.end or transit.lease_until or math.inf

@@ -1,0 +1,63 @@
+"""P3, a storm: how much of a scarce link is reserved while 200 clients ask for more than it has.
+
+The peers are the same broker without backfilling, which keeps every link free that one who waits
+lacks room on, and first fit, which lets whoever fits begin and the large wait. All see the same
+clients, in a time that passes as fast as it is reckoned.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from tests.bench import Figure, Tell, bench, percentile
+from tests.storm import MINIMA_BPS, Storm, first_fit, without_backfilling
+
+CLIENTS = 200
+WAYS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "ours": nullcontext,
+    "no backfilling": without_backfilling,
+    "first fit": first_fit,
+}
+
+
+@bench("P3")
+def storm(tell: Tell) -> Iterable[Figure]:
+    """The part reserved, and how long the largest wait."""
+    found: dict[str, Storm] = {}
+    with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
+        for name, way in WAYS.items():
+            tell(f"{CLIENTS} clients, {name}")
+            with way():
+                found[name] = Storm(Path(folder) / f"{name}.sqlite", CLIENTS).run()
+    shares = {name: 100 * one.reserved for name, one in found.items()}
+    yield Figure(
+        f"scarce link reserved in a storm of {CLIENTS} clients",
+        shares.pop("ours"),
+        "%",
+        better="higher",
+        goal=90.0,
+        peers=shares,
+    )
+    large = {
+        name: [waited for low, waited in one.waits if low == max(MINIMA_BPS)] or [float("inf")]
+        for name, one in found.items()
+    }
+    waits = {name: percentile(times, 0.95) for name, times in large.items()}
+    yield Figure(
+        "wait of the largest requests in it, 95th percentile",
+        waits.pop("ours"),
+        "s",
+        better="lower",
+        peers=waits,
+    )
+    counts = {name: float(len(one.waits)) for name, one in found.items()}
+    yield Figure(
+        "transfers that began in ten minutes of it",
+        counts.pop("ours"),
+        "",
+        better="higher",
+        peers=counts,
+    )
