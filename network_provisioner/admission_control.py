@@ -8,9 +8,10 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitRequest
@@ -26,7 +27,8 @@ from network_provisioner.selection.admission import (
     check_times,
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
-from network_provisioner.selection.push import Movable
+from network_provisioner.selection.fit import failure
+from network_provisioner.selection.push import Movable, Reroute, elsewhere
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -52,7 +54,8 @@ class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
     ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
-    circuit's rate is taken for best effort's.
+    circuit's rate is taken for best effort's. ``failed``: directed links that carry nothing now, as
+    the broker keeps them.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class AdmissionControl:
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,
+        failed: Mapping[Hop, str],
     ) -> None:
         self._topology = topology
         self._templates = templates
@@ -74,7 +78,7 @@ class AdmissionControl:
         self._setup_times = setup_times
         self._throughput_of = throughput_of
         self._best_effort_of = best_effort_of
-        self._admission = Admission(topology, ledger, self._throughput, limits)
+        self._admission = Admission(topology, ledger, self._throughput, limits, failed=failed)
         self._multipath = False
 
     def trust(self, can: Capabilities) -> None:
@@ -218,6 +222,26 @@ class AdmissionControl:
                 until = max(held.end, self._free_until(held, until))
         return max(until, transit.lease_until)
 
+    def failure(self, transit: Transit) -> tuple[Hop, str] | None:
+        """A link of a transit's paths that has failed, and that in words; None where none has."""
+        failed = self._admission.failed
+        nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
+        hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
+        return None if hop is None else (hop, f"link {hop[0]}-{hop[1]} has failed: {failed[hop]}")
+
+    def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
+        """Where transits of one pair of sites that must take one path have room without a link; ()
+        where they have not."""
+        members = []
+        for transit in together:
+            template = template_of(transit, self._templates)
+            if template is None:
+                return ()
+            paths = self._admission.best_first(transit, template, now)
+            ways = circuits.ways(transit, self._topology)
+            members.append(Movable(transit.id, transit.priority, paths, ways))
+        return elsewhere(self._ledger, members, away, now, self._admission.switches)
+
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
         Science DMZ) and its packets are not on several; else None."""
@@ -229,7 +253,8 @@ class AdmissionControl:
             return None
         if ways:
             return self._topology.path(ways.pop())
-        return next(iter(self._admission.paths(transit.src, transit.dst)), None)
+        paths = self._admission.paths(transit.src, transit.dst)
+        return next((p for p in paths if not failure(p, self._admission.failed)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""

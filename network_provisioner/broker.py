@@ -30,6 +30,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
     LIVE,
+    ON_SWITCHES,
     SHARES,
     RequestAnswer,
     Transit,
@@ -40,6 +41,7 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.link_failures import LinkFailures, LinkNews
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
@@ -95,6 +97,7 @@ class Broker(Queries):
         else."""
         self.topology = topology
         self.templates = templates
+        self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change
         self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
@@ -117,6 +120,7 @@ class Broker(Queries):
         self._lifecycle = Lifecycle(
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
+        self._failures = LinkFailures(topology, controller)
         self._admission = AdmissionControl(
             topology,
             templates,
@@ -126,6 +130,7 @@ class Broker(Queries):
             self._lifecycle.setup_times,
             throughput_of,
             best_effort_of,
+            self._failures.hops,
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
@@ -182,10 +187,17 @@ class Broker(Queries):
             if news:
                 self._lifecycle.take_in(news, now)
             freed = self._expire(now)
+            links = self._failures.look(now)
+            if links:  # best effort may go another way as well
+                self._desired.dirty = True
+                self._active.waitlist.unsettle()
+            self._leave_failed(now, links)
             self._lifecycle.start_due(now)
-            if freed or news or clock_set_s:
+            if freed or news or clock_set_s or links:
                 self._serve_queue(now)
-            if self._lifecycle.starting:  # apart from a new one, so that it is clear who fails
+            if (
+                links or self._lifecycle.starting
+            ):  # apart from a new one, so that it is clear who fails
                 self._lifecycle.apply(now)
             try:
                 yield now
@@ -208,6 +220,13 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, self._policies.ended, "accounted for")
+        while self._failures.news:
+            told = self._failures.news.popleft()
+            for tell in self.link_listeners:
+                try:
+                    tell(told)
+                except Exception:  # somebody else's failure must not fail a request
+                    log.exception("%s: not told", told)
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
@@ -428,6 +447,41 @@ class Broker(Queries):
             except BrokerError as error:  # it lives until its lease ends, and another follows
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""
+
+    # -- links that fail -------------------------------------------------------------------------
+
+    def _leave_failed(self, now: float, links: bool) -> None:
+        """Move what is over a link that has failed to other paths; leave what has no room there to
+        best effort. ``links``: there is news of them, else only who is to start is looked at."""
+        if not self._failures.hops:
+            return
+        there = [
+            transit
+            for transit in self._active.all.values()
+            if (transit.state is TransitState.HELD and transit.start <= now)
+            or (links and transit.state in ON_SWITCHES)
+        ]
+        # The lowest of several that must go together is the first to stay behind.
+        for transit in sorted(there, key=lambda t: -t.priority):
+            failed = self._admission.failure(transit)
+            if failed is None or transit.state not in LIVE:  # it went along with another, or ended
+                continue
+            together = [transit, *self._active.pairs.mates(transit)]
+            together.sort(key=lambda t: (-t.priority, t.requested_at))
+            while together:
+                moves = self._admission.elsewhere(together, failed[0], now)
+                if moves:
+                    self._lifecycle.move(moves, failed[1], now)
+                    break
+                self._stay_behind(together.pop(), f"no other path has room: {failed[1]}", now)
+
+    def _stay_behind(self, transit: Transit, reason: str, now: float) -> None:
+        if transit.start > now:
+            self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
+            return
+        if self._admission.open_path(transit) is not None:
+            self._lifecycle.let_go(transit, now)
+        self._do_without(transit, reason, now)
 
     # -- the queue, and the end ----------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Path, Topology
@@ -161,6 +162,33 @@ class Lifecycle:
         if before:  # by itself: were others refused with it, it could not be tried again
             self.apply(now)
 
+    def move(self, moves: Sequence[Reroute], why: str, now: float) -> None:
+        """Put transits on other ways, with what is reserved for them. The switches are to be
+        told."""
+        was = [self._ledger.reservations.get(move.id) for move in moves]
+        lanes = [
+            (move.id, tuple(way.lane for way in move.ways))
+            for move, held in zip(moves, was, strict=True)
+            if held is not None
+        ]
+        refusal = self._ledger.commit(None, lanes, now)
+        if refusal is not None:  # decided a moment ago in the same turn
+            raise RuntimeError(f"moved to where there is no room: {refusal}")
+        moved = [self._active.all[move.id] for move in moves]
+        for transit, move in zip(moved, moves, strict=True):
+            meter(transit, now)
+            circuits.take(transit, move.ways)
+            transit.moves += 1
+            before = transit.reason.partition("; moved to ")[0]
+            ways = " and ".join("-".join(way.path.nodes) for way in move.ways)
+            transit.reason = f"{before}; moved to {ways}: {why}"
+            if transit.state in ON_SWITCHES:
+                self._desired.put(transit, now)
+        self._repository.save(moved)
+        for held in was:
+            if held is not None:
+                self._active.waitlist.room_on(held.rates())
+
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
 
@@ -263,7 +291,7 @@ class Lifecycle:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
         if state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
-        elif state is TransitState.FAILED:
+        else:
             circuits.leave(transit)
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
@@ -358,7 +386,7 @@ class Lifecycle:
             return
         for start in starts:
             otherwise = TransitState.FAILED if mended else start.otherwise
-            self._not_started(start.transit, otherwise, f"the switches refused: {error}", now)
+            self.not_started(start.transit, otherwise, f"the switches refused: {error}", now)
 
     def _mended(self, now: float) -> bool:
         try:
@@ -367,9 +395,11 @@ class Lifecycle:
             return False
         return True
 
-    def _not_started(
+    def not_started(
         self, transit: Transit, otherwise: TransitState, reason: str, now: float
     ) -> None:
+        """A held transit cannot start: let it fail, start later, or give back what it holds and
+        wait."""
         if otherwise is TransitState.FAILED:
             transit.reason = reason
             self.end(transit, TransitState.FAILED, now)
@@ -475,6 +505,12 @@ class Lifecycle:
             self._take_off(known)
         self._free(transit_id)
         self._repository.forget(transit_id)
+
+    def let_go(self, transit: Transit, now: float) -> None:
+        """Take what it holds from a transit that is to be placed anew."""
+        meter(transit, now)
+        self.forget(transit.id)
+        circuits.leave(transit)
 
     def move_time(self, by_s: float, now: float) -> None:
         """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.base.clock`).

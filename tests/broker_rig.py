@@ -71,6 +71,14 @@ class FakeController:
         self.cursed: set[str] = set()  # circuits that the switches do not take
         self.broken: Exception | None = None
         self.bytes: dict[str, int] = {}
+        self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
+
+    def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
+        """A link fails."""
+        self.failed |= dict.fromkeys(self.topology.link(a, b).hops, why)
+
+    def failed_links(self) -> dict[tuple[str, str], str]:
+        return self.failed
 
     def capabilities(self) -> Capabilities:
         return self.can

@@ -169,7 +169,8 @@ class LoadAnswer(Answer):
 
 
 class LinkAnswer(Answer):
-    """A link and what is reserved on it in both directions; ``delay_s`` is one way."""
+    """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
+    why nothing goes over it, "" where it works."""
 
     a: str
     b: str
@@ -177,6 +178,7 @@ class LinkAnswer(Answer):
     capacity_bps: float
     delay_s: float
     loss: float
+    failed: str
     load: list[LoadAnswer]
 
 
@@ -233,6 +235,14 @@ class CountersAnswer(Answer):
     installed: list[str]
 
 
+class FailedLinkAnswer(Answer):
+    """A link that carries nothing, why, and since when (Unix seconds)."""
+
+    link: str
+    reason: str
+    since: float
+
+
 class HealthAnswer(Answer):
     """``status`` is ok or degraded; then ``problem`` says why."""
 
@@ -241,3 +251,4 @@ class HealthAnswer(Answer):
     controller: Capabilities
     live: int
     queued: int
+    links_failed: list[FailedLinkAnswer]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from network_provisioner.base.instants import iso
@@ -45,7 +45,8 @@ class Fit:
     """One request held against the ledger and the claims of those who wait before it.
 
     ``dividers``: the nodes that can divide packets over several paths; ``guaranteed`` as in
-    :func:`~network_provisioner.selection.transit.choose`.
+    :func:`~network_provisioner.selection.transit.choose`; ``failed``: directed links that carry
+    nothing, and why.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Fit:
         claims: Claims,
         dividers: Collection[str],
         guaranteed: bool,
+        failed: Mapping[Hop, str],
     ) -> None:
         self.ledger = ledger
         self.ask = ask
         self.template = template
         self.dividers = dividers
         self.guaranteed = guaranteed
+        self._failed = failed
         self._need = whole_bps(ask.low)
         self._claims = claims
         self._free: dict[Hop, int] = {}
@@ -88,11 +91,14 @@ class Fit:
             limit=limit,
             blocked=f"{some(ahead)} waits for it first" if ahead else "",
             share_bps=min(self._share[hop] for hop in hops),
+            failed=failure(path, self._failed),
         )
 
     def is_open(self, a: str, b: str) -> bool:
-        """Whether a directed link has room for the whole request, and nobody before claims it."""
-        return self._room((a, b)) >= self._need and not self._ahead((a, b))
+        """Whether a directed link works, has room for the whole request, and nobody before claims
+        it."""
+        hop = (a, b)
+        return hop not in self._failed and self._room(hop) >= self._need and not self._ahead(hop)
 
     def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
@@ -102,7 +108,10 @@ class Fit:
     def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
         roomy = [
-            (c.path, PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss))
+            (
+                c.path,
+                PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss, failed=k.failed),
+            )
             for c in decision.candidates
             for k in (c.metrics,)
         ]
@@ -146,6 +155,8 @@ class Fit:
             paths, self.ledger.capacity, most, self.dividers
         )
         if not large and not several:
+            if any(c.metrics.failed for c in decision.candidates):  # it may work again in a moment
+                return Wait(decision.reason, None, (), decision)
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
         worth = paths if several else large
         earliest = self._earliest(large, paths if several else (), most)
@@ -230,6 +241,12 @@ class Fit:
             named = ahead or self._holders(hop)
             found.append(Blocked(hop, self._room(hop), named[:MAX_HOLDERS]))
         return tuple(found)
+
+
+def failure(path: Path, failed: Mapping[Hop, str]) -> str:
+    """Which link of a path has failed, and why, in words; "" where none has."""
+    hop = next((hop for hop in path.hops if hop in failed), None) if failed else None
+    return "" if hop is None else f"link {hop[0]}-{hop[1]} has failed: {failed[hop]}"
 
 
 def some(ids: Sequence[str], most: int = 3) -> str:

@@ -53,6 +53,7 @@ class PathMetrics:
                    may expect all that is free
     ``limit``      in words, what leaves no more
     ``blocked``    in words, why it must not be used at all
+    ``failed``     in words, which of its links has failed
     """
 
     free_bps: float
@@ -63,6 +64,7 @@ class PathMetrics:
     limit: str = ""
     blocked: str = ""
     share_bps: float | None = None
+    failed: str = ""
 
     def get(self, metric: str, max_age_s: float) -> Metric | None:
         """The metric, or None where it is missing or stale."""
@@ -186,8 +188,8 @@ def _judge(
 def _rejection(
     known: PathMetrics, expected: Metric, template: Template, low: float, guaranteed: bool
 ) -> str:
-    if known.blocked:
-        return known.blocked
+    if known.failed or known.blocked:
+        return known.failed or known.blocked
     if known.free_bps < low:
         words = f"{format_rate(known.free_bps)} free, {format_rate(low)} needed"
         return f"{words} ({known.limit})" if known.limit else words

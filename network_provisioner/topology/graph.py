@@ -66,6 +66,16 @@ class Link:
         """The node at the other end."""
         return self.b if end == self.a else self.a
 
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.a}-{self.b}"
+
+    @property
+    def hops(self) -> tuple[tuple[str, str], ...]:
+        """Its directed links: from each end to the other."""
+        return (self.a, self.b), (self.b, self.a)
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
