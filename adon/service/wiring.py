@@ -55,6 +55,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
+            watch=True,
         )
     if config.driver == "opendaylight":
         from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
@@ -68,6 +69,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
+            watch=True,
         )
     return _foreign(config, topology)
 

@@ -152,7 +152,9 @@ def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
 
 
 def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> Iterator[str]:
-    said = {ends: link for link in topology.links if (ends := _ends(topology, link)) is not None}
+    said = {
+        ends: link for link in topology.links if (ends := joined_ports(topology, link)) is not None
+    }
     for ends, link in said.items():
         if ends not in found.links and all(dpid in found.ports for dpid, _ in ends):
             yield f"link {link.a}-{link.b}: nothing came through from port to port"
@@ -161,7 +163,7 @@ def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> I
         yield f"{words} are joined, and the topology has no such link"
 
 
-def _ends(topology: Topology, link: Link) -> tuple[End, End] | None:
+def joined_ports(topology: Topology, link: Link) -> tuple[End, End] | None:
     """The two ports of a link between switches; None where one end is none, or says no port."""
     ends = []
     for name in (link.a, link.b):
