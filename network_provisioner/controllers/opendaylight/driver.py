@@ -231,9 +231,6 @@ class OpenDaylightSwitches(SwitchBackend):
             if not port.up
         }
 
-    def unwatch(self) -> None:
-        """See SwitchBackend."""
-
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
         return self._down
