@@ -227,7 +227,7 @@ class AdmissionControl:
         failed = self._admission.failed
         nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
         hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
-        return None if hop is None else (hop, f"link {hop[0]}-{hop[1]} has failed: {failed[hop]}")
+        return None if hop is None else (hop, failed[hop])
 
     def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
         """Where transits of one pair of sites that must take one path have room without a link; ()

@@ -41,26 +41,28 @@ class LinkFailures:
         self._watched = controller if isinstance(controller, WatchesLinks) else None
         self._now: dict[str, LinkNews] = {}
         self.hops: dict[Hop, str] = {}
-        """Every directed link that carries nothing, and why; always the same mapping."""
+        """Every directed link that carries nothing, and that in words; always the same mapping."""
+        self._seen: dict[Hop, str] = {}
         self.news: deque[LinkNews] = deque()
 
     def stirs(self) -> bool:
         """Whether the controller sees something else than what was taken in."""
-        return self._watched is not None and dict(self._watched.failed_links()) != self.hops
+        return self._watched is not None and dict(self._watched.failed_links()) != self._seen
 
     def look(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
         if not self.stirs() or self._watched is None:
             return False
         found = dict(self._watched.failed_links())
+        self._seen = found
         self.hops.clear()
-        self.hops.update(found)
         failed = {}
-        for link in self._topology.links:
+        for link in self._topology.whole_links:
             why = next((found[hop] for hop in link.hops if hop in found), "")
             if why:
-                known = self._now.get(link.name)
-                failed[link.name] = known or LinkNews(link.name, why, now)
+                known = self._now.get(link.label)
+                failed[link.label] = known or LinkNews(link.label, why, now)
+                self.hops.update(dict.fromkeys(link.hops, str(failed[link.label])))
         told = [one for name, one in failed.items() if name not in self._now]
         for name, one in self._now.items():
             if name not in failed:

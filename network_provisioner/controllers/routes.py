@@ -86,13 +86,13 @@ def _port(topology: Topology, switch: Node, after: str) -> int:
 
 
 def _next_mac(topology: Topology, switch: Node, after: str, at_last: str) -> str:
-    node = topology.nodes[after]
+    node = topology.beyond(switch.name, after)
     if node.kind != "router":
         return at_last
     mac = (node.macs or {}).get(switch.name)
     if mac is None:
         raise InputError(
-            f"topology: router {after!r} has no MAC address towards {switch.name!r}, "
+            f"topology: router {node.name!r} has no MAC address towards {switch.name!r}, "
             f"expected macs: {{{switch.name}: <address>}}"
         )
     return mac

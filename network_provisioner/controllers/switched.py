@@ -116,10 +116,10 @@ class SwitchedController:
         self._watch = watch
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._joined = [ends for k in topology.links if (ends := joined_ports(topology, k))]
+        self._joined = [ends for k in topology.whole_links if (ends := joined_ports(topology, k))]
         self._link_at: dict[End, Link] = {
             (topology.nodes[name].dpid, number): link
-            for link in topology.links
+            for link in topology.whole_links
             for name, number in (link.ports or {}).items()
         }
         self._losses = Losses(backend.count_late_s)

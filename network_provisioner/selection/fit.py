@@ -244,9 +244,8 @@ class Fit:
 
 
 def failure(path: Path, failed: Mapping[Hop, str]) -> str:
-    """Which link of a path has failed, and why, in words; "" where none has."""
-    hop = next((hop for hop in path.hops if hop in failed), None) if failed else None
-    return "" if hop is None else f"link {hop[0]}-{hop[1]} has failed: {failed[hop]}"
+    """Which link of a path has failed, in words; "" where none has."""
+    return next((failed[hop] for hop in path.hops if hop in failed), "") if failed else ""
 
 
 def some(ids: Sequence[str], most: int = 3) -> str:
