@@ -23,12 +23,13 @@ from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.admission import (
     Admission,
     BrokerLimits,
-    ThroughputOf,
+    MetricsOf,
     check_times,
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.transit import Metric
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -66,7 +67,7 @@ class AdmissionControl:
         active: ActiveTransits,
         limits: BrokerLimits,
         setup_times: SetupTimes,
-        throughput_of: ThroughputOf | None,
+        metrics_of: MetricsOf | None,
         best_effort_of: BestEffortOf | None,
         failed: Mapping[Hop, str],
     ) -> None:
@@ -76,9 +77,9 @@ class AdmissionControl:
         self._active = active
         self._limits = limits
         self._setup_times = setup_times
-        self._throughput_of = throughput_of
+        self._metrics_of = metrics_of
         self._best_effort_of = best_effort_of
-        self._admission = Admission(topology, ledger, self._throughput, limits, failed=failed)
+        self._admission = Admission(topology, ledger, self._measured, limits, failed=failed)
         self._multipath = False
 
     def trust(self, can: Capabilities) -> None:
@@ -86,7 +87,7 @@ class AdmissionControl:
         where it does not. Without packets, what transfers reach tells nothing about a path."""
         self._admission.guaranteed = can.bandwidth != "none" or not can.real_packets
         if not can.real_packets:
-            self._throughput_of = self._best_effort_of = None
+            self._metrics_of = self._best_effort_of = None
         self._multipath = can.multipath
 
     # -- a request ---------------------------------------------------------------------------
@@ -305,14 +306,14 @@ class AdmissionControl:
             found.append(Movable(transit.id, transit.priority, paths, ways))
         return found
 
-    def _throughput(self, path: Path) -> tuple[float, float] | None:
-        if self._throughput_of is None:
-            return None
+    def _measured(self, path: Path) -> Mapping[str, Metric]:
+        if self._metrics_of is None:
+            return {}
         try:
-            return self._throughput_of(path)
+            return self._metrics_of(path)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
-            log.exception("the measured throughput of %s cannot be had", "-".join(path.nodes))
-            return None
+            log.exception("what was measured of %s cannot be had", "-".join(path.nodes))
+            return {}
 
     def _best_effort(self, transit: Transit, template: Template) -> float | None:
         if self._best_effort_of is None:

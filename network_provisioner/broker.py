@@ -50,7 +50,7 @@ from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.selection.admission import BrokerLimits, ThroughputOf, explain
+from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
@@ -85,16 +85,16 @@ class Broker(Queries):
         controller: Controller,
         store: Store,
         recorder: TransitRecorder | None = None,
-        throughput_of: ThroughputOf | None = None,
+        metrics_of: MetricsOf | None = None,
         clock: Callable[[], float] = time.time,
         limits: BrokerLimits | None = None,
         policies: Differentiator | None = None,
         best_effort_of: BestEffortOf | None = None,
     ) -> None:
-        """``throughput_of`` gives a path's measured throughput (b/s) and its age (s), or None, and
-        ``best_effort_of`` that of transfers without a path between two sites; ``clock`` gives Unix
-        seconds; ``policies`` say which transfers share queues. Call :meth:`start` before anything
-        else."""
+        """``metrics_of`` gives what was measured of a path, and ``best_effort_of`` the throughput
+        (b/s) of transfers without one between two sites and its age (s), or None; ``clock`` gives
+        Unix seconds; ``policies`` say which transfers share queues. Call :meth:`start` before
+        anything else."""
         self.topology = topology
         self.templates = templates
         self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change
@@ -128,7 +128,7 @@ class Broker(Queries):
             self._active,
             limits,
             self._lifecycle.setup_times,
-            throughput_of,
+            metrics_of,
             best_effort_of,
             self._failures.hops,
         )

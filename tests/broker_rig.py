@@ -24,11 +24,10 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.desired_state import Differentiator
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.admission import BrokerLimits, MetricsOf
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.graph import Path as NetworkPath
 from network_provisioner.topology.graph import Topology
 
 __all__ = ["SITES", "demo_network"]  # and all that is below
@@ -176,7 +175,7 @@ class Rig:
         templates: Mapping[str, Any] | None = None,
         limits: BrokerLimits | None = None,
         clock: Clock | None = None,
-        throughput_of: Callable[[NetworkPath], tuple[float, float] | None] | None = None,
+        metrics_of: MetricsOf | None = None,
         bandwidth: str = "queue",
         controller: Controller | None = None,
         store: Store | None = None,
@@ -197,7 +196,7 @@ class Rig:
             controller or self.controller,
             self.store,
             self.recorder,
-            throughput_of,
+            metrics_of,
             self.clock,
             limits,
             policies,

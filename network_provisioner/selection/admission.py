@@ -25,7 +25,13 @@ from network_provisioner.reservations.ledger import Hop, Ledger
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import PathChoice, PathMetrics, choose, meets
+from network_provisioner.selection.transit import (
+    Metric,
+    PathChoice,
+    PathMetrics,
+    choose,
+    meets,
+)
 from network_provisioner.selection.verdicts import Claims, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
@@ -34,8 +40,8 @@ MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later 
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
-ThroughputOf = Callable[[Path], tuple[float, float] | None]
-"""The measured throughput of a path in b/s and its age in seconds; None where nobody measured."""
+MetricsOf = Callable[[Path], Mapping[str, Metric]]
+"""What was measured of a path: throughput, delay, jitter and loss, as far as anybody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Admission:
 
     topology: Topology
     ledger: Ledger
-    throughput_of: ThroughputOf
+    metrics_of: MetricsOf
     limits: BrokerLimits
     guaranteed: bool = True
     failed: Mapping[Hop, str] = field(default_factory=dict)
@@ -191,7 +197,7 @@ class Admission:
         return Fit(self.ledger, ask, template, claimed, self.switches, self.guaranteed, self.failed)
 
     def _known(self, fit: Fit, paths: Sequence[Path]) -> list[tuple[Path, PathMetrics]]:
-        return [(path, fit.metrics(path, self.throughput_of(path))) for path in paths]
+        return [(path, fit.metrics(path, self.metrics_of(path))) for path in paths]
 
     def decide(
         self,

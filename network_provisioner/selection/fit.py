@@ -72,8 +72,9 @@ class Fit:
         self._held: dict[Hop, tuple[str, ...]] = {}
         self._busy: dict[Hop, list[Interval]] = {}
 
-    def metrics(self, path: Path, measured: tuple[float, float] | None) -> PathMetrics:
-        """What is known of a path for the time of the request. ``measured``: b/s and age."""
+    def metrics(self, path: Path, measured: Mapping[str, Metric]) -> PathMetrics:
+        """What is known of a path for the time of the request. ``measured``: of that path, by
+        metric."""
         hops = path.hops
         free, tight = min((self._room(hop), hop) for hop in hops)
         limit = ""
@@ -84,10 +85,10 @@ class Fit:
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
             free_bps=free,
-            throughput=None if measured is None else Metric(measured[0], "measured", measured[1]),
-            delay=Metric(path.rtt_s, "topology"),
-            jitter=None if path.jitter_s is None else Metric(path.jitter_s, "topology"),
-            loss=Metric(path.loss, "topology"),
+            throughput=measured.get("throughput"),
+            delay=measured.get("delay"),
+            jitter=measured.get("jitter"),
+            loss=measured.get("loss"),
             limit=limit,
             blocked=f"{some(ahead)} waits for it first" if ahead else "",
             share_bps=min(self._share[hop] for hop in hops),

@@ -115,6 +115,11 @@ class Path:
         return tuple(pairwise(self.nodes))
 
 
+def way_of(nodes: Sequence[str]) -> str:
+    """What tells a path from others between the same two sites: what it leads through."""
+    return "-".join(nodes[1:-1])
+
+
 class Topology:
     """A validated, unchangeable network.
 
@@ -145,7 +150,7 @@ class Topology:
         between: dict[frozenset[str], int] = {}
         for link in links:
             ends = frozenset((link.a, link.b))
-            between[ends] = number = between.get(ends, 0) + 1
+            between[ends] = number = between.get(ends, 0) + (not link.name)
             again = number > 1 and not link.name
             self._add_link(replace(link, name=f"{link.label}.{number}") if again else link)
         ports = [(f"{node} port {n}", x) for x in self.whole_links for node, n in _ports(x)]

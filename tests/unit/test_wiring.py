@@ -18,9 +18,9 @@ from adon.service.wiring import (
     make_broker,
     make_controller,
     measured_best_effort,
-    measured_throughput,
+    measured_paths,
 )
-from monitors.archive.archive import Archive
+from monitors.archive.archive import Archive, Measurement
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -28,6 +28,7 @@ from network_provisioner.controllers.opendaylight.driver import OpenDaylightCont
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
 
 
@@ -174,5 +175,12 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         best_effort = measured_best_effort(archive, lambda: 110.0)
         assert best_effort("mu", "tacc") == (1e8, 10.0)
         assert best_effort("tacc", "mu") is None
-        path = topology_from_dict(star("mu", "tacc")).path(["mu", "s1", "tacc"])
-        assert measured_throughput(archive, lambda: 110.0)(path) == (2e8, 10.0)
+        topology = topology_from_dict(star("mu", "tacc"))
+        path = topology.path(["mu", "s1", "tacc"])
+        now = [110.0]
+        measured = measured_paths(archive, topology, lambda: now[0])
+        assert measured(path) == {"throughput": Metric(2e8, "measured", 10.0)}
+        archive.record_many([Measurement("r", "rtt", "mu>tacc", 3.0, "s", 109.0, "agent")])
+        assert measured(path).keys() == {"throughput"}  # it was asked a moment ago
+        now[0] = 116.0
+        assert measured(path)["delay"] == Metric(3.0, "measured", 7.0)
