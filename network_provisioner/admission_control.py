@@ -8,7 +8,7 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -29,7 +29,7 @@ from network_provisioner.selection.admission import (
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
-from network_provisioner.selection.transit import Metric
+from network_provisioner.selection.transit import Metric, PathChoice
 from network_provisioner.selection.verdicts import Claim, Grant, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -49,6 +49,7 @@ BestEffortOf = Callable[[str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, and its age in seconds; None
 where nobody measured."""
 Claims = dict[Hop, list[Claim]]
+BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 
 class AdmissionControl:
@@ -242,6 +243,27 @@ class AdmissionControl:
             ways = circuits.ways(transit, self._topology)
             members.append(Movable(transit.id, transit.priority, paths, ways))
         return elsewhere(self._ledger, members, away, now, self._admission.switches)
+
+    def better(self, transit: Transit, freed: Collection[Hop], now: float) -> PathChoice | None:
+        """The choice of a better path for a transit that is on one, alone there with its packets,
+        among those that lead over links where room was given back; None where it stays."""
+        template = template_of(transit, self._templates)
+        if template is None or template.better_path != "move" or transit.parts:
+            return None
+        here, paths = tuple(transit.path), self._admission.paths(transit.src, transit.dst)
+        if not any(hop in freed for p in paths if p.nodes != here for hop in p.hops):
+            return None
+        if transit.requested_bps <= 0 or self._active.pairs.mates(transit):
+            return None
+        wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
+        claims = self._active.waitlist.claims_before(transit, now)
+        with self._without(transit):
+            verdict = self._admission.decide(wanted, template, now, claimed=claims)
+        if not isinstance(verdict, Grant) or len(verdict.parts) > 1:
+            return None
+        scores = {c.path.nodes: c.q for c in verdict.decision.candidates}
+        gain = scores[verdict.path.nodes] - scores.get(here, 0.0)
+        return verdict.decision if verdict.path.nodes != here and gain >= BETTER_BY else None
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a

@@ -45,12 +45,14 @@ from network_provisioner.link_failures import LinkFailures, LinkNews
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
+from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
+from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
@@ -191,6 +193,7 @@ class Broker(Queries):
             if links:  # best effort may go another way as well
                 self._desired.dirty = True
                 self._active.waitlist.unsettle()
+                self._lifecycle.freed.update(h for k in self.topology.links for h in k.hops)
             self._leave_failed(now, links)
             self._lifecycle.start_due(now)
             if freed or news or clock_set_s or links:
@@ -240,6 +243,7 @@ class Broker(Queries):
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self._serve_queue(now)
+            self._improve(now)
             self._lifecycle.apply(now, everything=True)
 
     def _done(self, transit: Transit, now: float) -> Transit:
@@ -512,6 +516,21 @@ class Broker(Queries):
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
             self._lifecycle.decline(transit, now)
+
+    def _improve(self, now: float) -> None:
+        """Move transits whose templates say so to better paths that room was given back on. Who
+        waits was served before."""
+        freed, self._lifecycle.freed = self._lifecycle.freed, set()
+        if not freed or self._desired.out_of_step:
+            return
+        for transit in sorted(self._active.on_switches(), key=lambda t: -t.priority):
+            choice = self._admission.better(transit, freed, now)
+            if choice is None or choice.chosen is None:
+                continue
+            path, q = choice.chosen.path, choice.chosen.q
+            (way,) = circuits.ways(transit, self.topology)
+            move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
+            self._lifecycle.move([move], f"it scores {q:.2f}", now, may_stay=True)
 
     def _expire(self, now: float) -> bool:
         """End the leases and the patience that are over; whether that left room for others."""

@@ -30,7 +30,7 @@ from network_provisioner.policies.accounting import meter
 from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
@@ -82,6 +82,7 @@ class Lifecycle:
         self._starts: list[Start] = []
         self._unseen: deque[str] = deque()  # installed ones that no byte was seen of
         self.ended: deque[Transit] = deque()  # for whoever keeps accounts
+        self.freed: set[Hop] = set()  # where room was given back since it was cleared
         self.setup_times = SetupTimes()
 
     # -- the steps ---------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class Lifecycle:
                 self._desired.put(other, now)
         self._active.enter(transit)
         if old is not None:
-            self._active.waitlist.room_on(old.rates())
+            self._room_on(old)
         if transit.start <= now or before:
             otherwise = TransitState.QUEUED if known else TransitState.FAILED
             if was.state in LIVE:
@@ -162,9 +163,10 @@ class Lifecycle:
         if before:  # by itself: were others refused with it, it could not be tried again
             self.apply(now)
 
-    def move(self, moves: Sequence[Reroute], why: str, now: float) -> None:
-        """Put transits on other ways, with what is reserved for them. The switches are to be
-        told."""
+    def move(self, moves: Sequence[Reroute], why: str, now: float, may_stay: bool = False) -> None:
+        """Put transits on other ways, with what is reserved for them. The switches are to be told;
+        where the transits ``may_stay``, they are told at once, and if they refuse all is as it was.
+        """
         was = [self._ledger.reservations.get(move.id) for move in moves]
         lanes = [
             (move.id, tuple(way.lane for way in move.ways))
@@ -175,6 +177,7 @@ class Lifecycle:
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"moved to where there is no room: {refusal}")
         moved = [self._active.all[move.id] for move in moves]
+        before_all = [transit.copy() for transit in moved]
         for transit, move in zip(moved, moves, strict=True):
             meter(transit, now)
             circuits.take(transit, move.ways)
@@ -184,10 +187,17 @@ class Lifecycle:
             transit.reason = f"{before}; moved to {ways}: {why}"
             if transit.state in ON_SWITCHES:
                 self._desired.put(transit, now)
+        if may_stay:
+            self.apply(now)
+            if self._desired.out_of_step:
+                self._move_back(before_all, now)
+                self._desired.share(now, everything=False)
+                self._mended(now)
+                return
         self._repository.save(moved)
         for held in was:
             if held is not None:
-                self._active.waitlist.room_on(held.rates())
+                self._room_on(held)
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -254,7 +264,7 @@ class Lifecycle:
             raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
         self._active.enter(transit)
         if held is not None and end is not None and end < held.end:
-            self._active.waitlist.room_on(held.rates())
+            self._room_on(held)
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
@@ -304,7 +314,13 @@ class Lifecycle:
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)
         if freed is not None:
-            self._active.waitlist.room_on(freed.rates())
+            self._room_on(freed)
+
+    def _room_on(self, freed: Reservation) -> None:
+        """What was reserved is free again."""
+        hops = freed.rates()
+        self._active.waitlist.room_on(hops)
+        self.freed.update(hops)
 
     def _take_off(self, transit: Transit) -> None:
         """A transit is to be on the switches no more, nor to start."""
