@@ -26,7 +26,7 @@ from urllib.parse import quote
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
 from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
     LIVE,
@@ -109,6 +109,8 @@ class Broker(Queries):
         self._latest = 0.0
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
+        self._pins: dict[str, Transit] = {}  # packets that are held to paths
+        self._can_pin = False
         self._turnless = ""
 
         self._ledger = Ledger.of(topology, limits.reservable)
@@ -145,6 +147,7 @@ class Broker(Queries):
         can = self._controller.capabilities()
         self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
+        self._can_pin = can.matches and can.real_packets
         with self._lock, self._store.turn():
             now = self._now()
             self._lifecycle.adopt(self._store.active(), now)
@@ -544,6 +547,8 @@ class Broker(Queries):
                 transit.reason += f"; {over}"
                 self._lifecycle.end(transit, TransitState.EXPIRED, now)
             freed = True
+        for name in [name for name, probe in self._pins.items() if probe.lease_until <= now]:
+            self._drop_pin(name)
         return freed
 
     def release(
@@ -621,6 +626,55 @@ class Broker(Queries):
                 )
             self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
             return transit.copy()
+
+    # -- packets that are held to a path, for measurements of it ----------------------------------
+
+    def pin(self, name: str, nodes: Sequence[str], flow: Flow, until: float) -> None:
+        """Lead the packets of a flow between two sites over the path along ``nodes``, without a
+        rate of their own, until Unix second ``until``. Not kept over a restart.
+
+        Raises BrokerError ``conflict`` (they cannot be told from others, or another transit has
+        them, or the path has failed), ``controller_unavailable``, ``store_unavailable``.
+        """
+        if self._store.shared or not self._can_pin:
+            raise BrokerError(
+                f"{name} cannot be held to a path: expected switches of this broker alone, which "
+                "tell packets apart by their ports",
+                "conflict",
+            )
+        with self._turn() as now:
+            flows = [flow.as_dict()]
+            try:
+                path = self.topology.path(nodes)
+            except InputError as error:
+                raise BrokerError(str(error), "conflict") from error
+            probe = Transit(
+                name, nodes[0], nodes[-1], TransitState.HELD, path=list(nodes), layer=path.layer,
+                max_bps=path.capacity_bps, lease_until=until, flows=flows, requested_at=now,
+            )  # fmt: skip
+            failed, pairs = self._admission.failure(probe), self._active.pairs
+            if failed is not None or pairs.clash(probe) or pairs.mates(probe):
+                why = failed[1] if failed else "another transit has its packets"
+                raise BrokerError(f"{name} cannot be held to a path: {why}", "conflict")
+            self._pins[name] = probe
+            pairs.enter(probe)
+            self._desired.update(probe)
+            self._lifecycle.apply(now)
+            if self._desired.out_of_step:
+                self._drop_pin(name)
+                raise BrokerError(f"{name}: the switches refused", "controller_unavailable")
+
+    def unpin(self, name: str) -> None:
+        """Hold these packets to their path no longer. Raises BrokerError ``store_unavailable``."""
+        if name in self._pins:
+            with self._turn():
+                self._drop_pin(name)
+
+    def _drop_pin(self, name: str) -> None:
+        probe = self._pins.pop(name, None)
+        if probe is not None:
+            self._active.pairs.leave(probe)
+            self._desired.drop(name)
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
