@@ -8,9 +8,10 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
@@ -24,11 +25,13 @@ from network_provisioner.reservations.quotas import exceeded
 from network_provisioner.selection.admission import (
     Admission,
     BrokerLimits,
-    ThroughputOf,
+    MetricsOf,
     check_times,
 )
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
-from network_provisioner.selection.push import Movable
+from network_provisioner.selection.fit import failure
+from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.transit import Metric, PathChoice
 from network_provisioner.selection.verdicts import (
     Claim,
     ClassLimit,
@@ -56,6 +59,7 @@ BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
 age in seconds; None where nobody measured."""
 Claims = dict[Hop, list[Claim]]
+BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 
 class AdmissionControl:
@@ -63,6 +67,7 @@ class AdmissionControl:
 
     ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
     circuit's rate is taken for best effort's; ``policies`` bound what a class may reserve.
+    ``failed``: directed links that carry nothing now, as the broker keeps them.
     """
 
     def __init__(
@@ -73,8 +78,9 @@ class AdmissionControl:
         active: ActiveTransits,
         limits: BrokerLimits,
         setup_times: SetupTimes,
-        throughput_of: ThroughputOf | None,
+        metrics_of: MetricsOf | None,
         best_effort_of: BestEffortOf | None,
+        failed: Mapping[Hop, str],
         policies: Differentiator | None = None,
     ) -> None:
         self._policies = policies
@@ -84,9 +90,9 @@ class AdmissionControl:
         self._active = active
         self._limits = limits
         self._setup_times = setup_times
-        self._throughput_of = throughput_of
+        self._metrics_of = metrics_of
         self._best_effort_of = best_effort_of
-        self._admission = Admission(topology, ledger, self._throughput, limits)
+        self._admission = Admission(topology, ledger, self._measured, limits, failed=failed)
         self._multipath = self._real = False
 
     def trust(self, can: Capabilities) -> None:
@@ -94,7 +100,7 @@ class AdmissionControl:
         where it does not. Without packets, what transfers reach tells nothing about a path."""
         self._admission.guaranteed = can.bandwidth != "none" or not can.real_packets
         if not can.real_packets:
-            self._throughput_of = self._best_effort_of = None
+            self._metrics_of = self._best_effort_of = None
         self._multipath, self._real = can.multipath, can.real_packets
 
     # -- a request ---------------------------------------------------------------------------
@@ -348,6 +354,49 @@ class AdmissionControl:
             ]
         return min(found, key=lambda claim: claim.start, default=None)
 
+    def failure(self, transit: Transit) -> tuple[Hop, str] | None:
+        """A link of a transit's paths that has failed, and that in words; None where none has."""
+        failed = self._admission.failed
+        nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
+        hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
+        return None if hop is None else (hop, failed[hop])
+
+    def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
+        """Where transits of one pair of sites that must take one path have room without a link; ()
+        where they have not."""
+        members = []
+        for transit in together:
+            template = template_of(transit, self._templates)
+            if template is None:
+                return ()
+            paths = self._admission.best_first(transit, template, now)
+            ways = circuits.ways(transit, self._topology)
+            members.append(Movable(transit.id, transit.priority, paths, ways))
+        return elsewhere(self._ledger, members, away, now, self._admission.switches)
+
+    def better(self, transit: Transit, freed: Collection[Hop], now: float) -> PathChoice | None:
+        """The choice of a better path for a transit that is on one, alone there with its packets,
+        among those that lead over links where room was given back; None where it stays."""
+        template = template_of(transit, self._templates)
+        if template is None or template.better_path != "move" or transit.parts:
+            return None
+        here, paths = tuple(transit.path), self._admission.paths(transit.src, transit.dst)
+        if not any(hop in freed for p in paths if p.nodes != here for hop in p.hops):
+            return None
+        if transit.requested_bps <= 0 or self._active.pairs.mates(transit):
+            return None
+        wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
+        claims = self._active.waitlist.claims_before(transit, now)
+        with self._without(transit):
+            verdict = self._admission.decide(
+                wanted, template, now, claimed=claims, limit_of=self._limit_of(wanted, now)
+            )
+        if not isinstance(verdict, Grant) or len(verdict.parts) > 1:
+            return None
+        scores = {c.path.nodes: c.q for c in verdict.decision.candidates}
+        gain = scores[verdict.path.nodes] - scores.get(here, 0.0)
+        return verdict.decision if verdict.path.nodes != here and gain >= BETTER_BY else None
+
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
         Science DMZ) and its packets are not on several; else None."""
@@ -359,7 +408,8 @@ class AdmissionControl:
             return None
         if ways:
             return self._topology.path(ways.pop())
-        return next(iter(self._admission.paths(transit.src, transit.dst)), None)
+        paths = self._admission.paths(transit.src, transit.dst)
+        return next((p for p in paths if not failure(p, self._admission.failed)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""
@@ -426,14 +476,14 @@ class AdmissionControl:
             found.append(Movable(transit.id, transit.priority, paths, ways))
         return found
 
-    def _throughput(self, path: Path, user: str) -> tuple[float, float] | None:
-        if self._throughput_of is None:
-            return None
+    def _measured(self, path: Path, user: str) -> Mapping[str, Metric]:
+        if self._metrics_of is None:
+            return {}
         try:
-            return self._throughput_of(path, user)
+            return self._metrics_of(path, user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
-            log.exception("the measured throughput of %s cannot be had", "-".join(path.nodes))
-            return None
+            log.exception("what was measured of %s cannot be had", "-".join(path.nodes))
+            return {}
 
     def _best_effort(self, transit: Transit, template: Template) -> float | None:
         if self._best_effort_of is None:

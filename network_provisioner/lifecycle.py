@@ -31,9 +31,10 @@ from network_provisioner.reports import mark, uncounted
 from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
+from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
@@ -83,6 +84,7 @@ class Lifecycle:
         self._starts: list[Start] = []
         self._unseen: deque[str] = deque()  # installed ones that no byte was seen of
         self.ended: deque[Transit] = deque()  # for whoever keeps accounts
+        self.freed: set[Hop] = set()  # where room was given back since it was cleared
         self.setup_times = SetupTimes()
 
     # -- the steps ---------------------------------------------------------------------------
@@ -155,7 +157,7 @@ class Lifecycle:
                 self._desired.put(other, now)
         self._active.enter(transit)
         if old is not None:
-            self._active.waitlist.room_on(old.rates())
+            self._room_on(old)
         if transit.start <= now or before:
             otherwise = TransitState.QUEUED if known else TransitState.FAILED
             if was.state in LIVE:
@@ -163,6 +165,42 @@ class Lifecycle:
             self._starts.append(Start(transit, otherwise, before))
         if before:  # by itself: were others refused with it, it could not be tried again
             self.apply(now)
+
+    def move(self, moves: Sequence[Reroute], why: str, now: float, may_stay: bool = False) -> None:
+        """Put transits on other ways, with what is reserved for them. The switches are to be told;
+        where the transits ``may_stay``, they are told at once, and if they refuse all is as it was.
+        """
+        was = [self._ledger.reservations.get(move.id) for move in moves]
+        lanes = [
+            (move.id, tuple(way.lane for way in move.ways))
+            for move, held in zip(moves, was, strict=True)
+            if held is not None
+        ]
+        refusal = self._ledger.commit(None, lanes, now)
+        if refusal is not None:  # decided a moment ago in the same turn
+            raise RuntimeError(f"moved to where there is no room: {refusal}")
+        moved = [self._active.all[move.id] for move in moves]
+        before_all = [transit.copy() for transit in moved]
+        for transit, move in zip(moved, moves, strict=True):
+            meter(transit, now)
+            circuits.take(transit, move.ways)
+            transit.moves += 1
+            before = transit.reason.partition("; moved to ")[0]
+            ways = " and ".join("-".join(way.path.nodes) for way in move.ways)
+            transit.reason = f"{before}; moved to {ways}: {why}"
+            if transit.state in ON_SWITCHES:
+                self._desired.put(transit, now)
+        if may_stay:
+            self.apply(now)
+            if self._desired.out_of_step:
+                self._move_back(before_all, now)
+                self._desired.share(now, everything=False)
+                self._mended(now)
+                return
+        self._repository.save(moved)
+        for held in was:
+            if held is not None:
+                self._room_on(held)
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -229,7 +267,7 @@ class Lifecycle:
             raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
         self._active.enter(transit)
         if held is not None and end is not None and end < held.end:
-            self._active.waitlist.room_on(held.rates())
+            self._room_on(held)
 
     def rerate(
         self, transit: Transit, ways: Sequence[PathPart], values: Mapping[str, Any], now: float
@@ -301,7 +339,7 @@ class Lifecycle:
         fell = state is TransitState.BEST_EFFORT and transit.installed_at
         if fell or state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
-        elif state is TransitState.FAILED:
+        else:
             circuits.leave(transit)
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
@@ -325,7 +363,13 @@ class Lifecycle:
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)
         if freed is not None:
-            self._active.waitlist.room_on(freed.rates())
+            self._room_on(freed)
+
+    def _room_on(self, freed: Reservation) -> None:
+        """What was reserved is free again."""
+        hops = freed.rates()
+        self._active.waitlist.room_on(hops)
+        self.freed.update(hops)
 
     def _take_off(self, transit: Transit) -> None:
         """A transit is to be on the switches no more, nor to start."""
@@ -407,7 +451,7 @@ class Lifecycle:
             return
         for start in starts:
             otherwise = TransitState.FAILED if mended else start.otherwise
-            self._not_started(start.transit, otherwise, f"the switches refused: {error}", now)
+            self.not_started(start.transit, otherwise, f"the switches refused: {error}", now)
 
     def _mended(self, now: float) -> bool:
         try:
@@ -416,9 +460,11 @@ class Lifecycle:
             return False
         return True
 
-    def _not_started(
+    def not_started(
         self, transit: Transit, otherwise: TransitState, reason: str, now: float
     ) -> None:
+        """A held transit cannot start: let it fail, start later, or give back what it holds and
+        wait."""
         if otherwise is TransitState.FAILED:
             transit.reason = reason
             self.end(transit, TransitState.FAILED, now)
@@ -524,6 +570,12 @@ class Lifecycle:
             self._take_off(known)
         self._free(transit_id)
         self._repository.forget(transit_id)
+
+    def let_go(self, transit: Transit, now: float) -> None:
+        """Take what it holds from a transit that is to be placed anew."""
+        meter(transit, now)
+        self.forget(transit.id)
+        circuits.leave(transit)
 
     def move_time(self, by_s: float, now: float) -> None:
         """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.base.clock`).

@@ -13,6 +13,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.base import Controller, ControllerError
 from network_provisioner.desired_state import DesiredState
+from network_provisioner.link_failures import LinkFailures
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
@@ -49,6 +50,7 @@ class Queries:
     _active: ActiveTransits
     _repository: Repository
     _desired: DesiredState
+    _failures: LinkFailures
 
     def get(self, transit_id: str) -> Transit:
         """The transit as it was last saved, with what it is granted now. Raises BrokerError
@@ -74,7 +76,13 @@ class Queries:
             return "the switches did not take the last change"
         if self._turnless:
             return "the store cannot be had"  # the log has its words, which not everybody may read
-        return "the store did not take the last change" if self._repository.behind else ""
+        if self._repository.behind:
+            return "the store did not take the last change"
+        return self._failures.problem
+
+    def links_changed(self) -> bool:
+        """Whether links have failed, or work again, since the last turn. Waits for nobody."""
+        return self._failures.stirs()
 
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""
@@ -87,6 +95,7 @@ class Queries:
             "controller": asdict(can),
             "live": live,
             "queued": queued,
+            "links_failed": self._failures.described(),
         }
 
     def describe_topology(
@@ -103,7 +112,8 @@ class Queries:
             when = now if at is None else at
             check_window(when, until, now)
             live = self._active.on_switches() if when <= now else ()
-            told = describe_load(self.topology, self._ledger, max(when, now), until, live)
+            failed = self._failures.hops
+            told = describe_load(self.topology, self._ledger, max(when, now), until, live, failed)
         if users is not None:
             for load in (load for link in told["links"] for load in link["load"]):
                 load["transits"] = [one for one in load["transits"] if self.user_of(one) in users]

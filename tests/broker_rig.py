@@ -24,11 +24,10 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.desired_state import Differentiator
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.admission import BrokerLimits, MetricsOf
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.graph import Path as NetworkPath
 from network_provisioner.topology.graph import Topology
 
 __all__ = ["SITES", "demo_network"]  # and all that is below
@@ -71,6 +70,14 @@ class FakeController:
         self.cursed: set[str] = set()  # circuits that the switches do not take
         self.broken: Exception | None = None
         self.bytes: dict[str, int] = {}
+        self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
+
+    def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
+        """A link fails."""
+        self.failed |= dict.fromkeys(self.topology.link(a, b).hops, why)
+
+    def failed_links(self) -> dict[tuple[str, str], str]:
+        return self.failed
 
     def capabilities(self) -> Capabilities:
         return self.can
@@ -168,7 +175,7 @@ class Rig:
         templates: Mapping[str, Any] | None = None,
         limits: BrokerLimits | None = None,
         clock: Clock | None = None,
-        throughput_of: Callable[[NetworkPath, str], tuple[float, float] | None] | None = None,
+        metrics_of: MetricsOf | None = None,
         bandwidth: str = "queue",
         controller: Controller | None = None,
         store: Store | None = None,
@@ -189,7 +196,7 @@ class Rig:
             controller or self.controller,
             self.store,
             self.recorder,
-            throughput_of,
+            metrics_of,
             self.clock,
             limits,
             policies,

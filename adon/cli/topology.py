@@ -95,6 +95,7 @@ def _show(args: argparse.Namespace) -> int:
     with bad_answer(args, "topology"):
         text = _held(data) if args.until else _loads(data)
         warnings = [str(words) for words in data.get("warnings", ())]
+        warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("failed"))
     print(text)
     for words in warnings:
         print(words)

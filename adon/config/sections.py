@@ -288,6 +288,8 @@ class MonitoringConfig(Schema):
 
     ``agents``       who measures
     ``tasks``        what, by name (:mod:`monitors.measurements.task_data`)
+    ``paths``        how candidate paths are measured, False for not at all
+                     (:mod:`monitors.measurements.candidate_paths`)
     ``agreement``    how much load measurements may put on links and domains
     ``access``       who may start what between which sites, and see which results
     ``anomalies``    what is watched how closely (:mod:`monitors.alerts.anomalies.settings`)
@@ -301,6 +303,7 @@ class MonitoringConfig(Schema):
 
     agents: list[AgentConfig] = Field(default_factory=list)
     tasks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    paths: dict[str, Any] | bool = True
     agreement: dict[str, Any] = Field(default_factory=dict)
     access: list[dict[str, Any]] = Field(default_factory=list)
     anomalies: dict[str, Any] = Field(default_factory=dict)

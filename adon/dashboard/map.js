@@ -135,6 +135,7 @@ function node(n, [x, y], half) {
       label(4.5),
     );
   }
+  if (n.kind === "link") return g("link", label(4.5));
   if (n.kind === "router") return g("router", svg("circle", { cx: r(x), cy: r(y), r: 15 }), label(4.5));
   return g("switch", svg("rect", { x: r(x - 15), y: r(y - 13), width: 30, height: 26, rx: 2 }), label(4.5));
 }

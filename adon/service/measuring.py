@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.fields import known_keys
 from network_provisioner.base.private import open_lock
 from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology.graph import Topology
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from monitors.measurements.agent_registry import RegisteredAgent
+    from monitors.measurements.coordinator import Coordinator
     from monitors.measurements.registry import TaskRegistry
 
 
@@ -84,7 +87,7 @@ def make(around: PartContext) -> MonitoringPart:
     try:
         coordinator = Coordinator(
             AgentRegistry(members_of(settings).values()), registry, store, around.archive,
-            around.rules, around.clock,
+            around.rules, around.clock, around.broker, _paths(settings),
         )  # fmt: skip
     except Infeasible as error:
         store.close()
@@ -100,14 +103,31 @@ def make(around: PartContext) -> MonitoringPart:
             ),
         ],
         collectors=[RunMetrics(coordinator)] if settings.agents else [],
-        services=(Sweeper(coordinator.sweep, store.close),),
+        services=(Sweeper(partial(_follow, coordinator), store.close),),
     )
+
+
+def _follow(coordinator: Coordinator) -> None:
+    coordinator.sweep()
+    coordinator.follow_paths()
+    coordinator.hold_paths()
+
+
+def _paths(settings: MonitoringConfig) -> dict[str, Any] | None:
+    """How candidate paths are measured, None for not at all. Raises InputError."""
+    if not settings.agents or settings.paths is False:
+        return None
+    given = settings.paths if isinstance(settings.paths, dict) else {}
+    keys = ("tool", "every", "for", "within", "load", "options")
+    known_keys(given, keys, "monitoring.paths")
+    return given
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:
     """Raises InputError for what cannot be meant."""
     rules_from_list(settings.access, topology)
     _registry(settings, topology)
+    _paths(settings)
 
 
 def described() -> list[APIRouter]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
+    from network_provisioner.link_failures import LinkNews
 
 
 def notifier_of(
@@ -57,11 +60,18 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.alerts.notices.workflows import WorkflowNotices
 
     services: list[Notifier | WorkflowNotices] = [around.notifier]
+    around.broker.link_listeners.append(partial(_tell_of_link, around.notifier))
     if around.settings.notices and isinstance(around.notifier, NoticeService):
         services.append(
             WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
         )
     return MonitoringPart(services=tuple(services))
+
+
+def _tell_of_link(notifier: Notifier, news: LinkNews) -> None:
+    """Once that a link has failed, and once that it works again."""
+    again = ":again" if news.at else ""
+    notifier.tell("link", f"{news.link}:{news.since:.3f}{again}", f"The {news}", asdict(news))
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
     from network_provisioner.controllers.shaping.shapes import Shaper
     from network_provisioner.queries import TransitRecorder
     from network_provisioner.selection.admission import BrokerLimits
+    from network_provisioner.selection.transit import Metric
     from network_provisioner.templates.registry import TemplateRegistry
 
+_KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
+_PATHS_KEPT = 4096
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
 
 
@@ -55,6 +61,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
+            watch=True,
         )
     if config.driver == "opendaylight":
         from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
@@ -68,6 +75,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
+            watch=True,
         )
     return _foreign(config, topology)
 
@@ -179,14 +187,31 @@ def limits_of(config: LimitsConfig) -> BrokerLimits:
     return dataclasses.replace(BrokerLimits(), quotas=quotas, **known)
 
 
-def measured_throughput(
-    archive: Archive, clock: Callable[[], float] = time.time
-) -> Callable[[NetworkPath, str], tuple[float, float] | None]:
-    """Look up what transfers over a path reached, a user's own and those that all believe: bit/s
-    and the age in seconds, or None."""
+def measured_paths(
+    archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
+) -> Callable[[NetworkPath, str], dict[str, Metric]]:
+    """Look up what was measured of a path, by a user's own transfers and by those that all believe,
+    as it was up to :data:`_KNOWN_S` ago."""
+    from monitors.archive.believed import BelievedBy
+    from monitors.archive.knowledge import Known, path_metrics
+    from network_provisioner.controllers.routes import default_path
+    from network_provisioner.selection.transit import Metric
 
-    def lookup(path: NetworkPath, user: str) -> tuple[float, float] | None:
-        return _measured(archive, path.nodes[0], path.nodes[-1], path.layer, user, clock())
+    kept: OrderedDict[tuple[tuple[str, ...], str], tuple[float, dict[str, Known]]] = OrderedDict()
+    default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
+
+    def lookup(path: NetworkPath, user: str) -> dict[str, Metric]:
+        now = clock()
+        at, known = kept.get((path.nodes, user), (-math.inf, {}))
+        if not 0 <= now - at < _KNOWN_S:
+            usual = default(path.nodes[0], path.nodes[-1])
+            is_default = usual is not None and usual.nodes == path.nodes
+            known = path_metrics(BelievedBy(archive, {user}), path.nodes, is_default, now)
+            kept[path.nodes, user] = now, known
+            kept.move_to_end((path.nodes, user))
+            if len(kept) > _PATHS_KEPT:
+                kept.popitem(last=False)
+        return {name: Metric(one.value, "measured", one.age_s(now)) for name, one in known.items()}
 
     return lookup
 
@@ -255,7 +280,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
             controller,
             store,
             recorder,
-            measured_throughput(archive),
+            measured_paths(archive, topology),
             clock=clock,
             limits=limits_of(config.limits),
             policies=books.policies,

@@ -19,9 +19,13 @@ from monitors.archive.estimates import WINDOW, Estimate
 from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfer_times import Moved, transfer_times
 from monitors.archive.transfers import BEST_EFFORT
+from network_provisioner.topology.graph import way_of
 
 FRESH_S = 86400.0
 """How long a measurement is as good as new, in seconds."""
+
+LIVE_S = 900.0
+"""How long what was measured of a path says how it is, in seconds: a template's ``max_age``."""
 
 _PROBES = "tcp_throughput"
 _OF_PATHS = frozenset({"rtt", "loss"})
@@ -112,11 +116,55 @@ def _tool(row: Measurement) -> tuple[object, object]:
     return row.details.get("tool"), row.details.get("protocol")
 
 
-def path_throughput(source: Source, src: str, dst: str, layer: str, now: float) -> Known | None:
-    """What transfers over a path of this layer got, bit/s. What goes best effort goes the way of
-    the probes."""
-    moved = _known(source, "path_throughput", f"{src}>{dst}/{layer}", now)
-    return _or_probed(source, moved, src, dst, now) if layer == BEST_EFFORT else moved
+def path_throughput(source: Source, src: str, dst: str, way: str, now: float) -> Known | None:
+    """What transfers over a path that leads this way got, bit/s. What goes best effort goes the way
+    of the probes."""
+    moved = _known(source, "path_throughput", f"{src}>{dst}/{way}", now)
+    return _or_probed(source, moved, src, dst, now) if way == BEST_EFFORT else moved
+
+
+def path_subject(nodes: Sequence[str]) -> str:
+    """What probes that are held to a path are recorded under."""
+    return f"{nodes[0]}>{nodes[-1]} via {way_of(nodes)}"
+
+
+def path_metrics(
+    source: Source, nodes: Sequence[str], is_default: bool, now: float
+) -> dict[str, Known]:
+    """What was measured of one path lately, as path selection names it: ``throughput`` (bit/s),
+    ``delay`` (there and back, s), ``jitter`` (s), ``loss`` (0..1).
+
+    Of transfers that went over it, and of probes that were held to it; where best effort goes this
+    way (``is_default``), of all probes between the two sites. The newest counts.
+    """
+    src, dst = nodes[0], nodes[-1]
+    way = way_of(nodes)
+    moved = _lately(source, "path_throughput", f"{src}>{dst}/{way}", now)
+    found = {"throughput": moved or path_throughput(source, src, dst, way, now)}
+    for name, metric in _OF_A_PATH.items():
+        asked = [path_subject(nodes)]
+        if metric == "rtt":
+            asked.append(path_subject(nodes[::-1]))
+        if is_default:
+            asked.append(f"{src}>{dst}")
+        known = [_lately(source, metric, subject, now) for subject in asked]
+        if is_default and not any(known):
+            best = max if metric == _PROBES else min
+            known.append(_of_hosts(source, metric, src, dst, now, best, LIVE_S))
+        found[name] = _newest([found.get(name), *known])
+    return {name: known for name, known in found.items() if known is not None}
+
+
+_OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
+
+
+def _newest(found: Sequence[Known | None]) -> Known | None:
+    return max((one for one in found if one is not None), key=lambda one: one.at, default=None)
+
+
+def _lately(source: Source, metric: str, subject: str, now: float) -> Known | None:
+    """Of the last minutes alone: what a path was like before would outvote what it is like."""
+    return _known(source, metric, subject, now, max_age_s=LIVE_S)
 
 
 def path_state(source: Source, metric: str, src: str, dst: str, now: float) -> Known | None:
@@ -217,8 +265,15 @@ def known_estimates(
     return found
 
 
-def _known(source: Source, metric: str, subject: str, now: float, note: str = "") -> Known | None:
-    found = source.estimate(metric, subject, now)
+def _known(
+    source: Source,
+    metric: str,
+    subject: str,
+    now: float,
+    note: str = "",
+    max_age_s: float | None = None,
+) -> Known | None:
+    found = source.estimate(metric, subject, now, max_age_s)
     if found is None:
         return None
     return Known(
@@ -244,6 +299,7 @@ def _of_hosts(
     dst: str,
     now: float,
     best: Callable[..., Known],
+    max_age_s: float | None = None,
 ) -> Known | None:
     """The best of the pairs of hosts at two sites, of those measured a day before the newest or
     later."""
@@ -251,7 +307,7 @@ def _of_hosts(
     for subject in source.subjects(metric):
         ends = tuple(end.partition("/")[0] for end in subject.split(">"))
         if ends == (src, dst):
-            known = _known(source, metric, subject, now, f"by {metric} of {subject}")
+            known = _known(source, metric, subject, now, f"by {metric} of {subject}", max_age_s)
             if known is not None:
                 found.append(known)
     if not found:

@@ -6,6 +6,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.measurement import claimed_by
 from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.base.units import goodput
+from network_provisioner.topology.graph import way_of
 
 # A transfer of less than this fits into one initial TCP window of 10 segments a few times over: its
 # time is connection set-up and round trips, whatever the bandwidth of the path (RFC 6928).
@@ -24,8 +25,9 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     """Measurements of a transit that is over; none where nothing was moved, nobody timed it, or
     what was reported cannot be.
 
-    ``throughput`` of ``src>dst`` and, where it was given a path, ``path_throughput`` of
-    ``src>dst/layer``, in bits per second of what the user got (goodput); without a path, of
+    ``throughput`` of ``src>dst`` and, where it was given one path, ``path_throughput`` of
+    ``src>dst/WAY`` (what the path leads through, as in ``s1-s2``), in bits per second of what the
+    user got (goodput); without a path, of
     ``src>dst/best_effort`` where it lasted long enough to say more than how TCP starts. A transfer
     under 64 kB yields ``transfer_latency`` of ``src>dst`` in seconds instead: taken for throughput
     it would make a fast path look slow.
@@ -39,9 +41,10 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
         return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
     rate_bps = goodput(transit.bytes, transit.seconds)
     facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
-    if transit.layer and transit.path:
-        path = f"{subject}/{transit.layer}"
-        facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
+    if transit.path:
+        path = f"{subject}/{way_of(transit.path)}"
+        if not transit.parts:  # of several, nobody knows how much went over which
+            facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     elif (
         transit.seconds >= STEADY_S and SHARES not in transit.reason and not transit.installed_at
     ):  # one that was installed went a part of its way on a path

@@ -6,6 +6,7 @@ hears of it. Everything happens under one lock, and nothing under it waits for t
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,16 @@ from typing import Any
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport
+from monitors.measurements.candidate_paths import (
+    BY,
+    HeldPaths,
+    PathHolder,
+    used_pairs,
+    wanted_tasks,
+)
 from monitors.measurements.load import shares
 from monitors.measurements.registry import RegisteredTask, TaskRegistry
-from monitors.measurements.result_validation import validated
+from monitors.measurements.result_validation import ValidResult, validated
 from monitors.measurements.run_planner import RunPlanner
 from monitors.measurements.run_store import KeptTask, MeasuringStore, RunStore
 from monitors.measurements.runs import Run, RunState, after
@@ -31,6 +39,8 @@ _KEEP_MS = 7 * 86_400_000  # how long runs are kept: a result may come late
 _MOST_KEPT = 200_000
 _FORGET_EVERY_MS = 600_000
 _RECENT = 20  # runs that a task shows
+_PATHS_EVERY_MS = 600_000
+_log = logging.getLogger(__name__)
 
 
 class Coordinator:
@@ -44,12 +54,17 @@ class Coordinator:
         archive: Archive,
         rules: Rules,
         clock: Callable[[], float],
+        holder: PathHolder | None = None,
+        paths: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take up what an earlier process left in the store. ``clock`` gives Unix seconds."""
+        """Take up what an earlier process left in the store. ``clock`` gives Unix seconds;
+        ``holder`` can hold packets to paths, and ``paths`` is how the candidate paths are measured,
+        None for not at all."""
         self._agent_registry, self._registry, self._store = agent_registry, registry, store
         self._archive, self._rules, self._clock = archive, rules, clock
         self._lock = threading.RLock()
-        self._forgot_ms = 0
+        self._forgot_ms = self._paths_ms = 0
+        self._held, self._paths = HeldPaths(holder), paths if holder is not None else None
         self._planner = RunPlanner(registry, agent_registry, store, self._now())
         self._planner.replaced(registry.restore(store.tasks(), store.fact("schedule")), self._now())
         self.sweep()
@@ -64,6 +79,53 @@ class Coordinator:
             if now - self._forgot_ms > _FORGET_EVERY_MS:
                 self._store.forget(now - _KEEP_MS, _MOST_KEPT)
                 self._forgot_ms = now
+
+    # -- candidate paths -----------------------------------------------------------------------
+
+    def hold_paths(self) -> None:
+        """Have the network hold the runs that are about to begin to the paths that they measure,
+        and let go of those that are over. To be called after :meth:`sweep`; the network may take
+        its time."""
+        with self._lock:
+            now = self._now()
+            due = [
+                (run, entry.definition.nodes)
+                for run in self._held.due(self._planner.to_come(now), now)
+                if (entry := self._registry.find(run.task)) is not None
+            ]
+        for run, nodes in due:
+            self._held.hold(run, nodes, self._now())
+        self._held.release(self._now())
+
+    def follow_paths(self) -> None:
+        """Measure the candidate paths of the pairs of sites that are used now, and no others."""
+        now = self._now()
+        if self._paths is None or now - self._paths_ms < _PATHS_EVERY_MS:
+            return
+        self._paths_ms = now
+        topology = self._registry.topology
+        pairs = used_pairs(self._archive, topology.sites, now / 1000)
+        wanted = wanted_tasks(pairs, self._agent_registry.members, topology, self._paths)
+        with self._lock:
+            entries = {e.definition.name: e for e in self._registry.entries()}
+            mine = {n: e for n, e in entries.items() if e.kept is not None and e.kept.by == BY}
+            for name in mine.keys() - wanted.keys():
+                with self._registry.all_or_nothing():
+                    self._planner.replaced(self._registry.delete(name), now, {name: None})
+            for name, body in wanted.items():
+                same = name in mine and mine[name].body == body and not mine[name].problem
+                if not same and (name in mine or name not in entries):
+                    self._add_path(name, body, now)
+
+    def _add_path(self, name: str, body: Mapping[str, Any], now: int) -> None:
+        kept = KeptTask(body, BY, now / 1000)
+        try:
+            definition = self._registry.define(name, body)
+            with self._registry.all_or_nothing():
+                change = self._registry.put(definition, kept)
+                self._planner.replaced(change, now, {name: kept})
+        except InputError as error:  # there is no room for it within schedule and agreement
+            _log.info("a candidate path is not measured: %s", error)
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -113,6 +175,8 @@ class Coordinator:
                     assert part is not None
                     if not part.reported:
                         valid = validated(item, run, part, self._now())
+                        if valid.measurements and (why := self._held.why_not(run)):
+                            valid = ValidResult((), f"it was not held to its path: {why}")
                         measurements += valid.measurements
                         part = replace(part, reported=True, error=valid.error)
                         changed[key] = after(run, part, valid.measurements)

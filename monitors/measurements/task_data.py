@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from monitors.archive.knowledge import path_subject
 from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.probes.tools import Tool, tool_of
 from monitors.measurements.tasks import Agreement, LinkId, Task, check
@@ -30,12 +31,15 @@ from network_provisioner.base.schema import Name, Rate, Schema, Whole, checked, 
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import bits, parse_duration, parse_rate
 from network_provisioner.controllers.routes import default_path
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Path, Topology
 
 FOR_S: Mapping[str, float] = {
     "tcp": 10.0, "udp": 10.0, "echo": 5.0, "ping": 5.0, "trace": 10.0, "host": 1.0, "command": 10.0,
 }  # fmt: skip
 """For how long a tool runs where nothing is said, in seconds."""
+
+HELD_BY: Mapping[str, str] = {"echo": "udp", "tcp": "tcp", "udp": "udp"}
+"""The tools whose packets go to a port of the server's, and its protocol."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
 _MOST_AT_ONCE = 1_000_000
@@ -83,6 +87,7 @@ class _Task(_Once):
 
     every: _Ms
     within: _Ms | None = None
+    via: list[Name] | None = None
 
 
 class _Domain(Schema):
@@ -101,7 +106,8 @@ class _Agreement(Schema):
 class Definition:
     """What is measured: ``src`` is the agent that begins, ``dst`` the other end, "" where there is
     none; ``address`` is where ``dst`` is reached. ``options`` are all of the tool's, as plain
-    values; ``task`` says when, and what it needs."""
+    values; ``task`` says when, and what it needs. ``nodes`` is the path that its packets are held
+    to, empty for the way that best effort takes."""
 
     tool: Tool
     src: str
@@ -109,6 +115,7 @@ class Definition:
     address: str
     options: Mapping[str, Any] = field(hash=False)
     task: Task
+    nodes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -118,6 +125,8 @@ class Definition:
     @property
     def subject(self) -> str:
         """Of its measurements."""
+        if self.nodes:
+            return path_subject(self.nodes)
         return f"{self.src}>{self.dst}" if self.dst else self.src
 
     @property
@@ -186,14 +195,21 @@ def definition_of(
         )
     period_ms = doc.every if isinstance(doc, _Task) else duration_ms
     deadline_ms = doc.within if isinstance(doc, _Task) else None
-    links, capacity_bps = _path(source, target, what, topology)
+    via = doc.via if isinstance(doc, _Task) and doc.via else ()
+    path = _path(source, target, what, topology, via)
+    if via:
+        _check_held(tool, (source, target), what, topology, members)
+    links = frozenset(link_id(a, b) for a, b in path.hops) if path else frozenset[LinkId]()
+    capacity_bps = path.capacity_bps if path else 0.0
     load_bps = _load(doc.load, tool, values, capacity_bps) if links else 0.0
     hosts = frozenset((source, target)) if target else frozenset[str]()
     task = Task(
         name, period_ms, duration_ms, deadline_ms or period_ms, hosts, links, _whole_bps(load_bps)
     )
     check(task)
-    return Definition(tool, source, target, address, values, task)
+    return Definition(
+        tool, source, target, address, values, task, path.nodes if path and via else ()
+    )
 
 
 def agreement_from_dict(section: object, topology: Topology) -> Agreement:
@@ -253,16 +269,40 @@ def _near(end: str, known: Iterable[str]) -> str:
 
 
 def _path(
-    source: str, target: str, what: str, topology: Topology
-) -> tuple[frozenset[LinkId], float]:
-    """The links that best effort takes, and the narrowest one's capacity."""
+    source: str, target: str, what: str, topology: Topology, via: Sequence[str]
+) -> Path | None:
+    """The path through ``via``, else the one that best effort takes; None within a site."""
     src, dst = site_of(source), site_of(target)
     if not target or src == dst:
-        return frozenset(), 0.0
+        return None
+    if via:
+        try:
+            return topology.path((src, *via, dst))
+        except InputError as error:
+            raise InputError(f"{what}: via: {error}") from None
     path = default_path(topology, src, dst)
     if path is None:
         raise InputError(f"{what}: no path joins {src!r} with {dst!r}, expected one to measure")
-    return frozenset(link_id(a, b) for a, b in path.hops), path.capacity_bps
+    return path
+
+
+def _check_held(
+    tool: Tool, ends: Sequence[str], what: str, topology: Topology,
+    members: Mapping[str, RegisteredAgent] | None,
+) -> None:  # fmt: skip
+    """Raises InputError where a switch could not tell the packets from others."""
+    if tool.name not in HELD_BY:
+        raise InputError(
+            f"{what}: via: found it for {tool.name}, expected one of {', '.join(HELD_BY)}, whose "
+            "packets can be held to a path by their port"
+        )
+    for end in ends if members is not None else ():
+        wanted, found = topology.nodes[site_of(end)].address, members[end].address
+        if wanted != found:
+            raise InputError(
+                f"{what}: via: agent {end!r} has the address {found}, expected {wanted or 'one'}, "
+                "the site's own in the topology: rules are for that"
+            )
 
 
 def link_id(a: str, b: str) -> LinkId:

@@ -27,6 +27,7 @@ from network_provisioner.broker import Broker
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 1.0
+LOOK_EVERY_S = 0.2  # for links that fail: what runs there does not wait for the next sweep
 _DESCRIPTION = """
 Paths with bandwidth between sites: requests become circuits on switches, never more than the links
 carry. Sizes are bytes, rates bits per second, times seconds. Every error has the shape of
@@ -121,7 +122,10 @@ def _describe_security(app: FastAPI) -> None:
 
 async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
     while True:
-        await asyncio.sleep(SWEEP_EVERY_S)
+        until = time.monotonic() + SWEEP_EVERY_S
+        await asyncio.sleep(min(SWEEP_EVERY_S, LOOK_EVERY_S))
+        while (left := until - time.monotonic()) > 0 and not broker.links_changed():
+            await asyncio.sleep(min(left, LOOK_EVERY_S))
         try:
             await turns.change(broker.sweep)
         except BrokerError as error:  # the store: said when it began, and by the broker's health

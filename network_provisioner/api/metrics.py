@@ -129,9 +129,18 @@ class Metrics:
             GaugeMetricFamily(name, f"{text} of a link in one direction.", labels=("src", "dst"))
             for name, text in zip(names, texts, strict=True)
         ]
+        up = GaugeMetricFamily(
+            "adon_link_up", "0 where a link has failed, in both directions.", labels=("src", "dst")
+        )
+        families.append(up)
         for link in self._broker.describe_topology()["links"]:
             for load in link["load"]:
-                values = link["capacity_bps"], load["reservable_bps"], load["reserved_bps"]
+                values = (
+                    link["capacity_bps"],
+                    load["reservable_bps"],
+                    load["reserved_bps"],
+                    float(not link["failed"]),
+                )
                 for family, value in zip(families, values, strict=True):
                     family.add_metric((load["from"], load["to"]), value)
         yield from families

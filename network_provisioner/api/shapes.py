@@ -176,7 +176,8 @@ class LoadAnswer(Answer):
 
 
 class LinkAnswer(Answer):
-    """A link and what is reserved on it in both directions; ``delay_s`` is one way."""
+    """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
+    why nothing goes over it, "" where it works."""
 
     a: str
     b: str
@@ -184,6 +185,7 @@ class LinkAnswer(Answer):
     capacity_bps: float
     delay_s: float
     loss: float
+    failed: str
     load: list[LoadAnswer]
 
 
@@ -240,6 +242,14 @@ class CountersAnswer(Answer):
     installed: list[str]
 
 
+class FailedLinkAnswer(Answer):
+    """A link that carries nothing, why, and since when (Unix seconds)."""
+
+    link: str
+    reason: str
+    since: float
+
+
 class HealthAnswer(Answer):
     """``status`` is ok or degraded; then ``problem`` says why."""
 
@@ -248,3 +258,4 @@ class HealthAnswer(Answer):
     controller: Capabilities
     live: int
     queued: int
+    links_failed: list[FailedLinkAnswer]

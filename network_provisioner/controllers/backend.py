@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
+from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Topology
 
 
@@ -25,8 +26,14 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label`` and ``connected`` may raise ControllerError.
+    ``label``, ``connected`` and ``dead_ends`` may raise ControllerError. ``watch_s`` is how often
+    it wants to :meth:`watch`, ``count_late_s`` how late its rules' counters may be, and
+    ``paths_at_once`` of how many circuits they are read together.
     """
+
+    watch_s = 5.0
+    count_late_s = 10.0
+    paths_at_once = 4
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
@@ -51,6 +58,16 @@ class SwitchBackend(ABC):
     @abstractmethod
     def connected(self) -> set[int]:
         """The datapath ids of the switches that can be reached now."""
+
+    def watch(self, joined: Collection[tuple[End, End]]) -> None:  # noqa: B027 not all can
+        """Look at the ports, and at the links that join two of them, for :meth:`dead_ends`."""
+
+    def unwatch(self) -> None:  # noqa: B027
+        """Take off the switches what was for that."""
+
+    def dead_ends(self) -> Mapping[End, str]:
+        """Ports that nothing goes out of, and why, as far as is known; asks nobody."""
+        return {}
 
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:

@@ -7,9 +7,9 @@ and after a restart of either side one ``apply`` brings both together again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.flows import Flow
@@ -143,4 +143,13 @@ class Controller(Protocol):
 
     def stop(self) -> None:
         """Remove every rule of ours and disconnect."""
+        ...
+
+
+@runtime_checkable
+class WatchesLinks(Protocol):
+    """A controller that sees links fail."""
+
+    def failed_links(self) -> Mapping[tuple[str, str], str]:
+        """Every directed link that carries nothing now, and why, in words. Asks no switch."""
         ...

@@ -11,7 +11,7 @@ fits together, and so is best effort beside them, to what they leave.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -231,6 +231,11 @@ class Planner:
         self._there: dict[int, tuple[int, ...]] = {}
         self._dealt: dict[int, tuple[int, ...]] = {}
         self._plain = route_rules(topology, self._default_paths, self._rate_control({}))
+
+    def avoid(self, failed: Collection[Pair]) -> None:
+        """Lay best effort over other links than these from the next plan on."""
+        self._default_paths = default_paths(self._topology, failed)
+        self._plain = route_rules(self._topology, self._default_paths, self._rate_control({}))
 
     def routes(self) -> list[FlowRule]:
         """The best-effort rules where there are no circuits."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.groups import CircuitGroup
+from network_provisioner.controllers.groups import CircuitGroup, GroupKey, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -72,12 +72,21 @@ class Reconciler:
         # When they were said, in the switch state's epochs.
         self._epoch = 0
         self._current: tuple[SwitchPlan, float] | None = None
+        self._failed: frozenset[Pair] = frozenset()
         self.keep_by(keep)
 
     def keep_by(self, keep: str) -> None:
         """Keep rates in another way from the next change on."""
         self._planner = Planner(self._topology, keep)
+        self._failed = frozenset()
         self._current = None
+
+    def avoid(self, failed: frozenset[Pair]) -> None:
+        """Lay best effort over other links than these from the next change on."""
+        if failed != self._failed:
+            self._failed = failed
+            self._planner.avoid(failed)
+            self._current = None
 
     def plan(self) -> SwitchPlan:
         """The plan for the desired circuits whose lease has not ended."""
@@ -104,10 +113,29 @@ class Reconciler:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
         answer, none."""
         rules = self.plan().by_group
+        return self._counted(rules[group.key][0] for group in groups)
+
+    def counted_along(self, groups: Sequence[CircuitGroup]) -> dict[GroupKey, list[int]]:
+        """The bytes that each switch on the way of some groups of one branch has counted, first
+        switch first, as far as all of them answer."""
+        rules = self.plan().by_group
+        on_path = {g.key: [r for r in rules[g.key] if r.protocol != "arp"] for g in groups}
+        seen = {
+            s.rule.key: s.bytes for s in self._counted(r for of in on_path.values() for r in of)
+        }
+        found: dict[GroupKey, list[int]] = {}
+        for key, there in on_path.items():
+            if all(rule.key in seen for rule in there):
+                counts = [0] * (1 + max(rule.hop for rule in there))
+                for rule in there:
+                    counts[rule.hop] += seen[rule.key]
+                found[key] = counts
+        return found
+
+    def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
         wanted: dict[int, set[int]] = {}
-        for group in groups:
-            first = rules[group.key][0]
-            wanted.setdefault(first.dpid, set()).add(first.cookie)
+        for rule in rules:
+            wanted.setdefault(rule.dpid, set()).add(rule.cookie)
         there = wanted.keys() & self._backend.connected()
         try:
             return self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())

@@ -9,7 +9,7 @@ while a circuit lives, and not at all otherwise (precision-medicine paper, §2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from network_provisioner.base.errors import InputError
@@ -86,13 +86,13 @@ def _port(topology: Topology, switch: Node, after: str) -> int:
 
 
 def _next_mac(topology: Topology, switch: Node, after: str, at_last: str) -> str:
-    node = topology.nodes[after]
+    node = topology.beyond(switch.name, after)
     if node.kind != "router":
         return at_last
     mac = (node.macs or {}).get(switch.name)
     if mac is None:
         raise InputError(
-            f"topology: router {after!r} has no MAC address towards {switch.name!r}, "
+            f"topology: router {node.name!r} has no MAC address towards {switch.name!r}, "
             f"expected macs: {{{switch.name}: <address>}}"
         )
     return mac
@@ -129,11 +129,12 @@ def shaped_hops(topology: Topology) -> frozenset[Pair]:
     )
 
 
-def default_paths(topology: Topology) -> list[Path]:
+def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
-    network, and a layer 2 path where there is no routed one. None to or from a Science DMZ."""
+    network, and a layer 2 path where there is no routed one; not over links that have ``failed``
+    where there is another way. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
-    found = (default_path(topology, src, dst) for src in open_sites for dst in open_sites)
+    found = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
     return [path for path in found if path is not None]
 
 
@@ -294,9 +295,13 @@ def _is_layer_2(topology: Topology, path: Sequence[str]) -> bool:
     return all(topology.nodes[name].kind != "router" for name in path)
 
 
-def default_path(topology: Topology, src: str, dst: str) -> Path | None:
+def default_path(
+    topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
+) -> Path | None:
     """Where best effort between two sites goes; None where nothing joins them."""
     paths = topology.candidate_paths(src, dst)
+    if failed:
+        paths = [p for p in paths if not any(hop in failed for hop in p.hops)] or paths
     return min(paths, key=lambda p: _ROUTE_PREFERENCE[p.layer], default=None)
 
 

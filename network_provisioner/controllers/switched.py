@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.errors import AdonError, InputError
@@ -23,16 +24,19 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Queue,
 )
-from network_provisioner.controllers.groups import CircuitGroup, shares
+from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
+from network_provisioner.controllers.losses import Losses
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.discovery import End, joined_ports
+from network_provisioner.topology.graph import Link, Topology
 
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
+LOST_S = 60.0  # how long a link is left alone that swallowed packets
 
 
 class ByteLedger:
@@ -73,8 +77,8 @@ class SwitchedController:
     ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
     says how rates are kept: one of plan's BANDWIDTH_METHODS, or "auto" for classes on the devices
     where the topology names any, else for meters where every switch has them, else not at all.
-    ``shared``: another broker uses the same switches, so nothing is removed in the end.
-    Thread-safe.
+    ``shared``: another broker uses the same switches, so nothing is removed in the end. ``watch``:
+    look for links that fail. Thread-safe.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class SwitchedController:
         *,
         bandwidth: str = "auto",
         shared: bool = False,
+        watch: bool = False,
     ) -> None:
         """Raises InputError for a ``bandwidth`` that cannot be had, and for a topology without
         switches, or one that lacks ports or MACs."""
@@ -108,6 +113,18 @@ class SwitchedController:
         self._progress = threading.Condition()
         self._in_step: set[int] = set()
         self._failure: AdonError | None = None
+        self._watch = watch
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._joined = [ends for k in topology.whole_links if (ends := joined_ports(topology, k))]
+        self._link_at: dict[End, Link] = {
+            (topology.nodes[name].dpid, number): link
+            for link in topology.whole_links
+            for name, number in (link.ports or {}).items()
+        }
+        self._losses = Losses(backend.count_late_s)
+        self._lost: dict[Pair, tuple[float, str]] = {}  # until when, by the steady clock, and why
+        self._turn = 0
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -144,6 +161,10 @@ class SwitchedController:
                 self._running = False
             self._disconnect()
             raise
+        if self._watch:
+            self._stopping.clear()
+            self._watcher = threading.Thread(target=self._look, name="adon-links", daemon=True)
+            self._watcher.start()
 
     def apply(self, circuits: Sequence[Circuit], queues: Sequence[Queue] = ()) -> None:
         """See Controller. A switch that is away does not keep circuits from being *removed*."""
@@ -155,6 +176,7 @@ class SwitchedController:
             )
         with self._lock:
             self._require_running()
+            self._reconciler.avoid(frozenset(self.failed_links()))
             prepared = self._reconciler.prepare(circuits, queues)
             self._account_changes(prepared.before, prepared.after)
             self._reconciler.apply(prepared)
@@ -206,6 +228,65 @@ class SwitchedController:
                     counters.append(LinkCounter(switch, link.other(switch), count, at))
         return counters
 
+    def failed_links(self) -> dict[Pair, str]:
+        """See :class:`~network_provisioner.controllers.base.WatchesLinks`: links with a port that
+        is down, that let no LLDP through any more, or that swallow packets of circuits."""
+        now = time.monotonic()
+        found = {hop: why for hop, (until, why) in list(self._lost.items()) if until > now}
+        for end, why in self._backend.dead_ends().items():
+            link = self._link_at.get(end)
+            if link is not None:
+                found |= dict.fromkeys(link.hops, why)
+        return found
+
+    def _look(self) -> None:
+        """Watch links until all is to stop."""
+        said = ""
+        while not self._stopping.wait(self._backend.watch_s):
+            try:
+                self._backend.watch(self._joined)
+                self.look_for_losses()
+                said = ""
+            except ControllerError as error:
+                if str(error) != said:
+                    LOG.warning("links are not watched: %s", error)
+                said = str(error)
+            except Exception:  # nobody else would notice that nobody watches
+                LOG.exception("links are not watched")
+
+    def look_for_losses(self) -> None:
+        """Compare what the switches of some circuits have counted. Who changes something now goes
+        first."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if not self._running or self._reconciler.circuits is None:
+                return
+            groups = {(g.key, g.path): g for g in self._reconciler.plan().groups if _counts(g)}
+            self._losses.retain(groups)
+            doubtful = [g for key, g in groups.items() if self._losses.doubtful(key)]
+            others = [g for key, g in groups.items() if not self._losses.doubtful(key)]
+            self._turn = self._turn % max(1, len(others))
+            others = others[self._turn :] + others[: self._turn]
+            self._turn += self._backend.paths_at_once
+            some = [*doubtful, *others][: self._backend.paths_at_once]
+            for key, counts in self._reconciler.counted_along(some).items():
+                group = next(g for g in some if g.key == key)
+                at = self._losses.observe((key, group.path), counts, time.monotonic())
+                if at is not None:
+                    self._lose(group.path, at)
+        finally:
+            self._lock.release()
+
+    def _lose(self, path: Sequence[str], number: int) -> None:
+        """What the switch of this number on a path sends does not reach the next one."""
+        switches = [i for i, name in enumerate(path) if self._topology.nodes[name].kind == "switch"]
+        first, last = switches[number], switches[number + 1]
+        why = f"what {path[first]} forwards does not reach {path[last]}"
+        until = time.monotonic() + LOST_S
+        for a, b in pairwise(path[first : last + 1]):
+            self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (until, why))
+
     def stop(self) -> None:
         """See Controller. Never fails: what cannot be removed is logged and ends by its lease."""
         with self._lock:
@@ -215,12 +296,25 @@ class SwitchedController:
             if self._shared:
                 self._reconciler.forget()
             else:
+                self._unwatch()
                 self._reconciler.wipe()
             self._ledger = ByteLedger()
         self._disconnect()
 
+    def _unwatch(self) -> None:
+        self._stopping.set()
+        if self._watch:
+            try:
+                self._backend.unwatch()
+            except ControllerError as error:
+                LOG.warning("rules were left behind: %s", error)
+
     def _disconnect(self) -> None:
+        self._stopping.set()
         self._backend.close()
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
         self._backend.events.put(None)
         if self._resync is not None:
             self._resync.join()
@@ -323,6 +417,11 @@ class SwitchedController:
                 self._in_step |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
         return changed
+
+
+def _counts(group: CircuitGroup) -> bool:
+    """Whether the counters along a group's way can be compared: of data, on one path."""
+    return bool(group.data) and len(group.branches) == 1
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

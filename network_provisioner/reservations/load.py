@@ -21,12 +21,14 @@ def describe_load(
     at: float,
     until: float | None = None,
     live: Iterable[Transit] = (),
+    failed: Mapping[Hop, str] | None = None,
 ) -> dict[str, Any]:
     """Nodes, and links with what is reserved in each direction at one instant.
 
     With ``until`` each direction also has its ``holders`` during [``at``, ``until``): who, how much
     and from when to when. ``live`` are the transits on the switches: what they are granted now,
-    minima and what they share above, is ``granted_bps``.
+    minima and what they share above, is ``granted_bps``. ``failed``: directed links that carry
+    nothing now, and why.
     """
     granted = granted_on_links(live)
     held = _holders(ledger, at, until) if until is not None else {}
@@ -44,7 +46,11 @@ def describe_load(
         return found if until is None else {**found, "holders": held.get(hop, [])}
 
     links = [
-        {**_link(item), "load": [load((item.a, item.b)), load((item.b, item.a))]}
+        {
+            **_link(item),
+            "failed": _failed(item, failed or {}),
+            "load": [load((item.a, item.b)), load((item.b, item.a))],
+        }
         for item in topology.links
     ]
     nodes = [_node(node) for node in topology.nodes.values()]
@@ -85,6 +91,10 @@ def _holders(ledger: Ledger, at: float, until: float) -> Mapping[Hop, list[dict[
 def _node(node: Node) -> dict[str, Any]:
     more = {"dtn": node.dtn, "dmz": node.dmz, "dpid": node.dpid}
     return {"name": node.name, "kind": node.kind} | {k: v for k, v in more.items() if v}
+
+
+def _failed(link: Link, failed: Mapping[Hop, str]) -> str:
+    return next((failed[hop] for hop in link.hops if hop in failed), "")
 
 
 def _link(link: Link) -> dict[str, Any]:

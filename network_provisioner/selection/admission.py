@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,12 +22,18 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.reservations import circuits
-from network_provisioner.reservations.ledger import Ledger
+from network_provisioner.reservations.ledger import Hop, Ledger
 from network_provisioner.reservations.quotas import Quotas
-from network_provisioner.selection.fit import Fit, Requirement
+from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import PathChoice, choose, meets
+from network_provisioner.selection.transit import (
+    Metric,
+    PathChoice,
+    PathMetrics,
+    choose,
+    meets,
+)
 from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
@@ -36,9 +42,9 @@ MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later 
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
 PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
 
-ThroughputOf = Callable[[Path, str], tuple[float, float] | None]
-"""The measured throughput of a path in b/s, as a user decides by it, and its age in seconds; None
-where nobody measured."""
+MetricsOf = Callable[[Path, str], Mapping[str, Metric]]
+"""What was measured of a path, as a user decides by it: throughput, delay, jitter and loss, as far
+as anybody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +100,24 @@ def check_times(start: float | None, end: float | None, now: float, max_lease_s:
 class Admission:
     """Looks for paths for one transit in a topology and the ledger over it.
 
-    ``guaranteed``: the controller keeps reserved rates (:func:`~.transit.choose`).
+    ``guaranteed``: the controller keeps reserved rates (:func:`~.transit.choose`). ``failed``:
+    directed links that carry nothing now, and why, as somebody else keeps them.
     """
 
     topology: Topology
     ledger: Ledger
-    throughput_of: ThroughputOf
+    metrics_of: MetricsOf
     limits: BrokerLimits
     guaranteed: bool = True
+    failed: Mapping[Hop, str] = field(default_factory=dict)
+    switches: frozenset[str] = frozenset()
     _paths: OrderedDict[tuple[str, str], list[Path]] = field(default_factory=OrderedDict)
-    _switches: frozenset[str] = frozenset()
     _sizes: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._sizes = sorted({link.capacity_bps for link in self.topology.links})
         nodes = self.topology.nodes.values()
-        self._switches = frozenset(n.name for n in nodes if n.kind == "switch")
+        self.switches = frozenset(n.name for n in nodes if n.kind == "switch")
 
     def paths(self, src: str, dst: str) -> list[Path]:
         """The candidate paths between two sites: the shortest, and the largest if it is none of
@@ -136,7 +144,7 @@ class Admission:
         one = max((min(map(self.ledger.capacity, path.hops)) for path in found), default=0)
         if paths < 2:
             return one
-        return max(one, largest_split(found, self.ledger.capacity, paths, self._switches))
+        return max(one, largest_split(found, self.ledger.capacity, paths, self.switches))
 
     def likely_bps(self, transit: Transit, now: float) -> float:
         """Bits per second that a transit would be given if its path were asked for now: what is
@@ -168,8 +176,8 @@ class Admission:
         return self.topology.link(a, b).capacity_bps >= bps
 
     def usable(self, src: str, dst: str, template: Template, min_bps: float) -> tuple[Path, ...]:
-        """The paths where a transit can be put if it has to move: those that are large enough for
-        its minimum and meet its template's QSpec, whatever is free there, shortest first.
+        """The paths where a transit can be put if it has to move: those that work, are large enough
+        for its minimum and meet its template's QSpec, whatever is free there, shortest first.
 
         Measurements are not asked: they exclude nothing where rates are kept, and where they are
         not, moving helps nobody.
@@ -178,8 +186,39 @@ class Admission:
         return tuple(
             path
             for path in self.paths(src, dst)
-            if path.capacity_bps >= least and meets(path, template)
+            if path.capacity_bps >= least
+            and meets(path, template)
+            and not failure(path, self.failed)
         )
+
+    def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
+        """The paths that work and meet a transit's QSpec, whatever is free there."""
+        fit = self._fit(transit, template, {}, now)
+        known = self._known(fit, self.paths(transit.src, transit.dst), transit.user)
+        return tuple(fit.fitting(choose(known, template)))
+
+    def _fit(
+        self,
+        transit: Transit,
+        template: Template,
+        claimed: Claims,
+        now: float,
+        limit_of: LimitOf | None = None,
+    ) -> Fit:
+        ask = self._ask(transit, now)
+        return Fit(
+            self.ledger,
+            ask,
+            template,
+            claimed,
+            self.switches,
+            self.guaranteed,
+            self.failed,
+            limit_of,
+        )
+
+    def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:
+        return [(path, fit.metrics(path, self.metrics_of(path, user))) for path in paths]
 
     def decide(
         self,
@@ -210,17 +249,14 @@ class Admission:
         paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
-        fit = Fit(
-            self.ledger, ask, template, claimed or {}, self._switches, self.guaranteed, limit_of
-        )
-        user = transit.user
-        known = [(path, fit.metrics(path, self.throughput_of(path, user))) for path in paths]
+        fit = self._fit(transit, template, claimed or {}, now, limit_of)
+        known = self._known(fit, paths, transit.user)
         decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if decision.chosen is None and not pinned and len(paths) >= self.limits.max_paths:
             # There are more paths than candidates: one of them may have room.
             other = self.topology.open_path(transit.src, transit.dst, fit.is_open)
             if other is not None:
-                known.append((other, fit.metrics(other, self.throughput_of(other, user))))
+                known += self._known(fit, [other], transit.user)
                 decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if pinned:
             words = "the only path to choose from: other transits of the two sites hold it"

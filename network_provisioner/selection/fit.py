@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from network_provisioner.base.instants import iso
@@ -62,7 +62,8 @@ class Fit:
     """One request held against the ledger and the claims of those who wait before it.
 
     ``dividers``: the nodes that can divide packets over several paths; ``guaranteed`` as in
-    :func:`~network_provisioner.selection.transit.choose`.
+    :func:`~network_provisioner.selection.transit.choose`; ``failed``: directed links that carry
+    nothing, and why.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Fit:
         claims: Claims,
         dividers: Collection[str],
         guaranteed: bool,
+        failed: Mapping[Hop, str],
         limit_of: LimitOf | None = None,
     ) -> None:
         self._limit_of = limit_of
@@ -81,6 +83,7 @@ class Fit:
         self.template = template
         self.dividers = dividers
         self.guaranteed = guaranteed
+        self._failed = failed
         self._need = whole_bps(ask.low)
         self._claims = claims
         self._free: dict[Hop, int] = {}
@@ -91,8 +94,9 @@ class Fit:
         self._limits: dict[Hop, ClassLimit | None] = {}
         self._class_full: set[Hop] = set()
 
-    def metrics(self, path: Path, measured: tuple[float, float] | None) -> PathMetrics:
-        """What is known of a path for the time of the request. ``measured``: b/s and age."""
+    def metrics(self, path: Path, measured: Mapping[str, Metric]) -> PathMetrics:
+        """What is known of a path for the time of the request. ``measured``: of that path, by
+        metric."""
         hops = path.hops
         free, tight = min((self._room(hop), hop) for hop in hops)
         limit = ""
@@ -105,18 +109,21 @@ class Fit:
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
             free_bps=free,
-            throughput=None if measured is None else Metric(measured[0], "measured", measured[1]),
-            delay=Metric(path.rtt_s, "topology"),
-            jitter=None if path.jitter_s is None else Metric(path.jitter_s, "topology"),
-            loss=Metric(path.loss, "topology"),
+            throughput=measured.get("throughput"),
+            delay=measured.get("delay"),
+            jitter=measured.get("jitter"),
+            loss=measured.get("loss"),
             limit=limit,
             blocked=f"{some(ahead)} waits for it first" if ahead else "",
             share_bps=min(self._share[hop] for hop in hops),
+            failed=failure(path, self._failed),
         )
 
     def is_open(self, a: str, b: str) -> bool:
-        """Whether a directed link has room for the whole request, and nobody before claims it."""
-        return self._room((a, b)) >= self._need and not self._ahead((a, b))
+        """Whether a directed link works, has room for the whole request, and nobody before claims
+        it."""
+        hop = (a, b)
+        return hop not in self._failed and self._room(hop) >= self._need and not self._ahead(hop)
 
     def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
@@ -126,7 +133,10 @@ class Fit:
     def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
         roomy = [
-            (c.path, PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss))
+            (
+                c.path,
+                PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss, failed=k.failed),
+            )
             for c in decision.candidates
             for k in (c.metrics,)
         ]
@@ -174,6 +184,8 @@ class Fit:
             paths, self._capacity, most, self.dividers
         )
         if not large and not several:
+            if any(c.metrics.failed for c in decision.candidates):  # it may work again in a moment
+                return Wait(decision.reason, None, (), decision)
             return Never(decision.reason, "impossible_rate" if paths else "quality", decision)
         worth = paths if several else large
         earliest, path = self._earliest(large, paths if several else (), most)
@@ -314,6 +326,11 @@ class Fit:
             named = ahead or self._holders(hop)
             found.append(Blocked(hop, self._room(hop), named[:MAX_HOLDERS]))
         return tuple(found)
+
+
+def failure(path: Path, failed: Mapping[Hop, str]) -> str:
+    """Which link of a path has failed, in words; "" where none has."""
+    return next((failed[hop] for hop in path.hops if hop in failed), "") if failed else ""
 
 
 def some(ids: Sequence[str], most: int = 3) -> str:

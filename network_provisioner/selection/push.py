@@ -111,6 +111,25 @@ def make_room(
     return None
 
 
+def elsewhere(
+    ledger: Ledger,
+    members: Sequence[Movable],
+    away_from: Hop,
+    now: float,
+    dividers: Collection[str] = (),
+) -> tuple[Reroute, ...]:
+    """Where transits that go together have room for their minima, from ``now`` on and without a
+    link; () where they have not, or one of them is over the link on several of its paths."""
+
+    def nobody(_: str) -> Sequence[Movable]:
+        return ()
+
+    search = _Search(ledger, 0.0, now, now, nobody, now, dividers)
+    group = _Group(tuple(members), away_from, {})
+    placed = search.place(group, search.without([group]))
+    return () if placed is None else tuple(placed[1])
+
+
 def _choices(groups: Sequence[_Group], moves: int) -> Iterator[tuple[_Group, ...]]:
     """All sets of groups that have so many members together."""
     for size in range(1, moves + 1):
@@ -179,13 +198,13 @@ class _Search:
         self.checks -= 1
         if self.checks < 0:
             return None
-        after = self._without(chosen)
+        after = self.without(chosen)
         lane = Lane(path.hops, self.need)
         if not after.put(Reservation(_REQUEST, (lane,), self.start, self.end)):
             return None
         moves: list[Reroute] = []
         for group in chosen:
-            placed = self._place(group, after)
+            placed = self.place(group, after)
             if placed is None:
                 return None
             after, more = placed
@@ -222,7 +241,8 @@ class _Search:
             return held
         return replace(held, start=self.now)
 
-    def _without(self, groups: Sequence[_Group]) -> Overlay:
+    def without(self, groups: Sequence[_Group]) -> Overlay:
+        """The ledger with these taken off."""
         after = Overlay(self.ledger)
         for held in (self._held(one) for group in groups for one in group.members):
             if held is not None:
@@ -233,10 +253,10 @@ class _Search:
         """Whether there is room for them now on other paths than over this link."""
         key = group.away_from, tuple(member.id for member in group.members)
         if key not in self._leaves:
-            self._leaves[key] = self._place(group, self._without([group])) is not None
+            self._leaves[key] = self.place(group, self.without([group])) is not None
         return self._leaves[key]
 
-    def _place(self, group: _Group, before: Overlay) -> tuple[Overlay, list[Reroute]] | None:
+    def place(self, group: _Group, before: Overlay) -> tuple[Overlay, list[Reroute]] | None:
         """Puts a group, which is taken off already, on its best other path with room; None where
         there is none, or the search has gone on for too long."""
         lead, away = group.members[0], group.away_from

@@ -19,7 +19,9 @@ Rules the thesis leaves open:
     one that is idle.
 *   **Missing or stale** (older than the template's ``max_age_s``): throughput falls back to
     ``share_bps``; delay, jitter and loss score 1, the lowest score that meets the QSpec. A path
-    that nobody measured is thus usable, and never preferred to one known to be as good.
+    that nobody measured is thus usable, and never preferred to one known to be as good. What the
+    topology says of a path's delay, jitter and loss is no measurement: it scores nothing, but a
+    path that cannot meet the QSpec by it is left out.
 *   **Ties**: more expected throughput, then shorter RTT, then fewer hops, then names in
     alphabetical order. The order in which candidates are listed never matters.
 """
@@ -53,6 +55,7 @@ class PathMetrics:
                    may expect all that is free
     ``limit``      in words, what leaves no more
     ``blocked``    in words, why it must not be used at all
+    ``failed``     in words, which of its links has failed
     """
 
     free_bps: float
@@ -63,6 +66,7 @@ class PathMetrics:
     limit: str = ""
     blocked: str = ""
     share_bps: float | None = None
+    failed: str = ""
 
     def get(self, metric: str, max_age_s: float) -> Metric | None:
         """The metric, or None where it is missing or stale."""
@@ -151,9 +155,22 @@ def choose(
 
 def meets(path: Path, template: Template) -> bool:
     """Whether a path meets a QSpec by what the topology says of it, room aside."""
-    known = (("delay", path.rtt_s), ("jitter", path.jitter_s), ("loss", path.loss))
-    limits = ((value, template.qspec.limit(name)) for name, value in known)
-    return all(value is None or limit is None or value <= limit for value, limit in limits)
+    return not any(
+        _too_much(name, metric, template) for name, metric in declared(path).items() if metric
+    )
+
+
+def declared(path: Path) -> dict[str, Metric | None]:
+    """What the topology says of a path."""
+    known = {"delay": path.rtt_s, "jitter": path.jitter_s, "loss": path.loss}
+    return {k: None if v is None else Metric(v, "topology") for k, v in known.items()}
+
+
+def _too_much(name: str, metric: Metric, template: Template) -> str:
+    limit = template.qspec.limit(name)
+    if limit is None or metric.value <= limit:
+        return ""
+    return f"{name} {metric.value:g} ({metric.source}), at most {limit:g} allowed"
 
 
 def _rank(c: Candidate) -> tuple[bool, float, float, float, int, tuple[str, ...]]:
@@ -179,15 +196,20 @@ def _judge(
             score = template.score(name, metric.value, low, high)
         scores[name] = Score(metric, score, weight)
     q = sum(s.weight * s.score for s in scores.values())
-    rejected = _rejection(known, expected, template, low, guaranteed)
+    rejected = _rejection(path, known, expected, template, low, guaranteed)
     return Candidate(path, known, expected.value, scores, q, rejected)
 
 
 def _rejection(
-    known: PathMetrics, expected: Metric, template: Template, low: float, guaranteed: bool
+    path: Path,
+    known: PathMetrics,
+    expected: Metric,
+    template: Template,
+    low: float,
+    guaranteed: bool,
 ) -> str:
-    if known.blocked:
-        return known.blocked
+    if known.failed or known.blocked:
+        return known.failed or known.blocked
     if known.free_bps < low:
         words = f"{format_rate(known.free_bps)} free, {format_rate(low)} needed"
         return f"{words} ({known.limit})" if known.limit else words
@@ -196,10 +218,10 @@ def _rejection(
             f"{format_rate(expected.value)} measured {expected.age_s:.0f} s ago, "
             f"{format_rate(low)} needed, and this network keeps no rates"
         )
-    for name in ("delay", "jitter", "loss"):
-        metric, limit = known.get(name, template.max_age_s), template.qspec.limit(name)
-        if metric is not None and limit is not None and metric.value > limit:
-            return f"{name} {metric.value:g} ({metric.source}), at most {limit:g} allowed"
+    for name, said in declared(path).items():
+        for metric in (known.get(name, template.max_age_s), said):
+            if metric is not None and (words := _too_much(name, metric, template)):
+                return words
     return ""
 
 

@@ -41,6 +41,7 @@ MAX_SCORE = 10.0  # of a path that gives all that the RSpec allows (thesis, Tabl
 
 WHEN_QUEUED = ("wait", "defer", "best_effort")
 SMALL = ("best_effort", "share")  # share: a standing circuit per pair of sites
+BETTER_PATH = ("stay", "move")
 MOST_PRIORITY = 1000
 MOST_PATHS = 16
 MOST_STREAMS = 1024
@@ -123,6 +124,7 @@ class Template:
                           it computed from what setting one up takes
     ``when_queued``       what a transfer does while its request is queued: one of WHEN_QUEUED
     ``small``             what becomes of those below the break-even: one of SMALL
+    ``better_path``       what a transit does when a better path becomes free: one of BETTER_PATH
     ``max_age_s``         a measurement older than this counts as missing
     ``paths``             how many paths one request may be split over where none alone carries it
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
@@ -145,6 +147,7 @@ class Template:
     break_even_bytes: Annotated[Size | None, Field(alias="break_even")] = None
     when_queued: Literal["wait", "defer", "best_effort"] = "wait"
     small: Literal["best_effort", "share"] = "best_effort"
+    better_path: Literal["stay", "move"] = "stay"
     max_age_s: Annotated[Duration, Field(alias="max_age")] = 900.0
     paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
     tuning: Tuning = Tuning()

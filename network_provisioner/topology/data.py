@@ -11,7 +11,7 @@ from pydantic import StrictBool
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
-from network_provisioner.topology.graph import Link, Node, Topology
+from network_provisioner.topology.graph import LINK, Link, Node, Topology
 
 _Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
 _Port = Annotated[int, checked(partial(fields.whole, most=2**32 - 1))]
@@ -31,6 +31,7 @@ class _NodeSchema(Schema):
 
 
 class _LinkSchema(Schema):
+    name: Name | None = None
     a: Name
     b: Name
     capacity: Rate
@@ -56,9 +57,9 @@ LINK_KEYS = tuple(_LinkSchema.model_fields)
 def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     """Build a topology from the ``topology`` section of adon.yml.
 
-    ``{"nodes": [{name, kind, dtn?, address?, mac?, dpid?, macs?, dmz?}], "links": [{a, b, capacity,
-    delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?, devices?}]}``; capacities and times carry
-    units. Raises InputError.
+    ``{"nodes": [{name, kind, dtn?, address?, mac?, dpid?, macs?, dmz?}], "links": [{name?, a, b,
+    capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?, devices?}]}``; capacities and
+    times carry units. Raises InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -69,8 +70,8 @@ def topology_to_dict(topology: Topology) -> dict[str, Any]:
     """Plain data, JSON-ready, in bits per second and seconds; :func:`topology_from_dict` makes the
     same topology of it."""
     return {
-        "nodes": [_node_data(node) for node in topology.nodes.values()],
-        "links": [_link_data(link) for link in topology.links],
+        "nodes": [_node_data(node) for node in topology.nodes.values() if node.kind != LINK],
+        "links": [_link_data(link) for link in topology.whole_links],
     }
 
 
@@ -94,7 +95,8 @@ def _link_data(link: Link) -> dict[str, Any]:
         "ports": dict(link.ports or {}),
         "devices": dict(link.devices or {}),
     }
-    data = {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
+    data: dict[str, Any] = {"name": link.name} if link.name else {}
+    data |= {"a": link.a, "b": link.b, "capacity": link.capacity_bps, "layer": link.layer}
     if link.jitter_s is not None:
         data["jitter"] = link.jitter_s
     return data | {key: value for key, value in values.items() if value}
@@ -132,4 +134,5 @@ def _link(number: int, item: dict[str, Any]) -> Link:
         devices=link.devices or None,
         jitter_s=link.jitter,
         vlan=link.vlan,
+        name=link.name or "",
     )

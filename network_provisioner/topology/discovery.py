@@ -132,12 +132,12 @@ def _switches(names: Mapping[int, str], found: Discovered) -> Iterator[str]:
 
 
 def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
-    for link in topology.links:
+    for link in topology.whole_links:
         for name, number in (link.ports or {}).items():
             ports = found.ports.get(topology.nodes[name].dpid)
             if ports is None:
                 continue
-            what = f"link {link.a}-{link.b}: {name} port {number}"
+            what = f"link {link.label}: {name} port {number}"
             port = ports.get(number)
             if port is None:
                 yield f"{what} is not there"
@@ -152,16 +152,20 @@ def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
 
 
 def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> Iterator[str]:
-    said = {ends: link for link in topology.links if (ends := _ends(topology, link)) is not None}
+    said = {
+        ends: link
+        for link in topology.whole_links
+        if (ends := joined_ports(topology, link)) is not None
+    }
     for ends, link in said.items():
         if ends not in found.links and all(dpid in found.ports for dpid, _ in ends):
-            yield f"link {link.a}-{link.b}: nothing came through from port to port"
+            yield f"link {link.label}: nothing came through from port to port"
     for ends in sorted(found.links - set(said)):
         words = " and ".join(f"{names.get(dpid, f'dpid {dpid}')} port {n}" for dpid, n in ends)
         yield f"{words} are joined, and the topology has no such link"
 
 
-def _ends(topology: Topology, link: Link) -> tuple[End, End] | None:
+def joined_ports(topology: Topology, link: Link) -> tuple[End, End] | None:
     """The two ports of a link between switches; None where one end is none, or says no port."""
     ends = []
     for name in (link.a, link.b):

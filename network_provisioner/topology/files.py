@@ -61,6 +61,7 @@ def graphml_of(topology: Topology) -> str:
         keys: dict[str, ElementTree.Element] = {}
         for item in items:
             ends = {end: str(item.pop(end)) for end in _ENDS[domain]}
+            item.pop("key", None)  # of JSON's multigraphs
             element = ElementTree.SubElement(graph, domain, ends)
             for name, value in item.items():
                 if name not in keys:

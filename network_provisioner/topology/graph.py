@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,12 +18,13 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.topology.paths import PathFinder
 
 KINDS = ("site", "switch", "router")
+LINK = "link"  # the kind of node that stands for a link with a name
 LAYERS = ("l2", "l3", "lan")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A site's data transfer node, a switch or a router.
+    """A site's data transfer node, a switch or a router; or a link with a name, in paths.
 
     ``dtn`` is the host name of a site's data transfer node, ``address`` and ``mac`` are its
     data-plane addresses; ``dpid`` is a switch's OpenFlow datapath id; a router's ``macs`` are the
@@ -48,7 +49,8 @@ class Link:
 
     ``delay_s`` is one way, ``jitter_s`` what it varies by (None: nobody said), ``loss`` a fraction.
     ``ports`` maps a switch at either end to its port number there, ``devices`` to the device name.
-    ``vlan`` is the VLAN id that frames carry on a link that is no routed one, 0 for none.
+    ``vlan`` is the VLAN id that frames carry on a link that is no routed one, 0 for none. ``name``
+    tells it from others between the same nodes.
     """
 
     a: str
@@ -61,10 +63,38 @@ class Link:
     devices: Mapping[str, str] | None = None
     jitter_s: float | None = None
     vlan: int = 0
+    name: str = ""
 
     def other(self, end: str) -> str:
         """The node at the other end."""
         return self.b if end == self.a else self.a
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.name or f"{self.a}-{self.b}"
+
+    @property
+    def halves(self) -> tuple[Link, ...]:
+        """What paths lead over: the link itself, or with a name two, which meet in a node of that
+        name. Delay, jitter and loss are the first one's."""
+        if not self.name:
+            return (self,)
+
+        def half(a: str, b: str, end: str, **values: Any) -> Link:
+            ports = {end: (self.ports or {})[end]} if end in (self.ports or {}) else None
+            devices = {end: (self.devices or {})[end]} if end in (self.devices or {}) else None
+            return replace(self, a=a, b=b, name="", ports=ports, devices=devices, **values)
+
+        return (
+            half(self.a, self.name, self.a),
+            half(self.name, self.b, self.b, delay_s=0.0, jitter_s=None, loss=0.0),
+        )
+
+    @property
+    def hops(self) -> tuple[tuple[str, str], ...]:
+        """All directed links that it consists of in paths."""
+        return tuple(hop for x in self.halves for hop in ((x.a, x.b), (x.b, x.a)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +115,24 @@ class Path:
         return tuple(pairwise(self.nodes))
 
 
+def way_of(nodes: Sequence[str]) -> str:
+    """What tells a path from others between the same two sites: what it leads through."""
+    return "-".join(nodes[1:-1])
+
+
 class Topology:
-    """A validated, unchangeable network."""
+    """A validated, unchangeable network.
+
+    A link with a name is a node in paths, between the two that it joins: so paths, reservations and
+    rules tell several links between the same two nodes apart. Of these each but the first has one.
+    """
 
     def __init__(self, nodes: Iterable[Node], links: Iterable[Link]) -> None:
         """Raises InputError for whatever is there twice (names, links, addresses, ports), unknown
         ends, self-loops and bad quantities."""
         self.nodes: dict[str, Node] = {}
+        self.whole_links: list[Link] = []
+        """All links, in the order they were given."""
         self._links: dict[frozenset[str], Link] = {}
         self._graph: Any = nx.Graph()
         for node in nodes:
@@ -106,13 +147,17 @@ class Topology:
             self._graph.add_node(node.name)
         for key in ("address", "mac", "dpid"):
             _unique(key, ((getattr(node, key), node.name) for node in self.nodes.values()))
+        between: dict[frozenset[str], int] = {}
         for link in links:
-            self._add_link(link)
-        ends = [(f"{node} port {n}", link) for link in self.links for node, n in _ports(link)]
-        _unique("switch", ((end, f"{link.a}-{link.b}") for end, link in ends))
+            ends = frozenset((link.a, link.b))
+            between[ends] = number = between.get(ends, 0) + (not link.name)
+            again = number > 1 and not link.name
+            self._add_link(replace(link, name=f"{link.label}.{number}") if again else link)
+        ports = [(f"{node} port {n}", x) for x in self.whole_links for node, n in _ports(x)]
+        _unique("switch", ((end, link.label) for end, link in ports))
         for node in self.nodes.values():
             for other in node.macs or ():
-                if frozenset((node.name, other)) not in self._links:
+                if frozenset((node.name, other)) not in between:
                     raise InputError(
                         f"topology: node {node.name!r}: macs names {other!r}, which no link joins "
                         "it with"
@@ -125,9 +170,10 @@ class Topology:
                 raise InputError(f"{label} ends at {end!r}, which is no node of the topology")
         if link.a == link.b:
             raise InputError(f"{label} joins a node with itself")
-        key = frozenset((link.a, link.b))
-        if key in self._links:
-            raise InputError(f"{label} is listed twice")
+        if link.name in self.nodes:
+            raise InputError(
+                f"{label}: name {link.name!r} is taken, expected one that no node or link has"
+            )
         if not (math.isfinite(link.capacity_bps) and link.capacity_bps > 0):
             raise InputError(f"{label}: capacity {link.capacity_bps!r}, expected more than 0 b/s")
         if not (math.isfinite(link.delay_s) and link.delay_s >= 0):
@@ -143,12 +189,17 @@ class Topology:
                 f"{label}: vlan {link.vlan!r} of layer {link.layer}, expected 1 to 4094 on a link "
                 "of layer l2 or lan"
             )
-        self._links[key] = link
-        self._graph.add_edge(link.a, link.b, delay=link.delay_s)
+        self.whole_links.append(link)
+        if link.name:
+            self.nodes[link.name] = Node(link.name, LINK)
+        for half in link.halves:
+            self._links[frozenset((half.a, half.b))] = half
+            self._graph.add_edge(half.a, half.b, delay=half.delay_s)
 
     @property
     def links(self) -> list[Link]:
-        """All links, in the order they were given."""
+        """What paths lead over, in the order that links were given: those without a name, and the
+        halves of the others."""
         return list(self._links.values())
 
     @property
@@ -178,6 +229,12 @@ class Topology:
             return self._links[frozenset((a, b))]
         except KeyError:
             raise InputError(f"topology: no link between {a!r} and {b!r}") from None
+
+    def beyond(self, end: str, after: str) -> Node:
+        """The node that a path comes to next after ``end``, where ``after`` may be a link's."""
+        if self.nodes[after].kind == LINK:
+            after = next(x.other(end) for x in self.whole_links if x.name == after)
+        return self.nodes[after]
 
     def site(self, name: str) -> Node:
         """A site's node. Raises InputError for an unknown name."""

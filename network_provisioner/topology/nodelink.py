@@ -49,7 +49,10 @@ def to_node_link(topology: Topology) -> dict[str, Any]:
     edges = [
         {"source": link.pop("a"), "target": link.pop("b"), **link} for link in section["links"]
     ]
-    return {"directed": False, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
+    several = any("name" in edge for edge in edges)
+    for number, edge in enumerate(edges if several else ()):
+        edge["key"] = number
+    return {"directed": False, "multigraph": several, "graph": {}, "nodes": nodes, "edges": edges}
 
 
 def _node(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +63,7 @@ def _node(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
 def _link(number: int, item: Mapping[str, Any]) -> dict[str, Any]:
     where = f"topology: edge number {number}"
     a, b = _name(item, "source", "a", where), _name(item, "target", "b", where)
-    ends = ("source", "target", "a", "b")
+    ends = ("source", "target", "a", "b", "key")
     return {"a": a, "b": b, **_ours(item, LINK_KEYS, ends, f"link {a}-{b}")}
 
 

@@ -146,7 +146,7 @@ def make_world(tell: Tell) -> World:
     rng = Random(3)
     topology = make_network(rng)
     ledger = Ledger.of(topology, BrokerLimits().reservable)
-    admission = Admission(topology, ledger, lambda *_: None, BrokerLimits())
+    admission = Admission(topology, ledger, lambda *_: {}, BrokerLimits())
     # Some sites are asked for more than others, so that some links are full.
     weights = [1 / (1 + i) ** 0.5 for i in range(SITES)]
     pairs: dict[tuple[str, str], None] = {}

@@ -80,7 +80,7 @@ def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
     """How many get a grant."""
     ledger = Ledger.of(topology)
     limits = BrokerLimits(reservable=1.0)
-    admission = Admission(topology, ledger, lambda *_: None, limits)
+    admission = Admission(topology, ledger, lambda *_: {}, limits)
     template = _template(paths)
     accepted = 0
     for number, ask in enumerate(asks):

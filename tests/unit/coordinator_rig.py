@@ -40,6 +40,7 @@ class CoordinatorRig:
         agreement: Mapping[str, Any] | None = None,
         rules: Rules | None = None,
         members: Mapping[str, RegisteredAgent] = MEMBERS,
+        **more: Any,
     ) -> None:
         self.folder, self.tasks, self.clock = folder, tasks, clock or Clock()
         self.network = demo_network()
@@ -56,6 +57,7 @@ class CoordinatorRig:
             self.archive,
             rules or Rules(),
             self.clock,
+            **more,
         )
 
     def restarted(self, **more: Any) -> CoordinatorRig:

@@ -47,7 +47,7 @@ class Desk:
         self.template = template or globals()["template"]()
         self.ledger = Ledger.of(topology)
         limits = BrokerLimits(reservable=1.0, max_paths=max_paths)
-        self.admission = Admission(topology, self.ledger, lambda *_: None, limits)
+        self.admission = Admission(topology, self.ledger, lambda *_: {}, limits)
         self.held: dict[str, tuple[Transit, tuple[Any, ...]]] = {}
         self.together: list[set[str]] = []  # ids that must move together
 

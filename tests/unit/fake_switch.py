@@ -16,6 +16,7 @@ from dataclasses import dataclass
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6
 FLOW_REMOVED, FLOW_MOD, GROUP_MOD, MULTIPART_REQUEST, MULTIPART_REPLY = 11, 14, 15, 18, 19
 BARRIER_REQUEST, BARRIER_REPLY, METER_MOD = 20, 21, 29
+PACKET_IN, PORT_STATUS, PACKET_OUT, PORT_DESC = 10, 12, 13, 13
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
 SEND_FLOW_REM = 1
@@ -67,6 +68,9 @@ class FakeSwitch:
         self.mods = 0
         self.listed = 0  # rules in answers
         self.refuse_adds = False
+        self.down: set[int] = set()
+        self.wires: dict[int, tuple[FakeSwitch, int]] = {}  # where a port's frames come out
+        self.carried: dict[int, tuple[int, int]] = {}  # bytes received and sent by a port
         self.silent = False
         self.connections = 0
         self._thread = threading.Thread(target=self._live, daemon=True)
@@ -93,6 +97,26 @@ class FakeSwitch:
             self.groups.clear()
             self.meters.clear()
         self.hang_up()
+
+    def set_port(self, number: int, up: bool) -> None:
+        """A port goes down or up, and the controller is told (reason: modified)."""
+        (self.down.discard if up else self.down.add)(number)
+        self.say(_message(PORT_STATUS, 0, struct.pack("!B7x", 2) + self._port(number)))
+
+    def _port(self, number: int) -> bytes:
+        down = int(number in self.down)
+        return struct.pack("!I4x6s2x16sII24x", number, b"", b"eth", 0, down)
+
+    def _forward(self, data: bytes) -> None:
+        """Have a frame come out where a wire leads to, as a packet that is for the controller."""
+        (length,) = struct.unpack_from("!H", data, 16)
+        (port,) = struct.unpack_from("!I", data, 28)
+        if port in self.wires:
+            other, number = self.wires[port]
+            match = struct.pack("!HHII4x", 1, 12, 0x80000004, number)
+            frame = data[24 + length :]
+            head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, 0)
+            other.say(_message(PACKET_IN, 0, head + match + b"\0\0" + frame))
 
     def put(self, entry: Entry) -> None:
         """Have a rule that nobody sent."""
@@ -152,6 +176,8 @@ class FakeSwitch:
         self.on_message(kind)
         if kind == BARRIER_REQUEST:
             return _message(BARRIER_REPLY, xid)
+        if kind == PACKET_OUT:
+            self._forward(data)
         with self.lock:
             if kind in (GROUP_MOD, METER_MOD):
                 return self._entry_mod(kind, data, xid)
@@ -201,9 +227,12 @@ class FakeSwitch:
         (kind,) = struct.unpack_from("!H", data, 8)
         if kind == PORT_STATS:
             body = [
-                struct.pack("!I4x12QII", n, 0, 0, 0, 1000 + n, *([0] * 8), 1, 0)
+                struct.pack("!I4x12QII", n, 0, 0, rx, tx, *([0] * 8), 1, 0)
                 for n in self._ports
+                for rx, tx in [self.carried.get(n, (0, 1000 + n))]
             ]
+        elif kind == PORT_DESC:
+            body = [self._port(n) for n in self._ports]
         elif kind == METER_FEATURES:
             if not self.has_meters:
                 # OFPET_BAD_REQUEST, OFPBRC_BAD_MULTIPART

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.templates.template import METRICS, SMALL, WHEN_QUEUED
+from network_provisioner.templates.template import BETTER_PATH, METRICS, SMALL, WHEN_QUEUED
 
 BASE: dict[str, Any] = {
     "qspec": {"min_throughput": "100 Mb/s", "max_delay": "100 ms", "max_loss": 0.01},
@@ -86,6 +86,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         "break_even": st.none() | st.integers(0, 2**60),
         "when_queued": st.sampled_from(WHEN_QUEUED),
         "small": st.sampled_from(SMALL),
+        "better_path": st.sampled_from(BETTER_PATH),
         "max_age": seconds,
         "paths": st.integers(1, 16),
         "tuning": st.fixed_dictionaries(

@@ -308,7 +308,7 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert sum(part.min_bps for part in grant.parts) == need
     assert len(grant.parts) <= made.template.paths
     if len(grant.parts) > 1:
-        assert divisible([part.path for part in grant.parts], made.admission._switches)
+        assert divisible([part.path for part in grant.parts], made.admission.switches)
     for part in grant.parts:
         assert (part.path.nodes[0], part.path.nodes[-1]) == (transit.src, transit.dst)
         assert 0 < part.min_bps <= part.max_bps

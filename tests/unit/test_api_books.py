@@ -216,6 +216,7 @@ def test_metrics_say_what_the_broker_knows(web: TestClient, rig: Rig) -> None:
     assert found["adon_link_capacity_bps", hop] == 200e6
     assert found["adon_link_reserved_bps", hop] == 5e6
     assert found["adon_link_sent_bytes_total", hop] == 7
+    assert found["adon_link_up", hop] == 1
     assert found["adon_queue_length", ()] == 0
     assert found["adon_circuits", ()] == 1
     assert found["adon_controller_up", (("controller", "fake"),)] == 1

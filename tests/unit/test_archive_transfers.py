@@ -37,7 +37,12 @@ def test_a_transfer_over_a_path_tells_of_both() -> None:
     assert (throughput.subject, throughput.value, throughput.unit) == ("iplant>mu", 1e8, "bit/s")
     assert (throughput.at, throughput.workflow) == (1010.0, "uuid")
     assert throughput.details["bytes"] == 100_000_000
-    assert found["path_throughput"].subject == "iplant>mu/l2"
+    assert found["path_throughput"].subject == "iplant>mu/s2-s1"
+
+
+def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
+    parts = [{"path": ENDED.path}, {"path": ["iplant", "s2", "r1", "s1", "mu"]}]
+    assert [f.metric for f in transfer_facts(replace(ENDED, parts=parts))] == ["throughput"]
 
 
 UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": ""}

@@ -11,8 +11,11 @@ from broker_rig import BIG, L2, MBPS, Clock, Rig, code_of, demo_network, fill
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath
+
+SLOW = {"throughput": Metric(4e6, "measured")}
 
 
 @pytest.fixture
@@ -151,7 +154,8 @@ def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
 
 
 def test_measured_throughput_moves_the_choice(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", throughput_of=lambda p, _: (6e6, 5.0) if p.layer == "l2" else None)
+    slow = {"throughput": Metric(6e6, "measured", 5.0)}
+    rig = Rig(tmp_path / "s", metrics_of=lambda p, _: slow if p.layer == "l2" else {})
     got = rig.ask("a", "mu", "tacc")
     assert got.layer == "l3"
     scores = {c["layer"]: c["scores"]["throughput"] for c in got.candidates}
@@ -159,16 +163,44 @@ def test_measured_throughput_moves_the_choice(tmp_path: Path) -> None:
     assert scores["l3"]["source"] == "reservations"
 
 
+def test_a_path_that_is_measured_to_be_bad_is_left(tmp_path: Path) -> None:
+    bad: dict[str, Metric] = {}
+    careful = {
+        "careful": {
+            "qspec": {"min_throughput": "5 Mb/s", "max_delay": "200 ms", "max_loss": 0.01},
+            "rspec": {"max_throughput": "10 Mb/s"},
+            "weights": {"throughput": 1, "delay": 1, "loss": 1},
+        }
+    }
+    rig = Rig(
+        tmp_path / "s", templates=careful, metrics_of=lambda p: bad if p.layer == "l2" else {}
+    )
+    unknown = rig.ask("a", "mu", "tacc", template="careful")
+    assert unknown.layer == "l2"
+    scores = unknown.candidates[0]["scores"]
+    assert [scores[name]["score"] for name in ("delay", "loss")] == [1, 1]  # a topology is no news
+    rig.broker.release("a")
+    for name, value in (("delay", 3.0), ("loss", 0.5)):
+        bad |= {name: Metric(value, "measured", 10.0)}
+        moved = rig.ask(f"b{name}", "mu", "tacc", template="careful")
+        assert moved.layer == "l3"
+        assert f"{name} {value:g} (measured)" in moved.reason
+        rig.broker.release(moved.id)
+        bad.clear()
+    bad["delay"] = Metric(3.0, "measured", 901.0)
+    assert rig.ask("c", "mu", "tacc", template="careful").layer == "l2"
+
+
 def test_an_archive_that_fails_costs_its_opinion_only(tmp_path: Path) -> None:
-    def broken(path: object) -> None:
+    def broken(path: object) -> dict[str, Metric]:
         raise OSError("disk gone")
 
-    rig = Rig(tmp_path / "s", throughput_of=broken)
+    rig = Rig(tmp_path / "s", metrics_of=broken)
     assert rig.ask("a", "mu", "tacc").state is TransitState.INSTALLED
 
 
 def test_a_network_without_guarantees_trusts_measurements(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "s", throughput_of=lambda *_: (4e6, 0.0), bandwidth="none")
+    rig = Rig(tmp_path / "s", metrics_of=lambda *_: SLOW, bandwidth="none")
     got = rig.ask("a", "mu", "tacc")
     assert got.state is TransitState.BEST_EFFORT
     assert "4 Mb/s measured" in got.reason
@@ -179,11 +211,11 @@ def test_on_the_simulated_network(tmp_path: Path) -> None:
     simulated = SimulatedController(demo_network(), clock)
     measured: list[NetworkPath] = []
 
-    def slow(path: NetworkPath, _: str) -> tuple[float, float]:
+    def slow(path: NetworkPath, _: str) -> dict[str, Metric]:
         measured.append(path)
-        return 1e6, 0.0
+        return SLOW
 
-    rig = Rig(tmp_path / "s", clock=clock, controller=simulated, throughput_of=slow)
+    rig = Rig(tmp_path / "s", clock=clock, controller=simulated, metrics_of=slow)
     got = rig.ask("a", "mu", "tacc", template="soykb", lease_s=60)
     assert (got.state, got.layer, got.granted_bps) == (TransitState.INSTALLED, "l2", 150e6)
     back = rig.ask("b", "tacc", "mu")

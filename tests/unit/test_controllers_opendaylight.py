@@ -373,6 +373,17 @@ def test_it_looks_around_and_leaves_nothing(rig: FakeRig) -> None:
         rig.controller.discover()
 
 
+def test_ports_that_are_down_fail_their_links(rig: FakeRig) -> None:
+    assert isinstance(rig.controller, OpenDaylightController)
+    rig.odl.nodes[2].down.add(10)
+    rig.controller._switches.watch(())
+    failed = rig.controller.failed_links()
+    assert failed == dict.fromkeys([("s1", "s2"), ("s2", "s1")], "port 10 of s2 is down")
+    rig.odl.nodes[2].down.clear()
+    rig.controller._switches.watch(())
+    assert rig.controller.failed_links() == {}
+
+
 def test_what_it_cannot_read_when_it_looks_around(rig: FakeRig) -> None:
     rules = rig.odl.owners(1)
     assert isinstance(rig.controller, Discovers)

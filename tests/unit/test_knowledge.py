@@ -16,7 +16,8 @@ from site_selector.estimates.rates import Network, path_beliefs
 
 NOW = 1e6
 UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",
-         "compute_rate": "byte/s", "runtime": "s", "queue_wait": "s"}  # fmt: skip
+         "compute_rate": "byte/s", "runtime": "s", "queue_wait": "s", "loss": "1",
+         "jitter": "s"}  # fmt: skip
 
 
 def archive_of(*facts: tuple[str, str, float, float]) -> Archive:
@@ -199,3 +200,38 @@ def test_the_site_selector_and_the_broker_read_it() -> None:
     assert paths["tacc", "mu"].gamma_a.source == "default"
     assert measured_best_effort(archive, lambda: NOW)("mu", "tacc", "ada") == (2e8, 10.0)
     assert measured_best_effort(archive, lambda: NOW)("tacc", "mu", "ada") is None
+
+
+L2, L3 = ["mu", "s1", "s2", "tacc"], ["mu", "s1", "r1", "s2", "tacc"]
+
+
+def test_a_path_is_told_by_what_was_measured_of_it_and_not_by_its_layer() -> None:
+    archive = archive_of(
+        ("path_throughput", "mu>tacc/s1-s2", 1e6, 10.0),
+        ("rtt", "mu>tacc via s1-s2", 3.0, 20.0),
+        ("loss", "mu>tacc via s1-s2", 0.5, 20.0),
+        ("jitter", "mu>tacc via s1-s2", 0.2, 20.0),
+    )
+    found = knowledge.path_metrics(archive, L2, False, NOW)
+    assert {name: one.value for name, one in found.items()} == {
+        "throughput": 1e6, "delay": 3.0, "loss": 0.5, "jitter": 0.2,
+    }  # fmt: skip
+    assert found["delay"].age_s(NOW) == 20.0
+    other = ["mu", "s1", "s3", "s2", "tacc"]  # of the same layer
+    assert knowledge.path_metrics(archive, other, False, NOW) == {}
+    back = knowledge.path_metrics(archive, L2[::-1], False, NOW)
+    assert {name: one.value for name, one in back.items()} == {"delay": 3.0}
+    # What two sites have with each other says nothing of one of their paths, and back.
+    assert knowledge.path_state(archive, "rtt", "mu", "tacc", NOW) is None
+
+
+def test_probes_between_two_sites_are_of_the_way_that_best_effort_takes() -> None:
+    archive = archive_of(
+        *(("rtt", "mu/a>tacc/b", 0.05, 1e5 + n) for n in range(20)),
+        ("rtt", "mu/a>tacc/b", 3.0, 20.0),
+        ("rtt", "mu>tacc", 2.0, 5000.0),
+        ("tcp_throughput", "mu/a>tacc/b", 5e6, 30.0),
+    )
+    assert knowledge.path_metrics(archive, L2, False, NOW) == {}
+    found = knowledge.path_metrics(archive, L3, True, NOW)
+    assert {name: one.value for name, one in found.items()} == {"throughput": 5e6, "delay": 3.0}

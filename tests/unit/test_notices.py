@@ -100,7 +100,7 @@ def test_what_may_be_written(tmp_path: Path) -> None:
         tmp_path,
     )
     assert headers_of(hook) == {"Authorization": "Bearer x y", "X-A": "b"}
-    assert mail.on == {"finished", "failed", "stuck", "anomaly"}
+    assert mail.on == {"finished", "failed", "stuck", "anomaly", "link"}
     assert (hook.shown, mail.shown) == ("https://h", "mail")
     assert hook.id != mail.id
 
@@ -151,6 +151,8 @@ def test_who_wants_what() -> None:
     anomaly = Notice("anomaly", "k", "t", T0, {})
     assert wants(ALL, anomaly)
     assert not wants(Target(users=("*",), command=("x",)), anomaly)
+    assert wants(ALL, Notice("link", "k", "t", T0, {}))
+    assert not wants(Target(users=("*",), command=("x",)), Notice("link", "k", "t", T0, {}))
 
 
 # ------------------------------------------------------------------ each thing once

@@ -61,7 +61,6 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("links", 0, capacity=0), ["mu-s1", "capacity"]),
         (spoil("links", 0, loss=1.5), ["loss", "1.5"]),
         (spoil("links", 0, layer="l7"), ["layer", "l7"]),
-        (spoil("links", 1, a="s1", b="mu", ports={}), ["twice"]),
         (spoil("links", 0, capacity=float("nan")), ["mu-s1", "capacity", "nan"]),
         (spoil("links", 0, capacity=float("inf")), ["mu-s1", "capacity", "inf"]),
         (spoil("links", 0, capacity=None), ["mu-s1", "capacity"]),

@@ -18,9 +18,9 @@ from adon.service.wiring import (
     make_broker,
     make_controller,
     measured_best_effort,
-    measured_throughput,
+    measured_paths,
 )
-from monitors.archive.archive import Archive
+from monitors.archive.archive import Archive, Measurement
 from monitors.archive.believed import BelievedBy
 from monitors.archive.knowledge import gamma_a
 from monitors.archive.transfers import transfer_facts
@@ -31,6 +31,7 @@ from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.reservations.quotas import Quota
 from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
 
 
@@ -185,8 +186,15 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
         best_effort = measured_best_effort(archive, lambda: 110.0)
         assert best_effort("mu", "tacc", "ada") == (1e8, 10.0)
         assert best_effort("tacc", "mu", "ada") is None
-        path = topology_from_dict(star("mu", "tacc")).path(["mu", "s1", "tacc"])
-        assert measured_throughput(archive, lambda: 110.0)(path, "ada") == (2e8, 10.0)
+        topology = topology_from_dict(star("mu", "tacc"))
+        path = topology.path(["mu", "s1", "tacc"])
+        now = [110.0]
+        measured = measured_paths(archive, topology, lambda: now[0])
+        assert measured(path, "ada") == {"throughput": Metric(2e8, "measured", 10.0)}
+        archive.record_many([Measurement("r", "rtt", "mu>tacc", 3.0, "s", 109.0, "agent")])
+        assert measured(path, "ada").keys() == {"throughput"}  # it was asked a moment ago
+        now[0] = 116.0
+        assert measured(path, "ada")["delay"] == Metric(3.0, "measured", 7.0)
 
 
 def test_what_others_claim_of_a_path_moves_nobody() -> None:
@@ -202,11 +210,13 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
                     )
                 )
             )  # fmt: skip
-        path = topology_from_dict(star("mu", "tacc")).path(["mu", "s1", "tacc"])
-        found = measured_throughput(archive, lambda: 110.0)
-        rates = {user: found(path, user) for user in ("ada", "eve", "bob", "")}
+        topology = topology_from_dict(star("mu", "tacc"))
+        path = topology.path(["mu", "s1", "tacc"])
+        found = measured_paths(archive, topology, lambda: 110.0)
+        rates = {user: found(path, user).get("throughput") for user in ("ada", "eve", "bob", "")}
         assert rates == {
-            "ada": (pytest.approx(6e9), 10.0), "eve": (pytest.approx(9e8), 10.0),
+            "ada": Metric(pytest.approx(6e9), "measured", 10.0),
+            "eve": Metric(pytest.approx(9e8), "measured", 10.0),
             "bob": None, "": None,
         }  # fmt: skip
         believed = BelievedBy(archive, {"ada"})

@@ -28,8 +28,9 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Schema, checked, matching, read
 
 FINISHED, FAILED, REMOVED, STUCK, ANOMALY = "finished", "failed", "removed", "stuck", "anomaly"
-KINDS = (FINISHED, FAILED, STUCK, ANOMALY, REMOVED)
-_USUAL = frozenset({FINISHED, FAILED, STUCK, ANOMALY})
+LINK = "link"
+KINDS = (FINISHED, FAILED, STUCK, ANOMALY, LINK, REMOVED)
+_USUAL = frozenset({FINISHED, FAILED, STUCK, ANOMALY, LINK})
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}):[ \t]*([!-~][ -~]{0,4000})")
 
 
@@ -79,11 +80,11 @@ class Notice:
 
 
 def wants(target: Target, notice: Notice) -> bool:
-    """Whether ``target`` is told. An anomaly belongs to no user and no workflow: who is told of
-    certain ones' alone is not told of it."""
+    """Whether ``target`` is told. An anomaly or a link belongs to no user and no workflow: who is
+    told of certain ones' alone is not told of it."""
     if notice.kind not in target.on:
         return False
-    if notice.kind == ANOMALY:
+    if notice.kind in (ANOMALY, LINK):
         return not target.users and not target.workflows
     names = [str(notice.details.get(key, "")) for key in ("name", "workflow")]
     return (not target.users or _among(str(notice.details.get("user", "")), target.users)) and (

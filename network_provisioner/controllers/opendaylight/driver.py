@@ -17,7 +17,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import Any
@@ -48,7 +48,7 @@ from network_provisioner.controllers.rules import (
 )
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
-from network_provisioner.topology.discovery import Discovered
+from network_provisioner.topology.discovery import Discovered, End
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class OpenDaylightController(SwitchedController):
         *,
         bandwidth: str = "auto",
         shared: bool = False,
+        watch: bool = False,
         clock: Callable[[], float] = time.time,
         poll_s: float = 1.0,
         settle_s: float = 10.0,
@@ -98,6 +99,7 @@ class OpenDaylightController(SwitchedController):
             clock,
             bandwidth=bandwidth,
             shared=shared,
+            watch=watch,
         )
 
     def discover(self) -> Discovered:
@@ -133,6 +135,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._there: dict[int, Origin] = {}
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
+        self._down: dict[End, str] = {}
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -216,6 +219,21 @@ class OpenDaylightSwitches(SwitchBackend):
     def discover(self, seconds: float) -> Discovered:
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
+
+    def watch(self, joined: Collection[tuple[End, End]]) -> None:
+        """See SwitchBackend. Ports alone: OpenDaylight hears LLDP only where it is told to, and
+        remembers a link for a minute."""
+        found = requests.ports_of(self._rest, self.connected())
+        self._down = {
+            (dpid, number): f"port {number} of {self._names[dpid]} is down"
+            for dpid, ports in found.items()
+            for number, port in ports.items()
+            if not port.up
+        }
+
+    def dead_ends(self) -> dict[End, str]:
+        """See SwitchBackend."""
+        return self._down
 
     # --- changing -----------------------------------------------------------------------------
 

@@ -325,7 +325,7 @@ def discover(
     finally:
         forget = [steps.delete_by_cookie(dpid, cookie, 2**64 - 1) for dpid in dpids]
         run_wave(forget, steps.barrier)
-    return Discovered(_ports(rest, dpids), frozenset(links))
+    return Discovered(ports_of(rest, dpids), frozenset(links))
 
 
 def _punt(cookie: int) -> dict[str, Any]:
@@ -359,7 +359,8 @@ def _links(rest: Restconf, dpids: set[int]) -> set[tuple[End, End]]:
     return found
 
 
-def _ports(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:
+def ports_of(rest: Restconf, dpids: set[int]) -> dict[int, dict[int, Port]]:
+    """The ports of these switches, by number. Raises ControllerError."""
     body = (rest.get(_PORTS) or {}).get("opendaylight-inventory:nodes")
     ports: dict[int, dict[int, Port]] = {dpid: {} for dpid in dpids}
     nodes = listed(rest, body if isinstance(body, dict) else {}, "node")

@@ -7,10 +7,11 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
+from network_provisioner.controllers.openflow.silence import Silence, Way
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
@@ -27,6 +29,9 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 _EVERY_BIT = 2**64 - 1
 _DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
+_WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
+_WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
+_BUSY_BYTES = 50_000  # what is more in a few rounds is traffic
 _DISCOVER_S = 2.0  # how long frames are waited for; the rule lives five times as long
 # A message, and what it is when a switch refuses it.
 _Message = tuple[Any, str]
@@ -49,13 +54,21 @@ class OpenFlowController(SwitchedController):
         reply_timeout_s: float = 5.0,
         bandwidth: str = "auto",
         shared: bool = False,
+        watch: bool = False,
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
         self._switches = OpenFlowSwitches(
             parse_listen(listen), switch_names(topology), reply_timeout_s
         )
         super().__init__(
-            "openflow", topology, self._switches, shaper, clock, bandwidth=bandwidth, shared=shared
+            "openflow",
+            topology,
+            self._switches,
+            shaper,
+            clock,
+            bandwidth=bandwidth,
+            shared=shared,
+            watch=watch,
         )
 
     @property
@@ -88,6 +101,10 @@ class OpenFlowSwitches(Connections):
     """A :class:`~network_provisioner.controllers.backend.SwitchBackend` that the switches connect
     to."""
 
+    watch_s = 0.3
+    count_late_s = 1.0
+    paths_at_once = 16
+
     def __init__(
         self, address: tuple[str, int], names: Mapping[int, str], reply_timeout_s: float = 5.0
     ) -> None:
@@ -95,6 +112,14 @@ class OpenFlowSwitches(Connections):
         # Whether each switch has meters, as far as it was asked since it connected.
         self._meters: dict[int, bool] = {}
         self._listeners: list[Callable[[int, Any], None]] = []
+        # Links that fail.
+        self._number = os.urandom(6)
+        self._unasked: set[int] = set()  # switches whose ports are to be looked at
+        self._down: dict[End, str] = {}
+        self._silence = Silence()
+        self._silent: dict[End, str] = {}
+        self._carried: dict[Way, tuple[int, int]] = {}
+        self._round_at = math.inf
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """See SwitchBackend."""
@@ -215,6 +240,83 @@ class OpenFlowSwitches(Connections):
             self._tell({dpid: [(end, "the end of that rule")] for dpid in dpids})
         return Discovered(ports, frozenset(links))
 
+    # -- links that fail -----------------------------------------------------------------------
+
+    def watch(self, joined: Collection[tuple[End, End]]) -> None:
+        """See SwitchBackend: one round of frames over the links, and the ports of who is new."""
+        connected = self.connected()
+        with self._lock:
+            fresh = self._unasked & connected
+            self._unasked -= fresh
+        if fresh:
+            try:
+                self._look_at_ports(fresh)
+            except ControllerError:
+                with self._lock:
+                    self._unasked |= fresh
+                raise
+        ways = [way for a, b in joined for way in ((a, b), (b, a))]
+        ways = [
+            w for w in ways if {w[0][0], w[1][0]} <= connected and self._down.keys().isdisjoint(w)
+        ]
+        frames: dict[int, list[_Message]] = {}
+        for (dpid, port), _ in ways:
+            frame = wire.packet_out(port, lldp.frame(dpid, port, self._number))
+            frames.setdefault(dpid, []).append((frame, "a frame to watch a link by"))
+        before, self._round_at = self._round_at, time.monotonic()
+        self._tell(frames)
+        # Where rounds come late the machine is busy, and frames are late as well.
+        in_time = time.monotonic() - before < 2 * self.watch_s
+        with self._lock:
+            if in_time:
+                self._silence.sent(ways)
+            doubtful = self._silence.doubtful()
+        self._judge({way: silent for way, silent in doubtful.items() if way in set(ways)})
+
+    def unwatch(self) -> None:
+        """See SwitchBackend."""
+        end = wire.delete_by_cookie(_WATCH_COOKIE, _EVERY_BIT)
+        self._tell({dpid: [(end, "the end of the rule to watch by")] for dpid in self.connected()})
+
+    def dead_ends(self) -> dict[End, str]:
+        """See SwitchBackend."""
+        return {**self._silent, **self._down}
+
+    def _look_at_ports(self, dpids: set[int]) -> None:
+        rule = (wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, 0, _WATCH_PRIORITY), "the rule to watch by")
+        self._tell({dpid: [rule] for dpid in dpids})
+        for dpid, ports in self._ask(dpids, wire.port_descriptions_request()).items():
+            for found in ports:
+                self._note_port(dpid, found)
+
+    def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
+        end = (dpid, found.port_no)
+        if (_port(found).up and not gone) or found.port_no > wire.OFP.OFPP_MAX:
+            self._down.pop(end, None)
+        else:
+            self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
+
+    def _judge(self, doubtful: Mapping[Way, bool]) -> None:
+        """Which of these ways are silent, and not only full: a frame may find no room."""
+        with self._lock:
+            self._unasked |= {end[0] for way in doubtful for end in way}
+        counts = self._counts({end[0] for way in doubtful for end in way})
+        silent: dict[End, str] = {}
+        for (a, b), is_silent in doubtful.items():
+            sent, came = counts[a[0]].get(a[1], (0, 0))[0], counts[b[0]].get(b[1], (0, 0))[1]
+            first_sent, first_came = self._carried.setdefault((a, b), (sent, came))
+            sent, came = sent - first_sent, came - first_came
+            if is_silent and not (sent > _BUSY_BYTES and came >= sent / 2):
+                names = self._names[a[0]], self._names[b[0]]
+                silent[a] = f"no LLDP frame comes through from {names[0]} to {names[1]}"
+        self._carried = {way: at for way, at in self._carried.items() if way in doubtful}
+        self._silent = silent
+
+    def _counts(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
+        """Bytes sent out of every port, and come in there."""
+        found = self._ask(dpids, wire.ports_request()) if dpids else {}
+        return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in found.items()}
+
     def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
         tickets = {
@@ -246,15 +348,24 @@ class OpenFlowSwitches(Connections):
     def _greet(self, dpid: int) -> None:
         with self._lock:
             self._meters.pop(dpid, None)
+            self._unasked.add(dpid)
+            self._silence.forget(dpid)
         self.events.put(SwitchEvent(dpid, connected=True))
 
     def _hear(self, dpid: int, message: Any) -> None:
         if isinstance(message, wire.PARSER.OFPFlowRemoved):
             if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
                 self.events.put(SwitchEvent(dpid, connected=False))
+        elif isinstance(message, wire.PARSER.OFPPortStatus):
+            self._note_port(dpid, message.desc, message.reason == wire.OFP.OFPPR_DELETE)
+            with self._lock:
+                self._unasked.add(dpid)
         elif isinstance(message, wire.PARSER.OFPPacketIn):
+            sender = lldp.read_frame(bytes(message.data), self._number)
             with self._lock:
                 listeners = list(self._listeners)
+                if sender is not None:
+                    self._silence.heard((sender, (dpid, message.match["in_port"])))
             for heard in listeners:
                 heard(dpid, message)
         elif isinstance(message, wire.PARSER.OFPErrorMsg):

@@ -270,14 +270,15 @@ def port_descriptions_request() -> Any:
     return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
 
 
-def punt(eth_type: int, cookie: int, seconds: int) -> Any:
-    """A rule that sends frames of a type to the controller, whole, for some seconds."""
+def punt(eth_type: int, cookie: int, seconds: int = 0, priority: int = 0xFFFF) -> Any:
+    """A rule that sends frames of a type to the controller, whole, for some seconds; 0: until it is
+    deleted."""
     send = PARSER.OFPActionOutput(OFP.OFPP_CONTROLLER, OFP.OFPCML_NO_BUFFER)
     return PARSER.OFPFlowMod(
         _PROTOCOL,
         cookie=cookie,
         command=OFP.OFPFC_ADD,
-        priority=0xFFFF,
+        priority=priority,
         hard_timeout=seconds,
         match=PARSER.OFPMatch(eth_type=eth_type),
         instructions=[PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, [send])],

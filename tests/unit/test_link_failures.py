@@ -1,0 +1,140 @@
+"""Links that fail: nothing new on them, what ran there elsewhere, and told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from broker_rig import L2, Rig, demo_network, refusing
+from test_broker_ways import guarded, port
+
+from network_provisioner.base.model import TransitState
+from network_provisioner.link_failures import LinkNews
+
+L3 = ["mu", "s1", "r1", "s2", "tacc"]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "s", demo_network(l3="100 Mb/s"))
+
+
+def fail_l2(rig: Rig) -> None:
+    rig.controller.fail("s1", "s2")
+
+
+def test_nothing_new_is_put_on_a_link_that_has_failed(rig: Rig) -> None:
+    fail_l2(rig)
+    got = rig.ask("a", "mu", "tacc")
+    assert (got.state, got.path) == (TransitState.INSTALLED, L3)
+    (refused,) = [c for c in got.candidates if c["path"] == L2]
+    assert refused["rejected"] == "link s1-s2 has failed: port 10 of s1 is down"
+    rig.controller.failed = {}
+    assert rig.ask("b", "mu", "iplant").path == ["mu", "s1", "s2", "iplant"]
+
+
+def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=50e6, max_bps=60e6)
+    rig.controller.bytes["a"] = 7
+    rig.let_pass(1)
+    fail_l2(rig)
+    assert rig.broker.links_changed()
+    rig.let_pass(1)
+    moved = rig.broker.get("a")
+    assert (moved.state, moved.path, moved.moves) == (TransitState.ACTIVE, L3, 1)
+    assert moved.reason.endswith(
+        "; moved to mu-s1-r1-s2-tacc: link s1-s2 has failed: port 10 of s1 is down"
+    )
+    assert rig.controller.circuits["a"].path == tuple(L3)
+    assert rig.reserved()["s1>r1"] == 50e6 and "s1>s2" not in rig.reserved()
+    assert not rig.broker.links_changed()
+
+
+def test_what_has_no_room_elsewhere_goes_on_best_effort_the_lowest_first(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    soykb = {"template": "soykb", "min_bps": 60e6}
+    rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1))
+    high = rig.ask("high", "mu", "tacc", **soykb, flows=port(2))
+    assert rig.broker.get("low").path == high.path == L2 and high.priority > 0
+    fail_l2(rig)
+    rig.let_pass(1)
+    assert rig.broker.get("high").path == L3
+    left = rig.broker.get("low")
+    assert (left.state, left.path, left.granted_bps) == (TransitState.BEST_EFFORT, [], 0)
+    assert left.reason.startswith("no other path has room: link s1-s2 has failed")
+    assert list(rig.controller.circuits) == ["high"]
+    rig.broker.release("low", 10**9, 8.0)  # nothing is learned of a path that it left
+    assert rig.recorder.transits[-1].path == []
+
+
+def test_those_whose_packets_are_alike_move_together_or_stay_behind(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=60e6)
+    rig.ask("b", "tacc", "mu", min_bps=60e6)
+    rig.ask("c", "mu", "tacc", min_bps=60e6)
+    fail_l2(rig)
+    rig.let_pass(1)
+    assert rig.broker.get("a").path == L3 and rig.broker.get("b").path == L3[::-1]
+    assert rig.broker.get("c").state is TransitState.BEST_EFFORT
+
+
+def test_a_reservation_in_advance_is_kept_and_moved_when_it_is_to_start(rig: Rig) -> None:
+    start = rig.clock.now + 100
+    rig.ask("a", "mu", "tacc", start=start, end=start + 50)
+    fail_l2(rig)
+    rig.let_pass(50)
+    assert rig.broker.get("a").path == L2
+    rig.let_pass(50)
+    assert (rig.broker.get("a").state, rig.broker.get("a").path) == (TransitState.INSTALLED, L3)
+
+
+def test_one_whose_only_path_failed_waits_and_starts_when_it_works_again(rig: Rig) -> None:
+    rig.controller.fail("tacc", "s2", "port 2 of s2 is down")
+    waits = rig.ask("a", "mu", "tacc")
+    assert waits.state is TransitState.QUEUED and "link tacc-s2 has failed" in waits.reason
+    rig.controller.failed = {}
+    rig.let_pass(0.2)
+    assert rig.broker.get("a").path == L2
+
+
+def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s", guarded())
+    rig.ask("a", "mu", "tacc", min_bps=100e6)
+    fail_l2(rig)
+    rig.let_pass(1)
+    opened = rig.broker.get("a")
+    assert (opened.state, opened.path, opened.requested_bps) == (TransitState.INSTALLED, L3, 0)
+    assert rig.controller.circuits["a"].path == tuple(L3) and rig.reserved() == {}
+
+
+def test_a_failure_is_told_once_and_so_is_its_end(rig: Rig) -> None:
+    told: list[LinkNews] = []
+    rig.broker.link_listeners.append(told.append)
+    rig.broker.link_listeners.insert(0, lambda news: 1 / 0)  # another's failure is not ours
+    fail_l2(rig)
+    for _ in range(3):
+        rig.let_pass(1)
+    at = rig.clock.now - 2
+    assert told == [LinkNews("s1-s2", "port 10 of s1 is down", at)]
+    health = rig.broker.health()
+    assert (health["status"], health["problem"]) == ("degraded", str(told[0]))
+    expected = {"link": "s1-s2", "reason": "port 10 of s1 is down", "since": at}
+    assert health["links_failed"] == [expected]
+    links = rig.broker.describe_topology()["links"]
+    assert [link["a"] for link in links if link["failed"]] == ["s1"]
+    rig.controller.failed = {}
+    rig.let_pass(1)
+    assert str(told[-1]) == "link s1-s2 works again after 3 s" and len(told) == 2
+    assert rig.broker.health()["status"] == "ok"
+
+
+def test_switches_that_refuse_the_move_are_told_again_and_the_dead_link_stays_empty(
+    rig: Rig,
+) -> None:
+    rig.ask("a", "mu", "tacc")
+    fail_l2(rig)
+    rig.controller.broken = refusing()
+    rig.let_pass(1)
+    assert rig.broker.get("a").path == L3 and "s1>s2" not in rig.reserved()
+    rig.controller.broken = None
+    rig.let_pass(6)
+    assert rig.controller.circuits["a"].path == tuple(L3)

@@ -1,0 +1,194 @@
+"""How links that fail are seen: ports, frames that do not come through, and counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from controller_rig import PATH, FakeRig
+from controller_worlds import MBPS, two_switches
+from fake_switch import Entry
+
+from network_provisioner.controllers.base import Circuit, WatchesLinks
+from network_provisioner.controllers.losses import MIN_BYTES, Losses
+from network_provisioner.controllers.openflow.silence import ROUNDS, Silence
+from network_provisioner.controllers.routes import default_paths
+from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, make_cookie
+from network_provisioner.topology.discovery import joined_ports
+
+A, B = (1, 10), (2, 10)
+L2 = {("s1", "s2"), ("s2", "s1")}
+
+
+# -- pure ------------------------------------------------------------------------------------
+
+
+def test_a_link_is_silent_when_frames_stop_to_come_through() -> None:
+    silence = Silence()
+    silence.sent([(A, B), (B, A)])
+    assert silence.doubtful() == {}  # a provider may keep LLDP to itself
+    silence.heard((A, B))
+    for _ in range(ROUNDS):
+        silence.sent([(A, B), (B, A)])
+    assert silence.doubtful() == {(A, B): False}
+    silence.sent([(A, B)])
+    assert silence.doubtful() == {(A, B): True}
+    silence.heard((A, B))
+    assert silence.doubtful() == {}
+    for _ in range(2 * ROUNDS):
+        silence.sent([(A, B)])
+    silence.forget(2)
+    assert silence.doubtful() == {}
+
+
+def test_packets_that_enter_and_never_leave() -> None:
+    losses = Losses(patience_s=1.0)
+    assert losses.observe("p", [0, 0, 0], 0.0) is None
+    assert losses.observe("p", [500_000, 400_000, 400_000], 0.5) is None
+    lost = [500_000 + MIN_BYTES, 500_000, 400_000]
+    assert losses.observe("p", lost, 1.0) is None and losses.doubtful("p")
+    assert losses.observe("p", lost, 1.9) is None
+    assert losses.observe("p", lost, 2.0) == 1
+
+
+@pytest.mark.parametrize(
+    "readings",
+    [
+        [[0, 0], [MIN_BYTES - 1, 0], [MIN_BYTES - 1, 0]],  # may be lost by chance
+        [[0, 0], [10**6, 0], [10**6, 1]],  # it came, late
+        [[10**6, 10**6], [0, 0], [MIN_BYTES - 1, 0]],  # counted anew: a switch has restarted
+    ],
+)
+def test_what_says_nothing(readings: list[list[int]]) -> None:
+    losses = Losses(patience_s=1.0)
+    assert [losses.observe("p", counts, 2.0 * n) for n, counts in enumerate(readings)] == [
+        None
+    ] * len(readings)
+
+
+def test_best_effort_goes_round_a_link_that_has_failed() -> None:
+    topology = two_switches()
+    ways = {p.nodes for p in default_paths(topology)}
+    assert ("mu", "s1", "r1", "s2", "tacc") in ways
+    failed = topology.link("s1", "r1").hops
+    ways = {p.nodes for p in default_paths(topology, failed)}
+    assert ("mu", "s1", "s2", "tacc") in ways
+    everything = [hop for link in topology.links for hop in link.hops]
+    assert len(default_paths(topology, everything)) == 6  # it may work again
+
+
+# -- with switches ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rig() -> Iterator[FakeRig]:
+    made = FakeRig()
+    made.s1.wires[10], made.s2.wires[10] = (made.s2, 10), (made.s1, 10)
+    try:
+        made.controller.start(60.0)
+        made.openflow._switches.watch_s = 1e6  # no round is late
+        yield made
+    finally:
+        made.close()
+
+
+def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
+    """What has failed after so many rounds, as the thread makes them."""
+    ends = [joined_ports(rig.topology, link) for link in rig.topology.links]
+    for _ in range(times):
+        rig.openflow._switches.watch([pair for pair in ends if pair])
+    return set(rig.openflow.failed_links())
+
+
+def heard(rig: FakeRig) -> bool:
+    """Whether frames are heard both ways."""
+    look(rig)
+    return len(rig.openflow._switches._silence._missed) == 2
+
+
+def test_a_port_that_goes_down_fails_its_link_and_one_that_was_down_before(rig: FakeRig) -> None:
+    assert isinstance(rig.openflow, WatchesLinks)
+    rig.s2.down.add(2)  # nobody was told
+    rig.wait_for("look at ports", lambda: look(rig) == {("s2", "tacc"), ("tacc", "s2")})
+    rig.s1.set_port(10, up=False)
+    rig.wait_for("news", lambda: len(rig.openflow.failed_links()) == 4)
+    assert rig.openflow.failed_links()["s1", "s2"] == "port 10 of s1 is down"
+    rig.s1.set_port(10, up=True)
+    rig.wait_for("its return", lambda: not L2 & look(rig))
+
+
+def test_a_link_that_lets_no_frames_through_any_more(rig: FakeRig) -> None:
+    rig.wait_for("frames both ways", lambda: heard(rig))
+    rig.s1.wires.clear()
+    rig.wait_for("silence", lambda: look(rig) == L2)
+    assert rig.openflow.failed_links()["s2", "s1"] == ("no LLDP frame comes through from s1 to s2")
+    rig.s1.wires[10] = (rig.s2, 10)
+    rig.wait_for("its return", lambda: look(rig) == set())
+
+
+def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:
+    rig.wait_for("frames both ways", lambda: heard(rig))
+    rig.s1.wires.clear()
+    sent = 0
+
+    def full() -> bool:
+        nonlocal sent
+        sent += 10**6
+        rig.s1.carried[10], rig.s2.carried[10] = (0, sent), (sent, 0)
+        return look(rig) == set() and rig.openflow._switches._silence.doubtful() == {(A, B): True}
+
+    rig.wait_for("frames that find no room", full)
+    rig.s2.carried[10] = (0, 0)
+    rig.openflow._switches._carried.clear()
+
+    def black() -> bool:
+        nonlocal sent
+        sent += 10**6
+        rig.s1.carried[10] = (0, sent)
+        return look(rig) == L2
+
+    rig.wait_for("a hole", black)
+
+
+def test_the_rule_to_watch_by_goes_with_the_controller(rig: FakeRig) -> None:
+    look(rig)
+    assert 0xAD1D << 48 in rig.cookies(rig.s1).values()
+    rig.openflow._watch = True
+    rig.controller.stop()
+    assert rig.cookies(rig.s1) == {} == rig.cookies(rig.s2)
+
+
+def entry(rig: FakeRig, switch: int, cookie: int) -> Entry:
+    table = (rig.s1, rig.s2)[switch - 1].table
+    return next(
+        e for e in table.values() if e.cookie == cookie and b"\x0a\x0a\0\x01" in e.match[14:18]
+    )
+
+
+def test_counters_along_a_path_find_the_links_that_swallow_packets(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    path = ("mu", "s1", "r1", "s2", "tacc")
+    rig.controller.apply([Circuit("a", path, MBPS, MBPS, rig.now() + 600)])
+    (group,) = [g for g in rig.openflow._reconciler.plan().groups if g.data]
+    cookie = make_cookie(TRANSIT_OWNER, group.text)
+    for second in range(4):
+        now[0] = float(second)
+        rig.openflow.look_for_losses()
+        assert not rig.openflow.failed_links() or second == 3
+        entry(rig, 1, cookie).bytes += 10**5
+        if second == 0:
+            entry(rig, 2, cookie).bytes += 10**5
+    failed = rig.openflow.failed_links()
+    assert set(failed) == {("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1")}
+    assert failed["s1", "r1"] == "what s1 forwards does not reach s2"
+
+    # Best effort leaves it with the next change, and it is tried again after a while.
+    assert rig.owners(rig.s1).count(ROUTE_OWNER) == 6
+    rig.controller.apply([])
+    routed = {p.nodes for p in rig.openflow._reconciler._planner._default_paths}
+    assert PATH in routed
+    now[0] += 61
+    assert not rig.openflow.failed_links()
