@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.base.model import CLIENT, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations import circuits
@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 BestEffortOf = Callable[[str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, and its age in seconds; None
 where nobody measured."""
+ReportsFlows = Callable[[str], bool]
+"""Whether the connections of a site's data transfer nodes are reported as they open."""
 Claims = dict[Hop, list[Claim]]
 
 
@@ -65,8 +67,10 @@ class AdmissionControl:
         setup_times: SetupTimes,
         throughput_of: ThroughputOf | None,
         best_effort_of: BestEffortOf | None,
+        reports_flows: ReportsFlows = lambda _site: False,
     ) -> None:
         self._topology = topology
+        self._reports_flows = reports_flows
         self._templates = templates
         self._ledger = ledger
         self._active = active
@@ -102,6 +106,9 @@ class AdmissionControl:
         self.check_times(request.start, request.end, now)
         terms = settle(request, template)
         transit = new_transit(request, template, terms, now)
+        transit.hosts = self._hosts(request)
+        if request.ports_at and not (request.flows or request.best_effort):
+            self._give_ports(transit, request.ports_at)
         clash = None if request.best_effort else self._active.pairs.clash(transit)
         if clash is not None:
             raise BrokerError(
@@ -110,6 +117,27 @@ class AdmissionControl:
                 "conflict",
             )
         return transit, template, terms
+
+    def _hosts(self, request: TransitRequest) -> list[str]:
+        """The addresses of the two hosts that a request names; none where the topology does not
+        know both, or they cannot talk: then all of both sites are meant."""
+        src = self._topology.site(request.src).host(request.src_host)
+        dst = self._topology.site(request.dst).host(request.dst_host)
+        if src is None or dst is None or src.version != dst.version:
+            return []
+        return [src.address, dst.address]
+
+    def _give_ports(self, transit: Transit, end: str) -> None:
+        """Have a transit's tool use ports of its own, where the switches tell them apart. Of the
+        ports of a client somebody has to see which connections of the servers come of them."""
+        if not self._active.pairs.matches:
+            return
+        if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
+            return
+        ports = self._active.ports.choose(transit)
+        if ports:
+            transit.ports, transit.ports_at = ports, end
+            transit.flows = [{"protocol": "tcp", f"{end}_ports": ports}] * (end != CLIENT)
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

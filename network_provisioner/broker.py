@@ -29,6 +29,7 @@ from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
+    CLIENT,
     LIVE,
     SHARES,
     RequestAnswer,
@@ -37,6 +38,7 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.client.request_ids import latest, numbered
+from network_provisioner.connections import Connection, ReportedConnections
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
@@ -110,6 +112,7 @@ class Broker(Queries):
         self._active = ActiveTransits(
             templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
         )
+        self._connections = ReportedConnections(topology, self._active.ports)
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -126,6 +129,7 @@ class Broker(Queries):
             self._lifecycle.setup_times,
             throughput_of,
             best_effort_of,
+            lambda site: self._connections.reports(site, self._latest),
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
@@ -548,6 +552,25 @@ class Broker(Queries):
                 )
             self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
             return transit.copy()
+
+    def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
+        """Take in all connections that transfer servers have open now on the host of an agent at a
+        site: transits whose clients have them open get their flows.
+
+        Raises BrokerError ``unknown_site``, ``store_unavailable``, ``controller_unavailable``.
+        """
+        with self._turn() as now:
+            if site not in self.topology.sites:
+                raise BrokerError(f"unknown site {site!r}", "unknown_site")
+            flows = self._connections.take_in(agent, site, found, now, self._active.all)
+            for transit_id, its in flows.items():
+                transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
+                if transit.ports_at != CLIENT or transit.flows == named:
+                    continue
+                if self._active.pairs.clash(replace(transit, flows=named)) is not None:
+                    log.info("transit %s: its ports are those of another", transit_id)
+                    continue
+                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None

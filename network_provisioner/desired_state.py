@@ -80,7 +80,12 @@ class DesiredState:
         self.update(transit)
 
     def update(self, transit: Transit) -> bool:
-        """Carry a transit as it stands now; whether that is something else than before."""
+        """Carry a transit as it stands now; whether that is something else than before. Nothing is
+        carried of one whose packets nobody knows yet."""
+        if transit.awaits_flows:
+            known = self._circuits.pop(transit.id, None) is not None
+            self.dirty = self.dirty or known
+            return known
         wanted = circuit(transit, self.matches)
         changed = self._circuits.get(transit.id) != wanted
         if changed:

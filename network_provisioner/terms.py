@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    PORTS_AT,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -19,9 +26,11 @@ _ID = re.compile(r"[!-~]{1,200}\Z")
 _MAX_TEXT = 1000  # characters of any other name
 _TEXTS = (
     "src", "dst", "template", "workflow", "job", "application", "user", "project", "experiment",
+    "src_host", "dst_host",
 )  # fmt: skip
 _TIMES = ("start", "end")
-_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
+_PACKETS = ("src_host", "dst_host", "ports_at")
+_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, *_PACKETS)
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
@@ -146,6 +155,11 @@ def check(request: TransitRequest) -> None:
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
             )
+    if request.ports_at not in PORTS_AT:
+        raise BrokerError(
+            f"ports_at {request.ports_at[:80]!r}, expected one of {', '.join(PORTS_AT[1:])}",
+            "bad_request",
+        )
 
 
 def fingerprint(request: TransitRequest) -> str:
@@ -159,6 +173,8 @@ def fingerprint(request: TransitRequest) -> str:
 def _digest(request: TransitRequest, names: Sequence[str]) -> str:
     # Numbers are written alike whether a client sent 5000000 or 5e6.
     said = [(name, getattr(request, name)) for name in names]
+    # Left out where they are not named: fingerprints from before there were any still hold.
+    said += [(name, value) for name in _PACKETS if (value := getattr(request, name))]
     plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
     return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.reservations.ports import PortBlocks
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.terms import Templates
 
@@ -15,7 +16,7 @@ _FOR_EVER = float("inf")
 
 class ActiveTransits:
     """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
-    the others. Not thread-safe.
+    the others, ``ports`` whose ports are whose. Not thread-safe.
 
     ``templates`` say how long a transit waits.
     """
@@ -24,6 +25,7 @@ class ActiveTransits:
         self.all: dict[str, Transit] = {}  # oldest first
         self.pairs = pairs
         self.waitlist = waitlist
+        self.ports = PortBlocks()
         self._templates = templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
@@ -34,6 +36,7 @@ class ActiveTransits:
         if known is not None and known is not transit:
             self.leave(known)
         self.all[transit.id] = transit
+        self.ports.enter(transit)
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
@@ -47,6 +50,7 @@ class ActiveTransits:
     def leave(self, transit: Transit) -> None:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
+        self.ports.leave(transit)
         self.waitlist.leave(transit)
         if self.pairs.leave(transit):
             self.waitlist.room_between(transit.src, transit.dst)
