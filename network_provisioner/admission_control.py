@@ -108,7 +108,7 @@ class AdmissionControl:
         transit = new_transit(request, template, terms, now)
         transit.hosts = self._hosts(request)
         if request.ports_at and not (request.flows or request.best_effort):
-            self._give_ports(transit, request.ports_at)
+            self._tell_apart(transit, request.ports_at)
         clash = None if request.best_effort else self._active.pairs.clash(transit)
         if clash is not None:
             raise BrokerError(
@@ -127,17 +127,26 @@ class AdmissionControl:
             return []
         return [src.address, dst.address]
 
-    def _give_ports(self, transit: Transit, end: str) -> None:
-        """Have a transit's tool use ports of its own, where the switches tell them apart. Of the
-        ports of a client somebody has to see which connections of the servers come of them."""
+    def _tell_apart(self, transit: Transit, end: str) -> None:
+        """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
+        when it begins. Of a client's ports somebody has to see which connections of the servers
+        come of them."""
         if not self._active.pairs.matches:
             return
         if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
             return
-        ports = self._active.ports.choose(transit)
-        if ports:
-            transit.ports, transit.ports_at = ports, end
-            transit.flows = [{"protocol": "tcp", f"{end}_ports": ports}] * (end != CLIENT)
+        transit.ports_at = end
+        if not (transit.start or transit.end):
+            self.give_ports(transit)
+            transit.ports_at = end if transit.ports else ""
+
+    def give_ports(self, transit: Transit) -> None:
+        """The ports for the tool of a transit that begins, if any are left."""
+        if transit.ports_at and not transit.ports:
+            transit.ports = self._active.ports.choose(transit)
+            if transit.ports and transit.ports_at != CLIENT:
+                key = f"{transit.ports_at}_ports"
+                transit.flows = [{"protocol": "tcp", key: transit.ports}]
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

@@ -531,8 +531,8 @@ class Broker(Queries):
             return transit.copy()
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
-        """Say which packets a transit carries, once its application knows. No flows: all between
-        its two sites.
+        """Say which packets a transit carries, once its application knows; what ports it was given
+        counts no more. No flows: all between its two sites.
 
         Raises BrokerError ``unknown_transit``, ``conflict`` (it has ended, or the
         packets go another way already), ``controller_unavailable``, ``store_unavailable``: they are
@@ -542,7 +542,8 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             named = [flow.as_dict() for flow in flows]
-            wanted, pairs = replace(transit, flows=named), self._active.pairs
+            values = {"flows": named, "ports": [], "ports_at": ""}
+            wanted, pairs = replace(transit, **values), self._active.pairs
             other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
             if other_ways or pairs.clash(wanted) is not None:
                 raise BrokerError(
@@ -550,7 +551,7 @@ class Broker(Queries):
                     "transit between its sites; expected ports of its own",
                     "conflict",
                 )
-            self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            self._lifecycle.change(transit, values, now, "the flows were not changed")
             return transit.copy()
 
     def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:

@@ -29,8 +29,8 @@ _TEXTS = (
     "src_host", "dst_host",
 )  # fmt: skip
 _TIMES = ("start", "end")
-_PACKETS = ("src_host", "dst_host", "ports_at")
-_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, *_PACKETS)
+# Whoever repeats a request may know less of its packets.
+_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, "src_host", "dst_host", "ports_at")
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
@@ -173,8 +173,6 @@ def fingerprint(request: TransitRequest) -> str:
 def _digest(request: TransitRequest, names: Sequence[str]) -> str:
     # Numbers are written alike whether a client sent 5000000 or 5e6.
     said = [(name, getattr(request, name)) for name in names]
-    # Left out where they are not named: fingerprints from before there were any still hold.
-    said += [(name, value) for name in _PACKETS if (value := getattr(request, name))]
     plain = [(name, float(v) if isinstance(v, int) else v) for name, v in said]
     return hashlib.sha256(repr(plain).encode()).hexdigest()[:16]
 

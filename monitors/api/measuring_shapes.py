@@ -6,7 +6,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Port, Text
@@ -77,24 +77,27 @@ class ConnectionBody(Body):
     """A TCP connection: its ends, and the port that the client of its process comes from."""
 
     client_port: Port
-    local: tuple[Text, Port]
-    remote: tuple[Text, Port]
+    local: Text = Field(examples=["192.0.2.1"])
+    local_port: Port
+    remote: Text
+    remote_port: Port
 
 
 class ConnectionsBody(Body):
     """All connections that the transfer servers of an agent's host have open."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)  # JSON has no tuples
 
     connections: Annotated[list[ConnectionBody], Field(max_length=_MOST_CONNECTIONS)]
 
     def found(self) -> list[Connection]:
         """Raises InputError for addresses that are none."""
         return [
-            Connection(c.client_port, (_address(c.local[0]), c.local[1]),
-                       (_address(c.remote[0]), c.remote[1]))
+            Connection(
+                c.client_port,
+                (_address(c.local), c.local_port),
+                (_address(c.remote), c.remote_port),
+            )
             for c in self.connections
-        ]  # fmt: skip
+        ]
 
 
 def _address(text: str) -> str:

@@ -131,7 +131,8 @@ class Transit:
     ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
     ``retries``         attempts of its transfer that failed, by its report
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
-    ``ports``           the first and last port that its tool is to use, ``ports_at`` that end
+    ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
+                        before the transfer of what is reserved in advance begins
     """
 
     id: str
@@ -189,7 +190,7 @@ class Transit:
     @property
     def awaits_flows(self) -> bool:
         """Whether its packets are told apart, but nobody knows yet which they are."""
-        return self.ports_at == CLIENT and not self.flows
+        return bool(self.ports_at) and not self.flows
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""

@@ -73,7 +73,7 @@ class Node:
         """The host of that name or address, be it under a prefix; None for one that is not known
         to be of this site."""
         for host in self.hosts:
-            if named and named in (host.name, host.address) and not host.is_prefix:
+            if named == host.address or (host.name and _same_name(named, host.name)):
                 return host
         try:
             address = ip_address(named)
@@ -294,6 +294,13 @@ class Topology:
 
 def _ports(link: Link) -> list[tuple[str, int]]:
     return list((link.ports or {}).items())
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two host names are the same; one without a domain is in any."""
+    if "." in one and "." in other:
+        return one.lower() == other.lower()
+    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
 
 
 def _words(network: IPv4Network | IPv6Network) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -66,6 +67,23 @@ def test_what_a_client_moves_itself_has_a_path_of_its_own(rig: Rig) -> None:
     assert rig.controller.circuits["c"].flows == (Flow(src_ports=tuple(waits.ports)),)
 
 
+def test_what_is_reserved_in_advance_gets_its_ports_when_it_begins(rig: Rig) -> None:
+    ahead = {"start": rig.clock.now + 60, "end": rig.clock.now + 600, "ports_at": "src"}
+    requests = [
+        TransitRequest(f"t-{n}", "mu", "tacc", min_bps=bps, job=f"j{n}", **ahead)
+        for n, bps in enumerate((170e6, 15e6))
+    ]
+    booked = [answer.transit for answer in rig.broker.ask(requests)]
+    assert [(t and t.layer, t and t.ports) for t in booked] == [("l2", []), ("l3", [])]
+    rig.clock.now += 70
+    rig.broker.sweep()
+    assert not rig.controller.circuits  # nobody knows their packets yet
+    claims = [replace(r, start=None, end=None) for r in requests]
+    begun = [answer.transit for answer in rig.broker.ask(claims)]
+    assert [t and t.layer for t in begun] == ["l2", "l3"] and all(t and t.ports for t in begun)
+    assert set(rig.controller.circuits) == {"t-0", "t-1"}
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     rig: Rig, known: bool
@@ -115,7 +133,7 @@ def test_a_servers_connections_are_its_clients() -> None:
         tcp(2, 2811, 20_300), tcp(2, 2811, 20_301), tcp(2, 50_001, 41_002),
         tcp(3, 80, 20_400), tcp(None, 2811, 20_401), tcp(1, 50_000, 41_003, "TIME_WAIT"),
     ]  # fmt: skip
-    assert [(c["client_port"], c["remote"][1]) for c in carrying(found, {2811})] == [
+    assert [(c["client_port"], c["remote_port"]) for c in carrying(found, {2811})] == [
         (20_001, 41_000),
         (20_001, 41_001),
     ]

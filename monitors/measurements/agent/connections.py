@@ -38,11 +38,14 @@ def carrying(found: Iterable[Any], servers: Collection[int]) -> list[dict[str, A
     for connections in by_process.values():
         clients = {c.raddr.port for c in connections if c.laddr.port in servers}
         if len(clients) == 1:  # a server with one process for all cannot be told apart
+            (client,) = clients
             carries += [
                 {
-                    "client_port": next(iter(clients)),
-                    "local": list(c.laddr),
-                    "remote": list(c.raddr),
+                    "client_port": client,
+                    "local": c.laddr.ip,
+                    "local_port": c.laddr.port,
+                    "remote": c.raddr.ip,
+                    "remote_port": c.raddr.port,
                 }
                 for c in connections
                 if c.laddr.port not in servers
