@@ -142,6 +142,7 @@ class Broker(Queries):
         can = self._controller.capabilities()
         self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
+        self._desired.counts = can.real_packets
         with self._lock, self._store.turn():
             now = self._now()
             self._lifecycle.adopt(self._store.active(), now)

@@ -66,6 +66,7 @@ class DesiredState:
         # Asked once: what a protocol wants is looked up attribute by attribute.
         self._reported = controller if isinstance(controller, CountsReports) else None
         self.matches = False  # whether it looks at the flows of circuits
+        self.counts = False  # whether it counts their packets
         self._circuits: dict[str, Circuit] = {}
         self._queues: tuple[Queue, ...] = ()
         self.dirty = True  # whether what is wanted was changed since it was told

@@ -261,6 +261,8 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
+            if transit.bytes and not transit.switch_bytes and self._desired.counts:
+                transit.reason += "; no packet of its transfer met its rules on the switches"
         if state in (TransitState.RELEASED, TransitState.EXPIRED):
             transit.released_at = now
         elif state is TransitState.FAILED:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from broker_rig import Rig, demo_network
 
-from monitors.measurements.agent.connections import carrying
+from monitors.measurements.agent.connections import carrying, has_clients
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.connections import Connection, named
@@ -113,6 +113,14 @@ def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     assert late.ports == []
 
 
+def test_rules_that_met_no_packet_are_told(rig: Rig) -> None:
+    for name, counted in (("met", 900), ("missed", 0)):
+        rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at="src", job=name)
+        rig.controller.bytes[name] = counted
+        ended = rig.broker.release(name, 1000, 1.0, "success")
+        assert ("no packet" in ended.reason) is (not counted)
+
+
 def test_as_few_flows_as_can_be() -> None:
     assert named([(1, 9), (2, 9)]) == [Flow(dst_ports=(9, 9))]
     assert named([(7, 1), (7, 2)]) == [Flow(src_ports=(7, 7))]
@@ -137,3 +145,14 @@ def test_a_servers_connections_are_its_clients() -> None:
         (20_001, 41_000),
         (20_001, 41_001),
     ]
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:0AFB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1
+   1: 0100007F:0AFC 0100007F:4E21 01 00000000:00000000 00:00000000 00000000     0        0 2
+"""
+
+
+def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
+    assert has_clients(TABLE, {2812}) and not has_clients(TABLE, {2811})
