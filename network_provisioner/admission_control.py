@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.base.model import CLIENT, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Capabilities
 from network_provisioner.desired_state import Differentiator
@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
 age in seconds; None where nobody measured."""
+ReportsFlows = Callable[[str], bool]
+"""Whether the connections of a site's data transfer nodes are reported as they open."""
 Claims = dict[Hop, list[Claim]]
 BETTER_BY = 0.5  # of 10: for less, nobody moves
 
@@ -82,9 +84,11 @@ class AdmissionControl:
         best_effort_of: BestEffortOf | None,
         failed: Mapping[Hop, str],
         policies: Differentiator | None = None,
+        reports_flows: ReportsFlows = lambda _site: False,
     ) -> None:
         self._policies = policies
         self._topology = topology
+        self._reports_flows = reports_flows
         self._templates = templates
         self._ledger = ledger
         self._active = active
@@ -120,6 +124,9 @@ class AdmissionControl:
         self.check_times(request.start, request.end, now)
         terms = settle(request, template)
         transit = new_transit(request, template, terms, now)
+        transit.hosts = self._hosts(request)
+        if request.ports_at and not (request.flows or request.best_effort):
+            self._tell_apart(transit, request.ports_at)
         clash = None if request.best_effort else self._active.pairs.clash(transit)
         if clash is not None:
             raise BrokerError(
@@ -150,6 +157,36 @@ class AdmissionControl:
         terms = settle(request, template)
         self.check_possible(request, terms, template)
         return terms
+
+    def _hosts(self, request: TransitRequest) -> list[str]:
+        """The addresses of the two hosts that a request names; none where the topology does not
+        know both, or they cannot talk: then all of both sites are meant."""
+        src = self._topology.site(request.src).host(request.src_host)
+        dst = self._topology.site(request.dst).host(request.dst_host)
+        if src is None or dst is None or src.version != dst.version:
+            return []
+        return [src.address, dst.address]
+
+    def _tell_apart(self, transit: Transit, end: str) -> None:
+        """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
+        when it begins. Of a client's ports somebody has to see which connections of the servers
+        come of them."""
+        if not self._active.pairs.matches:
+            return
+        if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
+            return
+        transit.ports_at = end
+        if not (transit.start or transit.end):
+            self.give_ports(transit)
+            transit.ports_at = end if transit.ports else ""
+
+    def give_ports(self, transit: Transit) -> None:
+        """The ports for the tool of a transit that begins, if any are left."""
+        if transit.ports_at and not transit.ports:
+            transit.ports = self._active.ports.choose(transit)
+            if transit.ports and transit.ports_at != CLIENT:
+                key = f"{transit.ports_at}_ports"
+                transit.flows = [{"protocol": "tcp", key: transit.ports}]
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

@@ -20,7 +20,7 @@ from network_provisioner.terms import fingerprint
 
 log = logging.getLogger(__name__)
 
-_TIMES = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked")
+_CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "ports", "flows")
 
 
 class AdvanceReservations:
@@ -78,6 +78,7 @@ class AdvanceReservations:
         )
         if request.size_bytes is not None:
             wanted.size_bytes = request.size_bytes
+        self._admission.give_ports(wanted)
         begun = transit.state in ON_SWITCHES or transit.start <= now
         early = None if begun else self._admission.begin_early(transit, wanted, now)
         if early is not None:
@@ -127,4 +128,4 @@ class AdvanceReservations:
 
 def _times(wanted: Transit) -> dict[str, Any]:
     """What a change of times changes of a transit."""
-    return {name: getattr(wanted, name) for name in _TIMES}
+    return {name: getattr(wanted, name) for name in _CHANGED}

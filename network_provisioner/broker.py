@@ -31,6 +31,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
+    CLIENT,
     LIVE,
     ON_SWITCHES,
     SHARES,
@@ -40,6 +41,7 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.client.request_ids import latest, numbered
+from network_provisioner.connections import Connection, ReportedConnections
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
@@ -121,6 +123,7 @@ class Broker(Queries):
         self._active = ActiveTransits(
             templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
         )
+        self._connections = ReportedConnections(topology, self._active.ports)
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -140,6 +143,7 @@ class Broker(Queries):
             best_effort_of,
             self._failures.hops,
             policies,
+            lambda site: self._connections.reports(site, self._latest),
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
 
@@ -153,6 +157,7 @@ class Broker(Queries):
         self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
         self._can_pin = can.matches and can.real_packets
+        self._desired.counts = can.real_packets
         with self._lock, self._store.turn():
             now = self._now()
             self._lifecycle.adopt(self._store.active(), now)
@@ -756,8 +761,8 @@ class Broker(Queries):
         self._lifecycle.rerate(transit, ways, values, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
-        """Say which packets a transit carries, once its application knows. No flows: all between
-        its two sites.
+        """Say which packets a transit carries, once its application knows; what ports it was given
+        counts no more. No flows: all between its two sites.
 
         Raises BrokerError ``unknown_transit``, ``conflict`` (it has ended, or the
         packets go another way already), ``controller_unavailable``, ``store_unavailable``: they are
@@ -767,7 +772,8 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             named = [flow.as_dict() for flow in flows]
-            wanted, pairs = replace(transit, flows=named), self._active.pairs
+            values = {"flows": named, "ports": [], "ports_at": ""}
+            wanted, pairs = replace(transit, **values), self._active.pairs
             other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
             if other_ways or pairs.clash(wanted) is not None:
                 raise BrokerError(
@@ -775,8 +781,27 @@ class Broker(Queries):
                     "transit between its sites; expected ports of its own",
                     "conflict",
                 )
-            self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            self._lifecycle.change(transit, values, now, "the flows were not changed")
             return transit.copy()
+
+    def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
+        """Take in all connections that transfer servers have open now on the host of an agent at a
+        site: transits whose clients have them open get their flows.
+
+        Raises BrokerError ``unknown_site``, ``store_unavailable``, ``controller_unavailable``.
+        """
+        with self._turn() as now:
+            if site not in self.topology.sites:
+                raise BrokerError(f"unknown site {site!r}", "unknown_site")
+            flows = self._connections.take_in(agent, site, found, now, self._active.all)
+            for transit_id, its in flows.items():
+                transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
+                if transit.ports_at != CLIENT or transit.flows == named:
+                    continue
+                if self._active.pairs.clash(replace(transit, flows=named)) is not None:
+                    log.info("transit %s: its ports are those of another", transit_id)
+                    continue
+                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
 
     # -- packets that are held to a path, for measurements of it ----------------------------------
 

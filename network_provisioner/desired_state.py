@@ -83,6 +83,7 @@ class DesiredState:
         # Asked once: what a protocol wants is looked up attribute by attribute.
         self._reported = controller if isinstance(controller, CountsReports) else None
         self.matches = False  # whether it looks at the flows of circuits
+        self.counts = False  # whether it counts their packets
         self._circuits: dict[str, Circuit] = {}
         self._queues: tuple[Queue, ...] = ()
         self.dirty = True  # whether what is wanted was changed since it was told
@@ -97,7 +98,12 @@ class DesiredState:
         self.update(transit)
 
     def update(self, transit: Transit) -> bool:
-        """Carry a transit as it stands now; whether that is something else than before."""
+        """Carry a transit as it stands now; whether that is something else than before. Nothing is
+        carried of one whose packets nobody knows yet."""
+        if transit.awaits_flows:
+            known = self._circuits.pop(transit.id, None) is not None
+            self.dirty = self.dirty or known
+            return known
         wanted = circuit(transit, self.matches)
         changed = self._circuits.get(transit.id) != wanted
         if changed:

@@ -334,6 +334,8 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
+            if transit.bytes and not transit.switch_bytes and self._desired.counts:
+                transit.reason += "; no packet of its transfer met its rules on the switches"
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, uncounted(transit))
         fell = state is TransitState.BEST_EFFORT and transit.installed_at

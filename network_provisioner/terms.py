@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.model import ENDED, Service, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    PORTS_AT,
+    Service,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.base.units import format_rate, format_size
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -19,9 +26,11 @@ _ID = re.compile(r"[!-~]{1,200}\Z")
 _MAX_TEXT = 1000  # characters of any other name
 _TEXTS = (
     "src", "dst", "template", "workflow", "job", "application", "user", "project", "experiment",
+    "src_host", "dst_host",
 )  # fmt: skip
 _TIMES = ("start", "end")
-_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES)
+# Whoever repeats a request may know less of its packets.
+_UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, "src_host", "dst_host", "ports_at")
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
@@ -148,6 +157,11 @@ def check(request: TransitRequest) -> None:
                 f"{name} {value[:80]!r}, expected at most {_MAX_TEXT} printable characters",
                 "bad_request",
             )
+    if request.ports_at not in PORTS_AT:
+        raise BrokerError(
+            f"ports_at {request.ports_at[:80]!r}, expected one of {', '.join(PORTS_AT[1:])}",
+            "bad_request",
+        )
 
 
 def fingerprint(request: TransitRequest) -> str:

@@ -110,16 +110,16 @@ class FakeController:
                 for hop in pairwise(part.path):
                     load[hop] = load.get(hop, 0) + part.min_bps
                 ends = frozenset((circuit.path[0], circuit.path[-1]))
-                key = (ends, circuit.flows, len(parts) > 1 and circuit.id)
+                key = (ends, circuit.flows, frozenset(circuit.hosts), len(parts) > 1 and circuit.id)
                 paths.setdefault(key, set()).add(frozenset(part.path))
-            if circuit.flows and not self.can.matches:
+            if (circuit.flows or circuit.hosts) and not self.can.matches:
                 raise Impossible(f"flows of {circuit}")
             if len(parts) > 1 and not self.can.multipath:
                 raise Impossible(f"parts of {circuit}")
         for hop, bps in load.items():
             if bps > self.topology.link(*hop).capacity_bps:
                 raise Impossible(f"{bps} b/s on {hop}")
-        if self.pinned and any(len(p) > 1 for (_, _, several), p in paths.items() if not several):
+        if self.pinned and any(len(p) > 1 for (*_, several), p in paths.items() if not several):
             raise Impossible(f"packets with two paths: {paths}")
 
     def circuit_bytes(self, circuit_id: str) -> int:

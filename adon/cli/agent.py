@@ -80,6 +80,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
+    from monitors.measurements.agent.connections import reporting
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.probes.probe import Halt
 
@@ -96,7 +97,7 @@ def _run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: threading.Thread(target=halt.set).start())
     agent = Agent(settings, halt)
     print(f"{agent.describe()}; asks {settings.broker}", flush=True)
-    with following(settings):
+    with following(settings), reporting(settings):
         agent.run()
     return 0
 

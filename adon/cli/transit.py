@@ -337,8 +337,7 @@ def _summary(t: Transit) -> list[str]:
     ]
     if t.start or t.end:
         lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
-    if t.flows:
-        lines.append(f"packets: {', '.join(map(_flow, t.flows))}")
+    lines.append(f"packets: {_packets(t)}")
     if t.queue:
         lines.append(f"shares queue {t.queue!r}")
     if len(t.parts) > 1:
@@ -375,6 +374,21 @@ def _waiting(t: Transit) -> list[str]:
     if t.earliest:
         lines.append(f"  earliest start, as far as is known: {_when(t.earliest)}")
     return ["\n".join(lines)] if lines else []
+
+
+def _packets(t: Transit) -> str:
+    """Which packets it carries, and how they are told from others."""
+    between = f"between {' and '.join(t.hosts)}" if t.hosts else "between all hosts of both sites"
+    if t.flows:
+        return f"{', '.join(map(_flow, t.flows))}, {between}"
+    if t.ports:
+        return (
+            f"{between}, of a client that uses ports {t.ports[0]}-{t.ports[1]}: none of its "
+            "connections has been reported yet"
+        )
+    if t.ports_at:
+        return f"{between}, from ports that it is given when it begins"
+    return f"all that no other transit names, {between}"
 
 
 def _flow(flow: dict[str, Any]) -> str:

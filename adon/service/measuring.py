@@ -97,7 +97,7 @@ def make(around: PartContext) -> MonitoringPart:
         raise
     return MonitoringPart(
         routers=[
-            agents.router(coordinator, around.clock),
+            agents.router(coordinator, around.clock, around.broker.report_connections),
             measuring_api.router(
                 coordinator, around.rules, around.keyring.principals, around.clock
             ),
@@ -137,7 +137,7 @@ def described() -> list[APIRouter]:
 
     nothing: Any = None
     return [
-        agents.router(nothing, nothing),
+        agents.router(nothing, nothing, nothing),
         measuring_api.router(nothing, nothing, nothing, nothing),
     ]
 

@@ -109,7 +109,18 @@ def request(
         user=_name(text(ad, "Owner")),
         project=_name(text(ad, "ProjectName", "AcctGroup", "AccountingGroup") or config.project),
         experiment=_name(app if app not in ("", "none") else application),
+        **hosts(ad, run, direction),
     )
+
+
+def hosts(ad: JobAd, run: Run, direction: Direction) -> dict[str, str]:
+    """The machines of access point and slot, where the ad names the slot's."""
+    known, slot = queue_number(run.job), text(ad, "RemoteHost").rpartition("@")[2]
+    if known is None or not slot:
+        return {}
+    home = known[0].rpartition("@")[2]
+    ends = (home, slot) if direction == "in" else (slot, home)
+    return dict(zip(("src_host", "dst_host"), map(_name, ends), strict=True))
 
 
 def _number(run: Run) -> str:

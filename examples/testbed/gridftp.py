@@ -44,10 +44,16 @@ class Endpoint:
 
 
 def endpoints(layout: Layout) -> dict[str, Endpoint]:
-    """The servers of a testbed, by site: at the sites' addresses in a box, else on free ports of
-    127.0.0.1. Raises MissingError where there are none."""
+    """The servers of a testbed, by site, a further one as ``dtn2.<site>``: at their addresses in a
+    box, else one for each site on free ports of 127.0.0.1. Raises MissingError where there are
+    none."""
     if box.inside():
-        return {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in layout.sites}
+        first = {s.name: Endpoint(s.dtn, s.address, PORT, s.netns) for s in layout.sites}
+        return first | {
+            f"{host.name}.{site.name}": Endpoint(host.dns_name, host.address, PORT, host.netns)
+            for site in layout.sites
+            for host in site.data_nodes
+        }
     ports = free_ports(len(layout.sites))
     return {
         site.name: Endpoint("localhost", LOOPBACK, port)
@@ -80,7 +86,10 @@ class GridFtp:
                 )
         self._dir.mkdir(parents=True, exist_ok=True)
         # Both names, so that the same authority serves in a box and on loopback.
-        names = {name: (dtn_name(name), "localhost") for name in self.sites}
+        names = {
+            name: (f"{name}.adon.test" if "." in name else dtn_name(name), "localhost")
+            for name in self.sites
+        }
         self._authority = ca.ensure(self._dir / "ca", names, _account())
         try:
             for name in self.sites:

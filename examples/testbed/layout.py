@@ -30,6 +30,8 @@ HUB_ADDRESS = "10.254.0.1"
 
 SWITCH_NETNS = "adon-sw"
 _SWITCH_NUMBER = 9
+_LAN = 16  # addresses of a LAN
+_DTN = "dtn"
 _FIRST_LINK_PORT = 10
 OPENFLOW_LISTEN = f"10.254.{_SWITCH_NUMBER}.1:6653"
 """Where the OpenFlow controller has to listen."""
@@ -71,10 +73,70 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
+class LanHost:
+    """A further host of a site, number ``index`` on its LAN, from 1 to 15."""
+
+    name: str
+    site: Site
+    index: int
+
+    @property
+    def address(self) -> str:
+        """Data-plane IPv4 address."""
+        return f"10.10.0.{_LAN * self.site.number + self.index}"
+
+    @property
+    def mac(self) -> str:
+        """Data-plane Ethernet address."""
+        return f"02:00:00:01:{self.site.number:02x}:{self.index:02x}"
+
+    @property
+    def netns(self) -> str:
+        """Its named network namespace."""
+        return f"adon-{self.site.name}-{self.name}"
+
+    @property
+    def dns_name(self) -> str:
+        """Its host name."""
+        return f"{self.name}.{self.site.name}.adon.test"
+
+    @property
+    def port_device(self) -> str:
+        """The device of its link at the site's LAN."""
+        return f"{self.site.lan}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class Site(Host):
-    """A site: a data transfer node, and ``workers`` that run jobs, N of the cost model."""
+    """A site: a data transfer node, and ``workers`` that run jobs, N of the cost model.
+
+    ``more`` names the further hosts on its LAN: ``dtn2`` and the like are data transfer nodes, all
+    others worker nodes, among which the workers are then divided.
+    """
 
     workers: int = 1
+    more: tuple[str, ...] = ()
+
+    @property
+    def lan(self) -> str:
+        """The bridge of its LAN."""
+        return f"lan{self.number}"
+
+    @property
+    def lan_hosts(self) -> tuple[LanHost, ...]:
+        """The further hosts, data transfer nodes first."""
+        ordered = sorted(self.more, key=lambda name: not name.startswith(_DTN))
+        return tuple(LanHost(name, self, n) for n, name in enumerate(ordered, 1))
+
+    @property
+    def data_nodes(self) -> tuple[LanHost, ...]:
+        """Those of them that serve files."""
+        return tuple(host for host in self.lan_hosts if host.name.startswith(_DTN))
+
+    @property
+    def worker_nodes(self) -> tuple[LanHost, ...]:
+        """Those of them that run jobs."""
+        return tuple(host for host in self.lan_hosts if not host.name.startswith(_DTN))
 
     @property
     def dtn(self) -> str:
@@ -146,6 +208,11 @@ class Layout:
         """Those of the sites and of others."""
         return (*self.sites, *self.others)
 
+    @property
+    def stations(self) -> tuple[Host | LanHost, ...]:
+        """All hosts, those on LANs too."""
+        return (*self.hosts, *(host for site in self.sites for host in site.lan_hosts))
+
     def host(self, name: str) -> Host:
         """By its name."""
         return next(host for host in self.hosts if host.name == name)
@@ -203,6 +270,8 @@ class Layout:
         Servers look up the names of their peers; without these each would wait for DNS.
         """
         lines = [f"{host.address} {dtn_name(host.name)}" for host in self.hosts]
+        further = [host for site in self.sites for host in site.lan_hosts]
+        lines += [f"{host.address} {host.dns_name}" for host in further]
         lines.append(f"{HUB_ADDRESS} hub.adon.test")
         for netns, number in self.managed().items():
             name = netns.removeprefix("adon-")
@@ -213,13 +282,24 @@ class Layout:
     def managed(self) -> dict[str, int]:
         """The namespaces with a management link, and its number."""
         sites = {site.netns: site.number for site in self.sites if site.netns}
-        return sites | {SWITCH_NETNS: _SWITCH_NUMBER}
+        nodes = {
+            node.netns: _LAN * site.number + node.index
+            for site in self.sites
+            for node in site.worker_nodes
+        }
+        return sites | {SWITCH_NETNS: _SWITCH_NUMBER} | nodes
 
     def topology(self) -> dict[str, Any]:
         """As ``network_provisioner.topology.data.topology_from_dict`` and adon.yml have it."""
         nodes: list[dict[str, Any]] = [
             {"name": h.name, "kind": "site", "address": h.address, "mac": h.mac} for h in self.hosts
         ]
+        for node, site in zip(nodes, self.sites, strict=False):
+            if site.more:
+                node["hosts"] = [
+                    {"address": host.address, "mac": host.mac, "name": host.dns_name}
+                    for host in site.lan_hosts
+                ]
         nodes += [{"name": s, "kind": "switch", "dpid": dpid} for s, dpid in self.switches.items()]
         nodes += [{"name": r.name, "kind": "router", "macs": dict(r.macs)} for r in self.routers]
         access = [

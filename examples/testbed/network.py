@@ -28,9 +28,11 @@ from examples.testbed.layout import (
     OPENFLOW_LISTEN,
     SWITCH_NETNS,
     Host,
+    LanHost,
     Layout,
     Link,
     Router,
+    Site,
     Traffic,
     hub_management_address,
     management_address,
@@ -102,6 +104,9 @@ class Network:
         self._management()
         for host in self.layout.hosts:
             self._access(host)
+        for site in self.layout.sites:
+            if site.more:
+                self._lan(site)
         for link in self.layout.links:
             self._wide(link)
         for router in self.layout.routers:
@@ -116,7 +121,7 @@ class Network:
             self._traffic(number, stream)
 
     def _namespaces(self) -> None:
-        names = [host.netns for host in self.layout.hosts if host.netns]
+        names = [host.netns for host in self.layout.stations if host.netns]
         for name in (*names, SWITCH_NETNS, *(r.netns for r in self.layout.routers)):
             netns.add(name)
             self._undo.callback(netns.delete, name)
@@ -149,8 +154,20 @@ class Network:
             )
 
     def _access(self, host: Host) -> None:
-        """The access link: ``dp0`` at the host, a port device at its switch, both shaped."""
-        peer = f"type veth peer name {host.port_device} netns {SWITCH_NETNS}"
+        """The access link: ``dp0`` at the host, a port device at its switch, both shaped. At a site
+        with a LAN the bridge stands between them."""
+        lan = isinstance(host, Site) and bool(host.more)
+        self._plug(host, f"{host.port_device}-h" if lan else host.port_device)
+        if lan:
+            peer = f"{host.port_device} type veth peer name {host.port_device}-l"
+            netns.batch(SWITCH_NETNS, [f"link add {peer}"])
+        netns.batch(SWITCH_NETNS, [f"link set {host.port_device} mtu {_SWITCH_MTU} up"])
+        shape = _shape(host.access_bps)
+        netns.traffic_control(SWITCH_NETNS, [f"qdisc replace dev {host.port_device} {shape}"])
+
+    def _plug(self, host: Host | LanHost, port_device: str) -> None:
+        """``dp0`` at a host, shaped, and its other end among the switches."""
+        peer = f"type veth peer name {port_device} netns {SWITCH_NETNS}"
         netns.batch(
             host.netns,
             [
@@ -159,16 +176,32 @@ class Network:
                 "link set dp0 up",
                 *(
                     f"neigh replace {other.address} lladdr {other.mac} dev dp0"
-                    for other in self.layout.hosts
-                    if other is not host
+                    for other in self.layout.stations
+                    if other != host
                 ),
             ],
         )
         self._undo.callback(netns.batch, host.netns, ["link del dp0"])
-        netns.batch(SWITCH_NETNS, [f"link set {host.port_device} mtu {_SWITCH_MTU} up"])
-        shape = f"root tbf rate {host.access_bps:.0f}bit burst 256kb limit 4mb"
-        netns.traffic_control(host.netns, [f"qdisc replace dev dp0 {shape}"])
-        netns.traffic_control(SWITCH_NETNS, [f"qdisc replace dev {host.port_device} {shape}"])
+        rate_bps = host.site.access_bps if isinstance(host, LanHost) else host.access_bps
+        netns.traffic_control(host.netns, [f"qdisc replace dev dp0 {_shape(rate_bps)}"])
+
+    def _lan(self, site: Site) -> None:
+        """The bridge of a site, between its hosts and its port at the switch."""
+        for host in site.lan_hosts:
+            self._plug(host, host.port_device)
+        devices = [f"{site.port_device}-l", f"{site.port_device}-h"]
+        devices += [host.port_device for host in site.lan_hosts]
+        netns.batch(
+            SWITCH_NETNS,
+            [
+                f"link add {site.lan} type bridge",
+                f"link set {site.lan} up",
+                *(
+                    f"link set {device} mtu {_SWITCH_MTU} master {site.lan} up"
+                    for device in devices
+                ),
+            ],
+        )
 
     def _wide(self, link: Link) -> None:
         """The emulated link between two switches, or from a switch to the router behind which a
@@ -211,8 +244,9 @@ class Network:
         for switch, mac in router.macs.items():
             device = router.device(switch)
             setup += [f"link set {device} address {mac}", f"link set {device} up"]
-        for host in self.layout.hosts:
-            device = router.device(self.layout.side_of(router, host))
+        for host in self.layout.stations:
+            near = host.site if isinstance(host, LanHost) else host
+            device = router.device(self.layout.side_of(router, near))
             setup += [
                 f"route add {host.address}/32 dev {device}",
                 f"neigh replace {host.address} lladdr {host.mac} dev {device}",
@@ -237,6 +271,10 @@ class Network:
             command = [*netns.execute(host.netns), sys.executable, traffic.__file__, *words]
             daemon = Daemon(command, self._dir / f"traffic{number}-{words[0]}.log")
             self._undo.callback(daemon.stop)
+
+
+def _shape(rate_bps: float) -> str:
+    return f"root tbf rate {rate_bps:.0f}bit burst 256kb limit 4mb"
 
 
 def _control(link: str) -> Path:

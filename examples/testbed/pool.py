@@ -199,10 +199,12 @@ class Pool:
             self._masters[name].wait(partial(self._has_slots, name), _UP_S)
         self._masters["hub"].wait(lambda: self._answers("condor_q", "-totals") is not None, _UP_S)
 
-    def _has_slots(self, site: str) -> bool:
-        """Whether the collector knows all slots of a site."""
+    def _has_slots(self, name: str) -> bool:
+        """Whether the collector knows all slots of an execute node's site."""
+        site = self.sites[name].site(name)
+        workers = sum(node.workers for n, node in self.sites.items() if node.site(n) == site)
         seen = self._answers("condor_status", "-af", "PegasusSite") or ""
-        return seen.split().count(site) >= self.sites[site].workers
+        return seen.split().count(site) >= workers
 
     def _answers(self, *words: str) -> str | None:
         try:

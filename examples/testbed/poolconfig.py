@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}\Z")
 
 @dataclass(frozen=True, slots=True)
 class SiteSpec:
-    """One site's execute node.
+    """An execute node, the only one of its site where no attribute names another.
 
     ``workers`` is N of the cost model: that many jobs run at once. ``address`` is where its daemons
     listen; ``netns`` is the network namespace they live in, None for this one. ``interface`` is the
@@ -36,6 +36,10 @@ class SiteSpec:
     interface: str = "lo"
     memory_mb: int = 1024
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def site(self, name: str) -> str:
+        """The site of a node of this name."""
+        return self.attributes.get("PegasusSite", name)
 
 
 @dataclass(frozen=True, slots=True)

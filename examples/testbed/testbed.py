@@ -56,13 +56,23 @@ class Testbed:
     def _make_pool(self) -> Pool:
         specs = {}
         for site in self.layout.sites:
+            nodes = site.worker_nodes if self.real else ()
             netns = site.netns if self.real else None
-            specs[site.name] = SiteSpec(
-                workers=site.workers,
-                netns=netns,
-                address=management_address(site.number) if netns else self._hub_address,
-                interface="dp0" if self.real else "lo",
-            )
+            if not nodes:
+                specs[site.name] = SiteSpec(
+                    workers=site.workers,
+                    netns=netns,
+                    address=management_address(site.number) if netns else self._hub_address,
+                    interface="dp0" if self.real else "lo",
+                )
+            for node, number in zip(nodes, _divided(site.workers, len(nodes)), strict=True):
+                specs[f"{site.name}-{node.name}"] = SiteSpec(
+                    workers=number,
+                    netns=node.netns,
+                    address=management_address(self.layout.managed()[node.netns]),
+                    interface="dp0",
+                    attributes={"PegasusSite": site.name},
+                )
         port = COLLECTOR_PORT if self.real else 0
         return Pool(self.run_dir / "pool", self.programs.condor, specs, self._hub_address, port)
 
@@ -129,6 +139,10 @@ class Testbed:
         file = self.run_dir / "testbed.json"
         file.write_text(json.dumps(self.describe(), indent=1), encoding="utf-8")
         return file
+
+
+def _divided(number: int, among: int) -> list[int]:
+    return [number // among + (n < number % among) for n in range(among)]
 
 
 def _pegasus() -> dict[str, str]:

@@ -13,7 +13,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from monitors.api.measuring_shapes import (
     AgentAnswer,
+    AgentNameAnswer,
     AssignmentsAnswer,
+    ConnectionsBody,
     ResultsAnswer,
     ResultsBody,
 )
@@ -24,6 +26,7 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.connection import stopping
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.connections import Connection
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
 _LONGEST_WAIT_S = 60.0
@@ -34,8 +37,14 @@ Count = Annotated[int, Query(ge=0, le=2**53)]
 Words = Annotated[str, Query(max_length=500)]
 
 
-def router(coordinator: Coordinator, clock: Callable[[], float]) -> APIRouter:
-    """The routes. ``clock`` gives Unix seconds."""
+ReportConnections = Callable[[str, str, list[Connection]], None]
+
+
+def router(
+    coordinator: Coordinator, clock: Callable[[], float], connections: ReportConnections
+) -> APIRouter:
+    """The routes. ``clock`` gives Unix seconds; ``connections`` takes what an agent at a site sees
+    open."""
     routes = APIRouter(tags=["agents"])
     polls = LongPolls()
     if coordinator is not None:  # None: only to be described
@@ -79,6 +88,14 @@ def router(coordinator: Coordinator, clock: Callable[[], float]) -> APIRouter:
         content = {"agent": name, "received": received, "sent": clock(), "accepted": accepted,
                    "refused": refused}  # fmt: skip
         return answers.answer(content)
+
+    @routes.post("/v1/agents/{name:path}/connections", response_model=AgentNameAnswer)
+    def post_connections(name: str, body: ConnectionsBody, caller: Caller) -> Response:
+        """All connections that the transfer servers of an agent's host have open now: by them the
+        switches tell transfers apart whose client has two servers move the bytes."""
+        _need_own(caller, name)
+        connections(name, name.partition("/")[0], body.found())
+        return answers.answer({"agent": name})
 
     @routes.get("/v1/agents", response_model=list[AgentAnswer])
     def list_agents(caller: Caller) -> Response:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
-from network_provisioner.api.shapes import Answer, Body, Text
+from network_provisioner.api.shapes import Answer, Body, Port, Text
+from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
+from network_provisioner.connections import Connection
 
 Quantity = Text | float
 _MOST_RESULTS = 50
+_MOST_CONNECTIONS = 10_000
 _WITHIN = "10 min"
 
 
@@ -67,6 +71,45 @@ class ResultsBody(Body):
     """What came of assignments; :mod:`monitors.measurements.result_validation` checks each."""
 
     results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
+
+
+class ConnectionBody(Body):
+    """A TCP connection: its ends, and the port that the client of its process comes from."""
+
+    client_port: Port
+    local: Text = Field(examples=["192.0.2.1"])
+    local_port: Port
+    remote: Text
+    remote_port: Port
+
+
+class ConnectionsBody(Body):
+    """All connections that the transfer servers of an agent's host have open."""
+
+    connections: Annotated[list[ConnectionBody], Field(max_length=_MOST_CONNECTIONS)]
+
+    def found(self) -> list[Connection]:
+        """Raises InputError for addresses that are none."""
+        return [
+            Connection(
+                c.client_port,
+                (_address(c.local), c.local_port),
+                (_address(c.remote), c.remote_port),
+            )
+            for c in self.connections
+        ]
+
+
+def _address(text: str) -> str:
+    """An IPv4 address in IPv6's clothes (RFC 4291 §2.5.5.2) is that IPv4 address."""
+    found = ip_address(fields.address(text, "address") or "::")
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+class AgentNameAnswer(Answer):
+    """Who was heard."""
+
+    agent: str
 
 
 class AssignmentsAnswer(Answer):

@@ -10,13 +10,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from network_provisioner.api.problems import Error
-from network_provisioner.base.flows import Flow, flow_from_dict
+from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
 from network_provisioner.controllers.base import Capabilities, LinkCounter
 
 _LARGEST = 2**63 - 1
 MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
-MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 MOST = 1e18  # of any rate or time: far beyond all there are, and no overflow anywhere
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
 Seconds = Annotated[float, Field(gt=0, le=MOST)]
@@ -73,6 +72,13 @@ class TransitBody(Body):
     project: Text = ""
     experiment: Text = ""
     flows: Flows = Field(default=[], description="empty: all packets between the two sites")
+    src_host: Text = Field(default="", description="by name or address, with dst_host; empty: all")
+    dst_host: Text = ""
+    ports_at: Literal["", "src", "dst", "client"] = Field(
+        default="",
+        description="which end's tool can use ports that are given to it, in the answer's ports; "
+        "client: it has two servers move the bytes",
+    )
     best_effort: Text = Field(
         default="", description="why the caller does without a path: recorded, nothing is reserved"
     )

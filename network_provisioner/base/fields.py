@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import ip_address, ip_network
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
@@ -80,13 +80,25 @@ def number(value: object, what: str, expected: str) -> float:
 
 
 def address(value: object, what: str) -> str:
-    """An IPv4 address, or nothing."""
+    """An IP address, or nothing."""
     try:
-        return "" if value == "" else str(IPv4Address(name(value, what)))
-    except AddressValueError:
+        return "" if value == "" else str(ip_address(name(value, what)))
+    except ValueError:
         raise InputError(
-            f"{what} is {shown(value)}, expected an IPv4 address such as 10.0.0.1"
+            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1"
         ) from None
+
+
+def addresses(value: object, what: str) -> str:
+    """An IP address or a prefix; one that has all bits is an address."""
+    try:
+        found = ip_network(name(value, what))
+    except ValueError:
+        raise InputError(
+            f"{what} is {shown(value)}, expected an IP address such as 10.0.0.1, or a prefix such "
+            "as 10.0.0.0/24"
+        ) from None
+    return str(found[0] if found.num_addresses == 1 else found)
 
 
 def mac(value: object, what: str) -> str:

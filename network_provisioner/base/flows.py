@@ -15,6 +15,7 @@ from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 
 PROTOCOLS = ("tcp", "udp")
+MAX_FLOWS = 16  # of one transit: each is a rule on every switch of its path
 Ports = tuple[int, int]
 
 

@@ -41,6 +41,8 @@ ENDED = frozenset(
     {TransitState.RELEASED, TransitState.EXPIRED, TransitState.FAILED, TransitState.BEST_EFFORT}
 )
 
+CLIENT = "client"
+PORTS_AT = ("", "src", "dst", CLIENT)
 SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
 
 
@@ -56,6 +58,9 @@ class TransitRequest:
     ``priority``     None for the template's; never above it
     ``template``     by name; where it is "default", ``application`` may find a better one
     ``flows``        which packets are meant; empty: all between the two sites
+    ``src_host``, ``dst_host``  between which two hosts of the sites, by name or address; empty: all
+    ``ports_at``     where its tool can use ports that are given to it: ``src`` or ``dst`` moves the
+                     bytes itself, ``client`` has two servers do so; empty: nowhere
     ``user``, ``project``, ``experiment``, ``workflow``, ``job``, ``retry``  whose transfer it is
     ``best_effort``  why the caller does without a path, in words: nothing is reserved, and the
                      transit is recorded as best effort for this reason
@@ -81,6 +86,9 @@ class TransitRequest:
     experiment: str = ""
     flows: tuple[Flow, ...] = ()
     best_effort: str = ""
+    src_host: str = ""
+    dst_host: str = ""
+    ports_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,9 @@ class Transit:
                         then on it gives way to them, and becomes best effort; 0 for all others
     ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
                         and what they were: was_min_bps, was_max_bps
+    ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
+    ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
+                        before the transfer of what is reserved in advance begins
     """
 
     id: str
@@ -184,6 +195,14 @@ class Transit:
     vouched: bool = True
     expected_end: float = 0.0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    ports_at: str = ""
+
+    @property
+    def awaits_flows(self) -> bool:
+        """Whether its packets are told apart, but nobody knows yet which they are."""
+        return bool(self.ports_at) and not self.flows
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -195,8 +214,9 @@ class Transit:
     def copy(self) -> Transit:
         """A copy with lists of its own."""
         other = Transit(*_VALUES(self))
-        other.path, other.flows = list(self.path), list(self.flows)
+        other.path, other.flows, other.hosts = list(self.path), list(self.flows), list(self.hosts)
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
+        other.ports = list(self.ports)
         other.parts = [dict(part) for part in self.parts]
         other.changes = list(self.changes)
         return other

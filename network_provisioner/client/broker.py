@@ -241,7 +241,7 @@ class BrokerClient:
 
 def _body(request: TransitRequest) -> dict[str, Any]:
     values = {f.name: getattr(request, f.name) for f in fields(request)}
-    body = {name: value for name, value in values.items() if value is not None}
+    body = {name: value for name, value in values.items() if value not in (None, "")}
     body["flows"] = [flow.as_dict() for flow in request.flows]
     body["best_effort"] = request.best_effort[:_LONGEST_REASON]
     return body

@@ -62,6 +62,7 @@ class Circuit:
     and guarantees nothing.
 
     ``flows``: which packets it carries; empty: all between its two sites that no other names.
+    ``hosts``: the addresses of the two hosts whose packets they are; empty: all of both sites.
     ``queue``: the name of the :class:`Queue` it shares where its path meets one, or "".
     ``parts``: all its paths where it has several; then ``path`` is the first's, and ``min_bps`` and
     ``max_bps`` are the sums.
@@ -75,6 +76,7 @@ class Circuit:
     flows: tuple[Flow, ...] = ()
     queue: str = ""
     parts: tuple[Part, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     @property
     def all_parts(self) -> tuple[Part, ...]:

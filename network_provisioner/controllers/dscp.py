@@ -99,7 +99,7 @@ class Marker:
 
     def _preferred(self, key: ClassKey, group: CircuitGroup) -> int:
         """Where to look first: a pair of sites has a mark of its own among up to 8 sites."""
-        if key.startswith(_OWN) and not group.flows and len(group.branches) == 1:
+        if key.startswith(_OWN) and not (group.flows or group.hosts) and len(group.branches) == 1:
             src, dst = self._rank[group.src], self._rank[group.dst]
             # Position among ordered pairs without (i, i).
             return src * (len(self._rank) - 1) + dst - (dst > src)

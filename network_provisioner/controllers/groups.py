@@ -1,9 +1,9 @@
 """Circuits put together as the switches can tell them apart. Pure.
 
 A *group* is everything between two sites, one way, that one set of rules carries: the packets that
-a circuit's flows name, or all that no flow names. Circuits of one pair of sites that name no flows
-are one group, as are those that name the same. The acknowledgements of a group's data are a group
-of the other direction, or part of the data there.
+a circuit's hosts and flows name, or all that none names. Circuits of one pair of sites that name
+neither are one group, as are those that name the same. The acknowledgements of a group's data are a
+group of the other direction, or part of the data there.
 
 A group has one *branch* for each path that it takes at the same time.
 
@@ -73,9 +73,9 @@ def check_overlap(groups: Iterable[tuple[Sequence[Flow], Circuit]]) -> None:
     Each group is given by its flows and one of its circuits. Those that are exactly the same are
     one group, and not to be given twice.
     """
-    by_pair: dict[tuple[str, str], list[tuple[Flow, Circuit]]] = {}
+    by_pair: dict[tuple[str, ...], list[tuple[Flow, Circuit]]] = {}
     for flows, circuit in groups:
-        pair = (circuit.path[0], circuit.path[-1])
+        pair = (circuit.path[0], circuit.path[-1], *circuit.hosts)
         by_pair.setdefault(pair, []).extend((flow, circuit) for flow in flows)
     for named in by_pair.values():
         # Along the ports that more of them name, only neighbours can meet.
@@ -125,6 +125,8 @@ def check_circuit(circuit: Circuit) -> None:
     if math.isnan(circuit.lease_until):
         raise InputError(f"{label} has no lease_until, expected Unix seconds")
     needed = sum(len(matches(flow)) for flow in circuit.flows)
+    if len(circuit.hosts) not in (0, 2):
+        raise InputError(f"{label} names the hosts {circuit.hosts}, expected two or none")
     if needed > MAX_MATCHES:
         raise InputError(
             f"{label} names ports that need {needed} rules on each switch, expected at most "
@@ -205,8 +207,9 @@ class Branch:
 class CircuitGroup:
     """Traffic from ``src`` to ``dst`` that has circuits.
 
-    ``flows`` are its packets as they go this way, empty for all that no other group names. ``data``
-    are the ids of circuits from src to dst, ``acks`` of those from dst to src. ``lease_until`` is
+    ``flows`` are its packets as they go this way, empty for all that no other group names, and
+    ``hosts`` the addresses of source and destination, empty for all of both sites. ``data`` are
+    the ids of circuits from src to dst, ``acks`` of those from dst to src. ``lease_until`` is
     the end of the longest lease. ``queue`` is the queue its data shares (or the data that it
     answers), "" for none; ``sure`` whether any of it was guaranteed a rate.
     """
@@ -222,6 +225,7 @@ class CircuitGroup:
     sure: bool = True
     key: GroupKey = ""
     """What tells it from all others."""
+    hosts: tuple[str, ...] = ()
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -242,7 +246,27 @@ class CircuitGroup:
     def text(self) -> str:
         """What it carries and where, in one line; the cookie is made of it."""
         paths = "+".join(">".join(branch.path) for branch in self.branches)
-        return f"{paths}|{self.flows or ''}|{','.join(self.data)}|{','.join(self.acks)}"
+        hosts = f"|{'>'.join(self.hosts)}" if self.hosts else ""
+        return f"{paths}|{self.flows or ''}|{','.join(self.data)}|{','.join(self.acks)}{hosts}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The packets between two sites that a circuit names."""
+
+    flows: tuple[Flow, ...]
+    hosts: tuple[str, ...]
+
+    @property
+    def answers(self) -> _Named:
+        """Those that answer them."""
+        flows = tuple(sorted(map(reverse, self.flows), key=repr))
+        return _Named(flows, self.hosts[::-1])
+
+    def key(self, src: str, dst: str) -> GroupKey:
+        """The group that carries them from one site to the other."""
+        hosts = f"|{'>'.join(self.hosts)}" if self.hosts else ""
+        return f"{src}>{dst}|{self.flows or ''}{hosts}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +274,7 @@ class _CheckedCircuit:
     """A circuit that was checked, and the groups of its data and of what answers them."""
 
     circuit: Circuit
-    flows: tuple[Flow, ...]
-    answers: tuple[Flow, ...]
+    named: _Named
     data_key: GroupKey
     ack_key: GroupKey
 
@@ -277,7 +300,7 @@ class Grouper:
         """
         data: dict[GroupKey, list[Circuit]] = {}
         acks: dict[GroupKey, list[Circuit]] = {}
-        flows: dict[GroupKey, tuple[Flow, ...]] = {}
+        named: dict[GroupKey, _Named] = {}
         known: dict[str, _CheckedCircuit] = {}
         for circuit in circuits:
             entry = self._known.get(circuit.id)
@@ -289,19 +312,20 @@ class Grouper:
             if circuit.lease_until > now:
                 data.setdefault(entry.data_key, []).append(circuit)
                 acks.setdefault(entry.ack_key, []).append(circuit)
-                flows[entry.data_key], flows[entry.ack_key] = entry.flows, entry.answers
+                named[entry.data_key] = entry.named
+                named[entry.ack_key] = entry.named.answers
         groups = {}
-        for key in sorted(flows):
+        for key in sorted(named):
             there, back = data.get(key, []), acks.get(key, [])
             before = self._groups.get(key)
             if before is not None and _same(before[0], there) and _same(before[1], back):
                 groups[key] = before
             else:
                 _check_same_paths(there)
-                made = _group(self._topology, key, flows[key], there, back)
+                made = _group(self._topology, key, named[key], there, back)
                 groups[key] = (there, back, made)
         if data.keys() != {key for key, (there, _, _) in self._groups.items() if there}:
-            check_overlap([(flows[key], there[0]) for key, there in data.items()])
+            check_overlap([(named[key].flows, there[0]) for key, there in data.items()])
         found = [group for _, _, group in groups.values()]
         check_capacity(self._topology, found)
         self._known, self._groups = known, groups
@@ -315,11 +339,8 @@ class Grouper:
                 check_path(self._topology, circuit.id, path)
                 self._paths.add(path)
         src, dst = circuit.path[0], circuit.path[-1]
-        flows = tuple(sorted(set(circuit.flows), key=repr))
-        answers = tuple(sorted(map(reverse, flows), key=repr))
-        return _CheckedCircuit(
-            circuit, flows, answers, _key(src, dst, flows), _key(dst, src, answers)
-        )
+        named = _Named(tuple(sorted(set(circuit.flows), key=repr)), circuit.hosts)
+        return _CheckedCircuit(circuit, named, named.key(src, dst), named.answers.key(dst, src))
 
 
 def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
@@ -371,7 +392,7 @@ def shares(circuits: Mapping[str, Circuit], group: CircuitGroup) -> dict[str, fl
 def _group(
     topology: Topology,
     key: GroupKey,
-    flows: tuple[Flow, ...],
+    named: _Named,
     data: list[Circuit],
     back: list[Circuit],
 ) -> CircuitGroup:
@@ -393,7 +414,7 @@ def _group(
     return CircuitGroup(
         src=path[0],
         dst=path[-1],
-        flows=flows,
+        flows=named.flows,
         branches=branches,
         data=tuple(sorted(c.id for c in data)),
         acks=tuple(sorted(c.id for c in back)),
@@ -402,11 +423,8 @@ def _group(
         queue=queues.pop() if len(queues) == 1 else "",
         sure=any(c.min_bps > 0 for c in (*data, *back)),
         key=key,
+        hosts=named.hosts,
     )
-
-
-def _key(src: str, dst: str, flows: tuple[Flow, ...]) -> GroupKey:
-    return f"{src}>{dst}|{flows or ''}"
 
 
 def _same(before: list[Circuit], now: list[Circuit]) -> bool:

@@ -19,6 +19,7 @@ from network_provisioner.controllers.rules import (
     BRANCH_PRIORITY,
     FLOW_ACK_PRIORITY,
     FLOW_PRIORITY,
+    HOST_PRIORITY,
     ROUTE_OWNER,
     ROUTE_PRIORITY,
     TRANSIT_OWNER,
@@ -29,31 +30,37 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     make_cookie,
 )
-from network_provisioner.topology.graph import Node, Path, Topology
+from network_provisioner.topology.graph import Host, Node, Path, Topology
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchHop:
-    """One switch on a path: where packets come in (0: not known) and where they leave."""
+    """One switch on a path: where packets come in (0: not known) and where they leave. ``eth_dst``
+    is the router they leave to; from the ``last`` switch they leave to the host itself."""
 
     switch: Node
     after: str
     in_port: int
     out_port: int
     eth_dst: str
+    last: bool
 
     @property
     def hop(self) -> tuple[str, str]:
         """The link direction that it sends into."""
         return (self.switch.name, self.after)
 
+    def mac(self, dst: Host) -> str:
+        """What packets to ``dst`` are addressed to from here on, empty where they keep what they
+        have."""
+        return self.eth_dst or (dst.mac if self.last else "")
+
 
 def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     """The switches of a path. Raises InputError where the topology lacks something."""
-    src, dst = topology.site(path[0]), topology.site(path[-1])
-    for site in (src, dst):
-        if not site.address:
-            raise InputError(f"topology: site {site.name!r} has no address, expected an IPv4 one")
+    for site in (topology.site(path[0]), topology.site(path[-1])):
+        if not site.hosts:
+            raise InputError(f"topology: site {site.name!r} has no address, expected one, or hosts")
     triples = list(zip(path, path[1:], path[2:], strict=False))
     switches = [t for t in triples if topology.nodes[t[1]].kind == "switch"]
     if not switches:
@@ -61,14 +68,14 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     found = []
     for i, (before, name, after) in enumerate(switches):
         switch = topology.nodes[name]
-        at_last = dst.mac if i == len(switches) - 1 else ""
         found.append(
             SwitchHop(
                 switch,
                 after,
                 (topology.link(before, name).ports or {}).get(name, 0),
                 _port(topology, switch, after),
-                _next_mac(topology, switch, after, at_last),
+                _router_mac(topology, switch, after),
+                i == len(switches) - 1,
             )
         )
     return found
@@ -85,10 +92,10 @@ def _port(topology: Topology, switch: Node, after: str) -> int:
     return port
 
 
-def _next_mac(topology: Topology, switch: Node, after: str, at_last: str) -> str:
+def _router_mac(topology: Topology, switch: Node, after: str) -> str:
     node = topology.beyond(switch.name, after)
     if node.kind != "router":
-        return at_last
+        return ""
     mac = (node.macs or {}).get(switch.name)
     if mac is None:
         raise InputError(
@@ -96,6 +103,27 @@ def _next_mac(topology: Topology, switch: Node, after: str, at_last: str) -> str
             f"expected macs: {{{switch.name}: <address>}}"
         )
     return mac
+
+
+def host_pairs(topology: Topology, group: CircuitGroup) -> list[tuple[Host, Host]]:
+    """The hosts at both ends of a group: those it names, else all of both sites that can talk."""
+    src, dst = topology.site(group.src), topology.site(group.dst)
+    if not group.hosts:
+        return _all_pairs(src, dst)
+    found = [site.host(host) for site, host in zip((src, dst), group.hosts, strict=True)]
+    for site, host, named in zip((src, dst), found, group.hosts, strict=True):
+        if host is None:
+            raise InputError(f"topology: {named} is no address of the site {site.name!r}")
+    return [(found[0], found[1])]  # type: ignore[list-item]
+
+
+def _all_pairs(src: Node, dst: Node) -> list[tuple[Host, Host]]:
+    return [(a, b) for a in src.hosts for b in dst.hosts if a.version == b.version]
+
+
+def _specific(src: Host, dst: Host) -> int:
+    """What is added to the priority of a rule: one host's comes before its prefix's."""
+    return -src.is_prefix - dst.is_prefix
 
 
 # Traffic without a circuit takes the routed network; the overlay links are for circuits.
@@ -148,22 +176,23 @@ def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl)
     for path in paths:
         marks = any(hop in control.shaped for hop in path.hops) and not control.by_queue
         clears = 0 if marks else None
-        src, dst = topology.site(path.nodes[0]), topology.site(path.nodes[-1])
+        pairs = _all_pairs(topology.site(path.nodes[0]), topology.site(path.nodes[-1]))
         for i, step in enumerate(switch_hops(topology, path.nodes)):
-            rules.append(
+            rules += [
                 FlowRule(
                     dpid=step.switch.dpid,
-                    priority=ROUTE_PRIORITY,
+                    priority=ROUTE_PRIORITY + _specific(src, dst),
                     src=src.address,
                     dst=dst.address,
                     out_port=step.out_port,
                     cookie=make_cookie(ROUTE_OWNER, ">".join(path.nodes)),
                     dscp=clears if i == 0 else None,
-                    eth_dst=step.eth_dst,
+                    eth_dst=step.mac(dst),
                     hop=i,
                     meter=control.meter(hop_key(step.hop)),
                 )
-            )
+                for src, dst in pairs
+            ]
     return rules
 
 
@@ -178,17 +207,19 @@ def group_rules(
 
     ``number`` is the select group's; ``walk`` gives the steps of a path.
     """
-    src, dst = topology.site(group.src), topology.site(group.dst)
+    pairs = host_pairs(topology, group)
     several = len(group.branches) > 1
     walks = [(branch, walk(branch.path)) for branch in group.branches]
     cookie = make_cookie(TRANSIT_OWNER, group.text)
     priority = TRANSIT_PRIORITY
     if group.flows:
         priority = FLOW_PRIORITY if group.data else FLOW_ACK_PRIORITY
+    if group.hosts:
+        priority += HOST_PRIORITY
     named: list[tuple[str, Masked | None, Masked | None]] = [
         (flow.protocol, *ports) for flow in group.flows for ports in matches(flow)
     ] or [("ip", None, None)]
-    guarded = src.dmz or dst.dmz
+    guarded = any(topology.nodes[site].dmz for site in (group.src, group.dst))
     rules = []
     for branch, walked in walks:
         for i, step in enumerate(walked):
@@ -198,13 +229,15 @@ def group_rules(
             rules += [
                 FlowRule(
                     dpid=step.switch.dpid,
-                    priority=priority + (BRANCH_PRIORITY if several and i > 0 else 0),
+                    priority=priority
+                    + _specific(src, dst)
+                    + (BRANCH_PRIORITY if several and i > 0 else 0),
                     src=src.address,
                     dst=dst.address,
                     out_port=0 if dealt else step.out_port,
                     cookie=cookie,
                     dscp=None if dealt else _dscp(branch, walked, i, control, several),
-                    eth_dst="" if dealt else step.eth_dst,
+                    eth_dst="" if dealt else step.mac(dst),
                     expires_at=group.lease_until,
                     hop=i,
                     protocol=protocol,
@@ -216,11 +249,13 @@ def group_rules(
                     queue=0 if dealt else _queue(branch, step, control),
                     meter=control.meter(group.key) if i == 0 else 0,
                 )
+                for src, dst in pairs
                 for protocol, src_port, dst_port in named
             ]
     if not several:
         return rules, None
-    return rules, SelectGroup(walks[0][1][0].switch.dpid, number, _buckets(walks, control))
+    buckets = _buckets(walks, control, pairs[0][1])
+    return rules, SelectGroup(walks[0][1][0].switch.dpid, number, buckets)
 
 
 def arp_rules(
@@ -240,9 +275,9 @@ def arp_rules(
     return [
         FlowRule(
             dpid=step.switch.dpid,
-            priority=TRANSIT_PRIORITY,
-            src=topology.site(pair[0]).address,
-            dst=topology.site(pair[1]).address,
+            priority=TRANSIT_PRIORITY + _specific(src, dst),
+            src=src.address,
+            dst=dst.address,
             out_port=step.out_port,
             cookie=make_cookie(TRANSIT_OWNER, text),
             expires_at=until,
@@ -251,6 +286,7 @@ def arp_rules(
             in_port=step.in_port if i == 0 else 0,
         )
         for i, step in enumerate(switch_hops(topology, path))
+        for src, dst in _all_pairs(topology.site(pair[0]), topology.site(pair[1]))
     ]
 
 
@@ -273,7 +309,7 @@ def _queue(branch: Branch, step: SwitchHop, control: RateControl) -> int:
 
 
 def _buckets(
-    walks: Sequence[tuple[Branch, list[SwitchHop]]], control: RateControl
+    walks: Sequence[tuple[Branch, list[SwitchHop]]], control: RateControl, dst: Host
 ) -> tuple[Bucket, ...]:
     rates = [branch.min_bps for branch, _ in walks]
     if min(rates) <= 0:
@@ -284,7 +320,7 @@ def _buckets(
             weight=max(1, round(_WEIGHTS * rate / total)),
             mark=branch.mark,
             out_port=walked[0].out_port,
-            eth_dst=walked[0].eth_dst,
+            eth_dst=walked[0].mac(dst),
             queue=_queue(branch, walked[0], control),
         )
         for (branch, walked), rate in zip(walks, rates, strict=True)

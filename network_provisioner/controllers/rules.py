@@ -20,14 +20,17 @@ Masked = tuple[int, int]
 PORT_BITS = 0xFFFF
 # What packets a rule's protocol means: Ethernet type, and IP protocol where it has one. 0x88b6 is
 # the second of IEEE 802's experimental types.
-PACKETS = {
+_PACKETS = {
     "ip": (0x0800, None),
     "tcp": (0x0800, 6),
     "udp": (0x0800, 17),
     "arp": (0x0806, None),
     "stamp": (0x88B6, None),
 }
-PROTOCOLS = {packets: protocol for protocol, packets in PACKETS.items()}
+IPV6 = 0x86DD
+PROTOCOLS = {packets: protocol for protocol, packets in _PACKETS.items()} | {
+    (IPV6, number): protocol for protocol, (kind, number) in _PACKETS.items() if kind == 0x0800
+}
 
 TRANSIT_OWNER = 0xAD0E
 ROUTE_OWNER = 0xAD0F
@@ -43,6 +46,8 @@ ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 FLOW_PRIORITY = 220
 FLOW_ACK_PRIORITY = 210
 TRANSIT_PRIORITY = 200
+# Added where a rule is for two hosts that a circuit names. One for a prefix has one less for each.
+HOST_PRIORITY = 1
 # Added where a rule is for one branch of several: during a split or join both rules are there.
 BRANCH_PRIORITY = 5
 ROUTE_PRIORITY = 10
@@ -119,11 +124,11 @@ def our_numbers(texts: Iterable[str]) -> dict[str, int]:
 class FlowRule:
     """One rule on one switch.
 
-    ``src`` and ``dst`` are IPv4 addresses. ``protocol`` is "ip" for all of it, "tcp" or "udp" with
-    ``src_port`` and ``dst_port`` as values under masks, "arp" for address resolution between the
-    two, or "stamp" for the rule that no packet meets (see :func:`stamp_rule`). ``in_port``
-    is where packets must come from, 0 for anywhere; ``mark`` the DSCP value they must have, None
-    for any.
+    ``src`` and ``dst`` are IP addresses or prefixes. ``protocol`` is "ip" for all of it, "tcp" or
+    "udp" with ``src_port`` and ``dst_port`` as values under masks, "arp" for address resolution
+    between the two, or "stamp" for the rule that no packet meets (see :func:`stamp_rule`).
+    ``in_port`` is where packets must come from, 0 for anywhere; ``mark`` the DSCP value they must
+    have, None for any.
 
     ``meter`` polices them, ``dscp`` is set where not None, ``eth_dst`` where not empty; then they
     go into ``queue`` (0: none) of ``out_port``, or to the select ``group`` where that is not 0.
@@ -158,6 +163,12 @@ class FlowRule:
             self.src_port, self.dst_port, self.in_port, self.mark,
         )  # fmt: skip
         object.__setattr__(self, "key", key)
+
+    @property
+    def packets(self) -> tuple[int, int | None]:
+        """The Ethernet type of what it meets, and the IP protocol where it has one."""
+        kind, number = _PACKETS[self.protocol]
+        return (IPV6 if ":" in self.src else kind), number
 
     @property
     def owner(self) -> int:

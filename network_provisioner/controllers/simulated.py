@@ -185,8 +185,8 @@ class SimulatedController:
         del self._circuits[circuit.id], self._known[id(circuit)]
         for hop, rate in _rates(circuit).items():
             self._load[hop] -= rate
-        src, dst, flows = _key(circuit)
-        groups = self._groups[src, dst]
+        between, flows = _key(circuit)
+        groups = self._groups[between]
         del groups[flows][circuit.id]
         if not groups[flows]:
             del groups[flows]
@@ -201,8 +201,8 @@ class SimulatedController:
                     f"link {hop[0]}-{hop[1]} carries {format_rate(capacity)}, but with circuit "
                     f"{circuit.id!r} {format_rate(load / _PARTS)} are guaranteed on it"
                 )
-        src, dst, flows = _key(circuit)
-        groups = self._groups.setdefault((src, dst), {})
+        between, flows = _key(circuit)
+        groups = self._groups.setdefault(between, {})
         if flows in groups:
             other = next(iter(groups[flows].values()))
             if paths_of(other) != paths_of(circuit):
@@ -246,8 +246,8 @@ def _rates(circuit: Circuit) -> dict[Hop, int]:
     return rates
 
 
-def _key(circuit: Circuit) -> tuple[str, str, tuple[Flow, ...]]:
+def _key(circuit: Circuit) -> tuple[tuple[str, ...], tuple[Flow, ...]]:
     flows = circuit.flows
     if len(flows) > 1:
         flows = tuple(sorted(set(flows), key=repr))
-    return circuit.path[0], circuit.path[-1], flows
+    return (circuit.path[0], circuit.path[-1], *circuit.hosts), flows

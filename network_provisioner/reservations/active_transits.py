@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.policies.links import hops
 from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.reservations.ports import PortBlocks
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.terms import Templates
 
@@ -17,7 +18,7 @@ _OWNERS = ("user", "project")
 
 class ActiveTransits:
     """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
-    the others. Not thread-safe.
+    the others, ``ports`` whose ports are whose. Not thread-safe.
 
     ``templates`` say how long a transit waits.
     """
@@ -26,6 +27,7 @@ class ActiveTransits:
         self.all: dict[str, Transit] = {}  # oldest first
         self.pairs = pairs
         self.waitlist = waitlist
+        self.ports = PortBlocks()
         self._templates = templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
@@ -40,6 +42,7 @@ class ActiveTransits:
         self.all[transit.id] = transit
         for kind in _OWNERS:
             self._owned.setdefault((kind, getattr(transit, kind)), {})[transit.id] = transit
+        self.ports.enter(transit)
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
@@ -63,6 +66,7 @@ class ActiveTransits:
             mine.pop(transit.id, None)
             if not mine:
                 self._owned.pop((kind, getattr(transit, kind)), None)
+        self.ports.leave(transit)
         self.waitlist.leave(transit)
         if self.pairs.leave(transit):
             self.waitlist.room_between(transit.src, transit.dst)

@@ -174,4 +174,5 @@ def circuit(transit: Transit, matches: bool) -> Circuit:
             Part(tuple(p["path"]), p["granted_bps"], max(p["granted_bps"], p["max_bps"]))
             for p in transit.parts
         ),
+        tuple(transit.hosts) if matches else (),
     )

@@ -1,7 +1,7 @@
 """Which transits must take the same way, because no switch could tell their packets apart. Pure.
 
-A switch that matches addresses alone sees one stream between two sites, both ways. One that matches
-ports too tells transits apart whose flows do not meet.
+A switch that matches addresses of sites alone sees one stream between two sites, both ways. One
+that matches hosts and ports too tells transits apart that name others, or whose flows do not meet.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class SitePairs:
             if (
                 other.id != transit.id
                 and other.src == transit.src
+                and other.hosts == transit.hosts
                 and not _equal(other.flows, transit.flows)
                 and any(_meet(a, b, True) for a in transit.flows for b in other.flows)
             ):
@@ -73,6 +74,10 @@ class SitePairs:
     def _alike(self, one: Transit, other: Transit) -> bool:
         if not self.matches:
             return True
+        if one.awaits_flows or other.awaits_flows:
+            return False
+        if one.hosts != (other.hosts if one.src == other.src else other.hosts[::-1]):
+            return False
         if not one.flows or not other.flows:
             # What names no flow carries what no other names.
             return not one.flows and not other.flows

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import StrictBool
+from pydantic import Field, StrictBool
 
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
-from network_provisioner.topology.graph import LINK, Link, Node, Topology
+from network_provisioner.topology.graph import LINK, Host, Link, Node, Topology
 
 _Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
 _Port = Annotated[int, checked(partial(fields.whole, most=2**32 - 1))]
@@ -28,6 +29,13 @@ class _NodeSchema(Schema):
     dpid: _Dpid = 0
     macs: dict[Name, _Mac] | None = None
     dmz: StrictBool = False
+    hosts: list[dict[str, Any]] = Field(default=[])
+
+
+class _HostSchema(Schema):
+    address: Annotated[str, checked(fields.addresses)]
+    mac: _Mac = ""
+    name: Annotated[str, checked(lambda v, what: v if v == "" else fields.name(v, what))] = ""
 
 
 class _LinkSchema(Schema):
@@ -57,9 +65,9 @@ LINK_KEYS = tuple(_LinkSchema.model_fields)
 def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     """Build a topology from the ``topology`` section of adon.yml.
 
-    ``{"nodes": [{name, kind, dtn?, address?, mac?, dpid?, macs?, dmz?}], "links": [{name?, a, b,
-    capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?, devices?}]}``; capacities and
-    times carry units. Raises InputError.
+    ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], dpid?, macs?,
+    dmz?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?,
+    devices?}]}``; capacities and times carry units. Raises InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -83,8 +91,13 @@ def _node_data(node: Node) -> dict[str, Any]:
         "dpid": node.dpid,
         "macs": dict(node.macs or {}),
         "dmz": node.dmz,
+        "hosts": [_host_data(host) for host in node.others],
     }
     return {"name": node.name, "kind": node.kind} | {k: v for k, v in values.items() if v}
+
+
+def _host_data(host: Host) -> dict[str, Any]:
+    return {key: value for key, value in asdict(host).items() if value}
 
 
 def _link_data(link: Link) -> dict[str, Any]:
@@ -106,10 +119,16 @@ def _node(number: int, item: dict[str, Any]) -> Node:
     name = item.get("name")
     label = f"topology: node {name!r}" if isinstance(name, str) else f"topology: node {number}"
     node = read(_NodeSchema, item, label)
-    if node.kind != "site" and (node.dtn or node.dmz):
-        key = "dtn" if node.dtn else "dmz"
-        raise InputError(f"{label}: {key} of a {node.kind}, expected only at sites")
-    return Node(**(dict(node) | {"macs": node.macs or None}))
+    for key in ("dtn", "dmz", "hosts"):
+        if node.kind != "site" and getattr(node, key):
+            raise InputError(f"{label}: {key} of a {node.kind}, expected only at sites")
+    others = [
+        Host(**dict(read(_HostSchema, host, f"{label}: host {n}")))
+        for n, host in enumerate(node.hosts, 1)
+    ]
+    known = dict(node) | {"macs": node.macs or None, "others": tuple(others)}
+    del known["hosts"]
+    return Node(**known)
 
 
 def _link(number: int, item: dict[str, Any]) -> Link:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +24,34 @@ LAYERS = ("l2", "l3", "lan")
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """A host of a site by its IP ``address``, or all under a prefix. ``mac`` is what its frames are
+    addressed to, empty for as they come; ``name`` its host name, if anybody knows it by one."""
+
+    address: str
+    mac: str = ""
+    name: str = ""
+
+    @property
+    def version(self) -> int:
+        """4 or 6."""
+        return 6 if ":" in self.address else 4
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it stands for many."""
+        return "/" in self.address
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A site's data transfer node, a switch or a router; or a link with a name, in paths.
+    """A site, a switch or a router; or a link with a name, in paths.
 
     ``dtn`` is the host name of a site's data transfer node, ``address`` and ``mac`` are its
-    data-plane addresses; ``dpid`` is a switch's OpenFlow datapath id; a router's ``macs`` are the
-    addresses it is reached by, per neighbouring switch. A site in a Science ``dmz`` is reached by
-    transits alone: without one its switch drops all that comes and goes (precision-medicine paper,
-    §3).
+    data-plane addresses, ``others`` what else talks there: more of them, worker nodes. ``dpid`` is
+    a switch's OpenFlow datapath id; a router's ``macs`` are the addresses it is reached by, per
+    neighbouring switch. A site in a Science ``dmz`` is reached by transits alone: without one its
+    switch drops all that comes and goes (precision-medicine paper, §3).
     """
 
     name: str
@@ -41,6 +62,28 @@ class Node:
     macs: Mapping[str, str] | None = None
     dmz: bool = False
     dtn: str = ""
+    others: tuple[Host, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts of a site, its data transfer node first."""
+        own = (Host(self.address, self.mac, self.dtn),) if self.address else ()
+        return own + self.others
+
+    def host(self, named: str) -> Host | None:
+        """The host of that name or address, be it under a prefix; None for one that is not known
+        to be of this site."""
+        for host in self.hosts:
+            if named == host.address or (host.name and _same_name(named, host.name)):
+                return host
+        try:
+            address = ip_address(named)
+        except ValueError:
+            return None
+        for host in self.hosts:
+            if address in ip_network(host.address):
+                return Host(str(address), host.mac)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +188,9 @@ class Topology:
                 )
             self.nodes[node.name] = node
             self._graph.add_node(node.name)
-        for key in ("address", "mac", "dpid"):
+        for key in ("mac", "dpid"):
             _unique(key, ((getattr(node, key), node.name) for node in self.nodes.values()))
+        self._check_hosts()
         between: dict[frozenset[str], int] = {}
         for link in links:
             ends = frozenset((link.a, link.b))
@@ -162,6 +206,26 @@ class Topology:
                         f"topology: node {node.name!r}: macs names {other!r}, which no link joins "
                         "it with"
                     )
+
+    def _check_hosts(self) -> None:
+        found = [(ip_network(h.address), n) for n in self.nodes.values() for h in n.hosts]
+        # Sorted, a prefix stands before all that is under it.
+        found.sort(key=lambda it: (it[0].version, int(it[0].network_address), it[0].prefixlen))
+        outer: tuple[IPv4Network | IPv6Network, Node] | None = None
+        for one, node in found:
+            if node.dmz and one.version == 6:
+                raise InputError(
+                    f"topology: node {node.name!r} is in a Science DMZ and has the address "
+                    f"{_words(one)}, expected IPv4 ones: no neighbour discovery passes there"
+                )
+            if outer is not None and outer[0].version == one.version and outer[0].overlaps(one):
+                if outer[1] is not node or outer[0] == one:
+                    raise InputError(
+                        f"topology: address {_words(one)} is that of {outer[1].name!r} and of "
+                        f"{node.name!r}, expected each to have its own"
+                    )
+            else:
+                outer = one, node
 
     def _add_link(self, link: Link) -> None:
         label = f"topology: link {link.a}-{link.b}"
@@ -287,6 +351,17 @@ class Topology:
 
 def _ports(link: Link) -> list[tuple[str, int]]:
     return list((link.ports or {}).items())
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Whether two host names are the same; one without a domain is in any."""
+    if "." in one and "." in other:
+        return one.lower() == other.lower()
+    return one.partition(".")[0].lower() == other.partition(".")[0].lower()
+
+
+def _words(network: IPv4Network | IPv6Network) -> str:
+    return str(network[0] if network.num_addresses == 1 else network)
 
 
 def _unique(what: str, found: Iterable[tuple[object, str]]) -> None:

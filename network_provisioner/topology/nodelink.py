@@ -21,7 +21,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import LINK_KEYS, NODE_KEYS, topology_to_dict
 from network_provisioner.topology.graph import Topology
 
-_MAPPINGS = ("ports", "devices", "macs")
+_JSON = ("ports", "devices", "macs", "hosts")
 _WHOLE = ("dpid", "vlan")
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
@@ -104,7 +104,7 @@ def _meant(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        if key in _MAPPINGS:
+        if key in _JSON:
             return json.loads(value)
         if key in _WHOLE:
             return int(value)

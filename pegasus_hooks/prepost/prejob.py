@@ -17,14 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any
+from urllib.parse import urlsplit
 
 from monitors.watcher.decision_file import WHOSE, Pair
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
 from monitors.workflows.planned.moves import Moves, moves_of
-from monitors.workflows.planned.transferlist import SitePair
-from network_provisioner.base.model import Service, TransitRequest
+from monitors.workflows.planned.transferlist import SitePair, SiteUrl, is_local
+from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
     Effects,
@@ -168,11 +170,28 @@ def job_requests(
             job=place.job,
             retry=place.retry,
             best_effort=_LATER if later else "",
+            ports_at="" if later or moves.lite else tuning.ports_at(pair, moves.submit_text),
+            **hosts_of(pair),
             **whose,
         )
         return JobRequest(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
 
     return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
+
+
+def hosts_of(pair: SitePair) -> dict[str, str]:
+    """The two hosts between which all of a pair's files move, where their URLs name the same for
+    each."""
+    ends = {(_host(t.source, pair.src), _host(t.destination, pair.dst)) for t in pair.transfers}
+    src, dst = ends.pop() if len(ends) == 1 else ("", "")
+    return {"src_host": src, "dst_host": dst} if src and dst else {}
+
+
+def _host(url: SiteUrl, site: str) -> str:
+    """What a URL names of a site; this machine where bytes are relayed or come from a file."""
+    if url.site != site or is_local(url.url):
+        return gethostname()
+    return urlsplit(url.url).hostname or ""
 
 
 def run(
@@ -230,7 +249,7 @@ def run(
     if answers.services:
         decision.service = asdict(answers.services[0])
     if moves and not answers.deferred:
-        decision.tuned = _tune(listing.with_suffix(".sub"), moves, answers.services, effects)
+        decision.tuned = _tune(listing.with_suffix(".sub"), moves, answers, effects)
     decision.write(decision_file)
     _journal(place, decision)
     return DEFER_STATUS if answers.deferred else 0
@@ -253,10 +272,13 @@ def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effec
 
 
 def _tune(
-    submit_file: Path, moves: Moves, services: list[Service], effects: Effects
+    submit_file: Path, moves: Moves, answers: RequestOutcomes, effects: Effects
 ) -> dict[str, int]:
+    # All pairs of one job were given the same, or none.
+    ports = next((a.transit.ports for a in answers.answers if a.transit and a.transit.ports), [])
+    want = tuning.wanted(answers.services)
     try:
-        return tuning.tune(submit_file, moves.pairs, tuning.wanted(services), _RECORDS)
+        return tuning.tune(submit_file, moves.pairs, want, _RECORDS, ports)
     except OSError as error:
         effects.warnings.append(f"the transfer is not tuned: {error}")
         return {}

@@ -5,8 +5,9 @@ pegasus-transfer takes none of these from a list, so they go in by what it reads
 submits it:
 
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
-    environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, and our tools' folder first on PATH;
-                 PEGASUS_MULTIPART_DIR where nobody said it: where to leave records of what it moved
+    environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, ADON_PORTS, and our tools' folder
+                 first on PATH; PEGASUS_MULTIPART_DIR where nobody said it: where to leave records
+                 of what it moved
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
 named after, and become it. What a line was before stands above it in a comment, so that every edit
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.transferlist import SitePair, Transfer
+from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, is_local
 from network_provisioner.base.model import Service
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
@@ -34,6 +35,12 @@ _USUAL_IRODS_THREADS = 4  # and ``-N 4``
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _BEFORE = "# adon: before: "
 _RECORDS = "PEGASUS_MULTIPART_DIR"
+_PORT_RANGES = ("GLOBUS_TCP_PORT_RANGE", "GLOBUS_TCP_SOURCE_RANGE")
+_PORTS_AT = {
+    ("server", "server"): "client",
+    ("file", "server"): "src",
+    ("server", "file"): "dst",
+}
 _WORD = re.compile(r"(?:[^ \t']|'(?:[^']|'')*')+")
 _THREADS = re.compile(r"(--threads[ =])(\d+)")
 
@@ -63,17 +70,21 @@ def wanted(services: Iterable[Service]) -> TransferTuning:
 
 
 def tune(
-    submit_file: Path, pairs: Sequence[SitePair], want: TransferTuning, records: str = ""
+    submit_file: Path,
+    pairs: Sequence[SitePair],
+    want: TransferTuning,
+    records: str = "",
+    ports: Sequence[int] = (),
 ) -> dict[str, int]:
-    """Have the job's submit file say what is wanted, or what it said before us, and name the folder
-    for ``records``; returns what now holds of the tuning. Raises OSError where the file cannot be
-    written."""
+    """Have the job's submit file say what is wanted, or what it said before us, name the folder
+    for ``records``, and the first and last of the ``ports`` that its tools are to use; returns what
+    now holds of the tuning. Raises OSError where the file cannot be written."""
     try:
         old = submit_file.read_bytes()
     except OSError:  # nothing to submit, or not in Pegasus's way
         return {}
     text = old.decode("utf-8", "surrogateescape")
-    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want, records)
+    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want, records, ports)
     new = made.encode("utf-8", "surrogateescape")
     if new != old:
         draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
@@ -88,15 +99,19 @@ def tune(
 
 
 def edited(
-    text: str, transfers: Sequence[Transfer], want: TransferTuning, records: str = ""
+    text: str,
+    transfers: Sequence[Transfer],
+    want: TransferTuning,
+    records: str = "",
+    ports: Sequence[int] = (),
 ) -> tuple[str, TransferTuning]:
     """The submit file for what is wanted, and what of the tuning it can say."""
     text = restored(text)
     lines = text.split("\n")
-    found = [_find(lines, name) for name in ("environment", "arguments")]
-    if job_files.attribute(text, "pegasus_wf_xformation") != job_files.TRANSFER or None in found:
+    found = _editable(text, lines)
+    if found is None:
         return text, TransferTuning()
-    at_environment, at_arguments = (n for n in found if n is not None)
+    at_environment, at_arguments = found
     here = job_files.command(text, "universe").lower() in job_files.LOCAL_UNIVERSES
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
@@ -105,7 +120,11 @@ def edited(
         want.buffer_bytes if here and gridftp else 0,
         want.threads if not irods or here else 0,
     )
-    values = {"ADON_STREAMS": holds.streams, "ADON_BUFFER_BYTES": holds.buffer_bytes}
+    values: dict[str, int | str] = {
+        "ADON_STREAMS": holds.streams,
+        "ADON_BUFFER_BYTES": holds.buffer_bytes,
+        "ADON_PORTS": ",".join(map(str, ports)) if here and gridftp else "",
+    }
     arguments = lines[at_arguments]
     if irods:
         values["ADON_THREADS"] = holds.threads
@@ -120,6 +139,27 @@ def edited(
         if lines[n] != before[n]:
             lines.insert(n, _BEFORE + before[n])
     return "\n".join(lines), holds
+
+
+def ports_at(pair: SitePair, submit_text: str) -> str:
+    """Where the tools that move a pair's files can use ports that are given to them: ``src`` or
+    ``dst`` where they move the bytes to or from a file of this machine, ``client`` where they have
+    two servers do so; "" where they cannot, or somebody has said which ports they use."""
+    here = job_files.command(submit_text, "universe").lower() in job_files.LOCAL_UNIVERSES
+    if not here or any(name in submit_text for name in _PORT_RANGES):
+        return ""
+    text = restored(submit_text)
+    ends = {(_end(t.source, pair.src), _end(t.destination, pair.dst)) for t in pair.transfers}
+    if _editable(text, text.split("\n")) is None or len(ends) > 1:
+        return ""
+    return _PORTS_AT.get(ends.pop(), "")
+
+
+def _end(url: SiteUrl, site: str) -> str:
+    """What is at one end of a pair: where bytes are relayed, a file of this machine."""
+    if url.site != site or is_local(url.url):
+        return "file"
+    return "server" if url.url.partition(":")[0] in _GRIDFTP else ""
 
 
 def restored(text: str) -> str:
@@ -150,6 +190,16 @@ def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[
         side_by_side = given.get("threads", _USUAL_IRODS_THREADS)
     buffer_bytes = given.get("buffer_bytes", 0) if streams else 0
     return {"streams": streams, "buffer_bytes": buffer_bytes, "threads": side_by_side}
+
+
+def _editable(text: str, lines: Sequence[str]) -> tuple[int, int] | None:
+    """Where a transfer job's environment and arguments stand; None for what we do not edit."""
+    at_environment, at_arguments = (_find(lines, name) for name in ("environment", "arguments"))
+    if job_files.attribute(text, "pegasus_wf_xformation") != job_files.TRANSFER:
+        return None
+    if at_environment is None or at_arguments is None:
+        return None
+    return at_environment, at_arguments
 
 
 def _find(lines: Sequence[str], name: str) -> int | None:

@@ -1,6 +1,6 @@
 # What every program in bin/ does: find the one it is named after on the rest of PATH, put what the
 # transfer is tuned with into its arguments, and become it. Without ADON_STREAMS,
-# ADON_BUFFER_BYTES and ADON_THREADS the arguments stay as they are.
+# ADON_BUFFER_BYTES and ADON_THREADS the arguments stay as they are, without ADON_PORTS its ports.
 #
 #   globus-url-copy       -parallel N (only where it is there: pegasus-transfer leaves it out for
 #                         transfers to or from a file, whose data the server would have to connect
@@ -37,8 +37,19 @@ esac
 test -n "$size" && bytes=$ADON_BUFFER_BYTES || bytes=
 # A question after its version, which pegasus-transfer asks first, is passed on as it is.
 case $#:${1-} in 0:* | 1:-*) value= bytes= ;; esac
-if test -z "$value$bytes"; then
+if test -z "$value$bytes$ADON_PORTS"; then
     exec "$real" "$@"
+fi
+
+# Ports of its own tell the transfer from others on the switches. They are 256 that begin at such a
+# number; a port that was used is not free for a minute, and without a free one nothing would move.
+if test -n "$ADON_PORTS" && test "$name" = globus-url-copy &&
+    test -z "$GLOBUS_TCP_PORT_RANGE$GLOBUS_TCP_SOURCE_RANGE"; then
+    block=$(printf '%02X' $((${ADON_PORTS%%,*} / 256)))
+    used=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c "^ *[0-9]*: [0-9A-F]*:$block")
+    if test "$used" -lt 128; then
+        export GLOBUS_TCP_PORT_RANGE="$ADON_PORTS" GLOBUS_TCP_SOURCE_RANGE="$ADON_PORTS"
+    fi
 fi
 
 left=$#

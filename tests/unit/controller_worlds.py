@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
@@ -124,9 +125,19 @@ def circuit_sets(draw: st.DrawFn, topology: Topology) -> list[Circuit]:
 
 RULES_AT = 1_700_000_000.0
 addresses = st.integers(1, 254).map(lambda n: f"10.10.0.{n}")
+prefixes = st.tuples(addresses, st.integers(1, 31)).map(
+    lambda it: str(ip_network("/".join(map(str, it)), strict=False))
+)
+addresses6 = st.integers(1, 2**32).map(lambda n: str(ip_address(0x20010DB8 << 96 | n)))
+prefixes6 = st.tuples(addresses6, st.integers(1, 127)).map(
+    lambda it: str(ip_network("/".join(map(str, it)), strict=False))
+)
 ports = st.none() | st.tuples(st.integers(1, 65535), st.integers(0, 8)).map(
     lambda p: (p[0] & (0xFFFF & ~((1 << p[1]) - 1)), 0xFFFF & ~((1 << p[1]) - 1))
 )
+
+
+six = addresses6 | prefixes6
 
 
 @st.composite
@@ -135,11 +146,13 @@ def flow_rules(draw: st.DrawFn) -> FlowRule:
     protocol = draw(st.sampled_from(["ip", "tcp", "udp", "arp"]))
     named = protocol in ("tcp", "udp")
     group = draw(st.sampled_from([0, TRANSIT_OWNER << 16 | 7]))
+    version_4 = addresses | prefixes
+    ends = version_4 if protocol == "arp" else draw(st.sampled_from([version_4, six]))
     return FlowRule(
         dpid=1,
         priority=draw(st.integers(1, 65535)),
-        src=draw(addresses),
-        dst=draw(addresses),
+        src=draw(ends),
+        dst=draw(ends),
         out_port=0 if group else draw(st.integers(1, 1000)),
         cookie=draw(st.integers(0, 2**64 - 1)),
         dscp=None if group or protocol == "arp" else draw(st.none() | st.integers(0, 63)),
@@ -239,12 +252,15 @@ class Pipeline:
         protocol: str = "icmp",
         ports: tuple[int, int] = (0, 0),
         deal: int = 0,
+        hosts: tuple[str, str] | None = None,
     ) -> Arrival:
-        """Follow a packet; select groups deal it to bucket ``deal`` modulo their number.
+        """Follow a packet; select groups deal it to bucket ``deal`` modulo their number. ``hosts``:
+        the addresses of its ends, those of the data transfer nodes where they are not named.
 
         Raises LookupError where it is lost or caught in a loop.
         """
         source, target = self.topology.site(src), self.topology.site(dst)
+        ends = hosts or (source.address, target.address)
         nodes, marks, eth_dst = [src], [dscp], "from the host"
         node = next(b if a == src else a for a, b in _ends(self.topology) if src in (a, b))
         while node != dst:
@@ -256,14 +272,17 @@ class Pipeline:
             if here.kind == "router":
                 # Routes by address, to the next switch on some candidate path.
                 node = self._route(node, came_from, dst)
-                eth_dst = target.mac
+                host = target.host(ends[1])
+                assert host is not None
+                eth_dst = host.mac
             elif here.kind == "switch":
                 came_by = self._port_to(node, came_from)
                 matching = [
                     rule
                     for rule in self.rules.values()
-                    if (rule.dpid, rule.src, rule.dst)
-                    == (here.dpid, source.address, target.address)
+                    if rule.dpid == here.dpid
+                    and _within(rule.src, ends[0])
+                    and _within(rule.dst, ends[1])
                     and _meets(rule, protocol, ports, dscp, came_by)
                 ]
                 if not matching:
@@ -296,6 +315,10 @@ class Pipeline:
             for a, b in _ends(self.topology)
             if router in (a, b) and came_from not in (a, b)
         )
+
+
+def _within(addresses: str, address: str) -> bool:
+    return bool(addresses) and ip_address(address) in ip_network(addresses)
 
 
 def _meets(rule: FlowRule, protocol: str, ports: tuple[int, int], dscp: int, came_by: int) -> bool:

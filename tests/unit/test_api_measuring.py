@@ -42,7 +42,9 @@ def app(tmp_path: Path, coordinator: CoordinatorRig) -> FastAPI:
     keys += [Key(Principal(name, Role.AGENT), hash_of(token_of(name))) for name in AGENTS]
     ring = Keyring(keys, coordinator.clock)
     routers = [
-        agents_api.router(coordinator.coordinator, coordinator.clock),
+        agents_api.router(
+            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
+        ),
         measuring_api.router(coordinator.coordinator, RULES, ring.principals, coordinator.clock),
     ]
     return create_app(rig.broker, ring, more=routers)
@@ -80,7 +82,9 @@ def test_without_tokens_everybody_is_every_agent(
         Rig(tmp_path / "other.sqlite", clock=coordinator.clock),
         Keyring((), coordinator.clock),
     )
-    routes = agents_api.router(coordinator.coordinator, coordinator.clock)
+    routes = agents_api.router(
+        coordinator.coordinator, coordinator.clock, rig.broker.report_connections
+    )
     with TestClient(create_app(rig.broker, ring, more=[routes])) as web:
         assert web.get("/v1/agents/mu/assignments").json()["agent"] == "mu"
         assert error(web.get("/v1/agents/mars/assignments"))[1] == "unknown_agent"
@@ -115,6 +119,19 @@ def test_what_an_agent_says_of_itself_is_shown(web: TestClient) -> None:
     listed = web.get("/v1/agents", headers=bearer("operator")).json()
     assert [a["name"] for a in listed] == list(AGENTS)
     assert error(web.get("/v1/agents/mars", headers=bearer("operator")))[1] == "unknown_agent"
+
+
+def test_an_agent_reports_connections(web: TestClient) -> None:
+    path = "/v1/agents/mu/connections"
+    ends = {"local": "10.10.0.1", "local_port": 50_000, "remote": "::ffff:10.10.0.2"}
+    one = {"client_port": 20_001, **ends, "remote_port": 9}
+    posted = web.post(path, json={"connections": [one]}, headers=bearer("mu"))
+    assert (posted.status_code, posted.json()) == (200, {"agent": "mu"})
+    for wrong in ({**one, "local": "mu"}, {**one, "client_port": 0}, ends):
+        assert error(web.post(path, json={"connections": [wrong]}, headers=bearer("mu")))[:2] == (
+            400, "bad_request",
+        )  # fmt: skip
+    assert error(web.post(path, json={"connections": []}, headers=bearer("tacc")))[0] == 403
 
 
 def test_tasks_come_and_go(web: TestClient) -> None:

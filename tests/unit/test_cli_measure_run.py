@@ -33,7 +33,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Coo
     ring = Keyring((), coordinator.clock)
     monkeypatch.setattr("time.time", coordinator.clock)
     routers = [
-        agents_api.router(coordinator.coordinator, coordinator.clock),
+        agents_api.router(
+            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
+        ),
         measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
         archive_api.router(coordinator.archive, Rules()),
     ]

@@ -16,7 +16,7 @@ from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.transferlist import SiteUrl, Transfer, site_pairs
+from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
 from network_provisioner.base.model import Service
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -127,6 +127,38 @@ def test_a_submit_file_in_another_form_is_left_alone(text: str, old: str, new: s
     other = text.replace(old, new)
     assert other != text
     assert tuning.edited(other, SERVERS, TransferTuning(8, 4096, 5)) == (other, TransferTuning())
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "at"),
+    [
+        ("gsiftp://h/f", "gsiftp://k/f", "client"),
+        ("file:///f", "gsiftp://k/f", "src"),
+        ("gsiftp://h/f", "file:///f", "dst"),
+        ("https://h/f", "file:///f", ""),
+        ("gsiftp://h/f", "irods://k/f", ""),
+    ],
+)
+def test_whose_ports_can_be_chosen(text: str, src: str, dst: str, at: str) -> None:
+    transfer = Transfer("f", (SiteUrl("a", src),), (SiteUrl("b", dst),), 10)
+    pair = SitePair("a", "b", [transfer])
+    assert tuning.ports_at(pair, text) == at
+    assert tuning.ports_at(pair, text.replace("universe = local", "universe = vanilla")) == ""
+    taken = text.replace('environment = "', 'environment = "GLOBUS_TCP_PORT_RANGE=5000,5100 ')
+    assert taken != text and tuning.ports_at(pair, taken) == ""
+
+
+def test_where_bytes_are_relayed_this_machine_is_the_other_end(text: str) -> None:
+    transfer = Transfer("f", (SiteUrl("a", "gsiftp://h/f"),), (SiteUrl("b", "irods://k/f"),), 10)
+    assert tuning.ports_at(SitePair("a", "local", [transfer]), text) == "dst"
+    assert tuning.ports_at(SitePair("local", "b", [transfer]), text) == ""
+
+
+def test_ports_go_into_the_environment(text: str) -> None:
+    made, _ = tuning.edited(text, SERVERS, TransferTuning(), ports=[20_224, 20_479])
+    # Words with a comma need no quotes (condor_submit, environment).
+    assert "ADON_PORTS=20224,20479" in made and environment(made)["PATH"].startswith(f"{TOOLS}:")
+    assert tuning.restored(made) == text
 
 
 def test_a_job_at_a_site_has_none_of_our_tools(text: str) -> None:
@@ -317,6 +349,17 @@ def test_without_our_variables_a_tool_is_what_it_was(
     real: Path, name: str, arguments: tuple[str, ...]
 ) -> None:
     assert call(real, name, *arguments) == list(arguments)
+
+
+@pytest.mark.parametrize("chosen", [{}, {"GLOBUS_TCP_PORT_RANGE": "5000,5100"}])
+def test_a_tool_uses_the_ports_it_was_given_but_for_those_that_somebody_chose(
+    real: Path, chosen: dict[str, str]
+) -> None:
+    shown = 'printf "%s\\n" "$0" "$GLOBUS_TCP_PORT_RANGE" "$GLOBUS_TCP_SOURCE_RANGE"'
+    (real / "globus-url-copy").write_text(f"#!/bin/sh\n{shown}\nexit 7\n")
+    ports = "20224,20479"
+    found = call(real, "globus-url-copy", "a", "b", ADON_PORTS=ports, **chosen)
+    assert found == (["5000,5100", ""] if chosen else [ports, ports])
 
 
 @pytest.mark.parametrize("question", ["-version", "-h", "--version"])

@@ -45,7 +45,9 @@ def web(tmp_path: Path) -> Iterator[TestClient]:
         coordinator.coordinator.heard(agent)
     coordinator.ask("mu")
     routers = [
-        agents_api.router(coordinator.coordinator, coordinator.clock),
+        agents_api.router(
+            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
+        ),
         measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
     ]
     with TestClient(create_app(rig.broker, ring, more=routers)) as client:

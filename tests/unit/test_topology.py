@@ -77,6 +77,20 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("nodes", 0, dmz=1), ["mu", "dmz: found 1", "true or false"]),
         (spoil("nodes", 4, macs={"mu": "02:00:00:00:00:01"}), ["r1", "macs names 'mu'"]),
         (twice("address", *["10.0.0.1"] * 2), ["address 10.0.0.1 is that of 'mu' and of 'tacc'"]),
+        (
+            spoil("nodes", 0, hosts=[{"address": "10.0.0.1"}, {"address": "10.0.0.1"}]),
+            ["address 10.0.0.1 is that of 'mu' and of 'mu'"],
+        ),
+        (
+            twice("hosts", [{"address": "10.0.0.0/8"}], [{"address": "10.1.2.3"}]),
+            ["address 10.1.2.3 is that of 'mu' and of 'tacc'"],
+        ),
+        (spoil("nodes", 2, hosts=[{"address": "10.9.0.1"}]), ["s1", "hosts of a switch"]),
+        (spoil("nodes", 0, hosts=[{"address": "10.9"}]), ["'mu'", "host 1", "a prefix such"]),
+        (
+            spoil("nodes", 0, dmz=True, hosts=[{"address": "2001:db8::1"}]),
+            ["'mu'", "Science DMZ", "expected IPv4"],
+        ),
         (twice("mac", *["02:00:00:00:00:01"] * 2), ["mac 02:00:00:00:00:01 is that of 'mu'"]),
         (
             twice("ports", *[{"s1": 10}] * 2, of="links", at=2),

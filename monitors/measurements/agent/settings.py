@@ -57,7 +57,8 @@ class AgentSettings:
     the token is not sent. ``bind`` is the address of ours that tests use ("": the system chooses),
     ``clock_error_s`` what this machine's clock is off by at most where its administrator knows it
     better than the kernel. ``workflows``: whose it follows and reports
-    (:class:`~monitors.workflows.service.FollowService`)."""
+    (:class:`~monitors.workflows.service.FollowService`). ``servers``: the ports of this host's
+    transfer servers, whose connections it reports (:mod:`~.connections`)."""
 
     name: str
     broker: str
@@ -69,6 +70,7 @@ class AgentSettings:
     commands: Mapping[str, Command] = field(default_factory=dict)
     clock_error_s: float | None = None
     workflows: tuple[str, ...] = ()
+    servers: frozenset[int] = frozenset()
     version: str = ""
 
 
@@ -125,6 +127,7 @@ class _Agent(Schema):
     limits: _Limits = _Limits()
     commands: dict[_CommandName, _Command] = Field(default={})
     workflows: tuple[str, ...] = ()
+    servers: frozenset[Port] = frozenset()
 
 
 def settings_from_dict(data: object, folder: Path, version: str) -> AgentSettings:
@@ -157,6 +160,7 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
         },
         clock_error_s=doc.clock_error,
         workflows=doc.workflows,
+        servers=doc.servers,
         version=version,
     )  # fmt: skip
 

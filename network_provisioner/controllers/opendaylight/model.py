@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Any
 
 from network_provisioner.controllers.rules import (
-    PACKETS,
+    IPV6,
     PORT_BITS,
     PROTOCOLS,
     FlowRule,
@@ -30,6 +31,7 @@ UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 _ENDS = {
     0x0800: ("ipv4-source", "ipv4-destination"),
     0x0806: ("arp-source-transport-address", "arp-target-transport-address"),
+    IPV6: ("ipv6-source", "ipv6-destination"),
 }
 
 
@@ -77,7 +79,8 @@ def group_of(group: SelectGroup) -> dict[str, Any]:
 
 def flow_id(rule: FlowRule) -> str:
     """The id of a rule in the configuration datastore: one for each key, so none is there twice."""
-    words = ["adon", str(rule.priority), rule.src, rule.dst, rule.protocol]
+    ends = [address.replace("/", "_").replace(":", ".") for address in (rule.src, rule.dst)]
+    words = ["adon", str(rule.priority), *ends, rule.protocol]
     for letter, part in (("s", rule.src_port), ("d", rule.dst_port)):
         if part is not None:
             words.append(f"{letter}{part[0]}.{part[1]:x}")
@@ -114,10 +117,10 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
 
 
 def _match(rule: FlowRule) -> dict[str, Any]:
-    ethernet, number = PACKETS[rule.protocol]
+    ethernet, number = rule.packets
     match: dict[str, Any] = {"ethernet-match": {"ethernet-type": {"type": ethernet}}}
     for name, address in zip(_ENDS.get(ethernet, ()), (rule.src, rule.dst), strict=False):
-        match[name] = f"{address}/32"
+        match[name] = str(ip_network(address))
     ip = {"ip-protocol": number, "ip-dscp": rule.mark}
     if any(value is not None for value in ip.values()):
         match["ip-match"] = {name: value for name, value in ip.items() if value is not None}
@@ -177,9 +180,11 @@ def _read_match(match: Mapping[str, Any]) -> dict[str, Any] | None:
     if "ip-dscp" in ip:
         found["mark"] = int(ip.pop("ip-dscp"))
     for name, field in zip(_ENDS.get(kind, ()), ("src", "dst"), strict=False):
-        found[field], _, length = str(rest.pop(name, "")).partition("/")
-        if length != "32":
+        try:
+            prefix = ip_network(str(rest.pop(name, "")))
+        except ValueError:
             return None
+        found[field] = str(prefix[0] if prefix.num_addresses == 1 else prefix)
     if "in-port" in rest:
         # "1", or with the node before it: "openflow:1:1".
         found["in_port"] = int(str(rest.pop("in-port")).rpartition(":")[2])

@@ -13,12 +13,13 @@ import math
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
 from network_provisioner.controllers.rules import (
-    PACKETS,
+    IPV6,
     PORT_BITS,
     PROTOCOLS,
     Bucket,
@@ -311,14 +312,14 @@ def error_text(message: Any) -> str:
 
 
 def _match(rule: FlowRule) -> Any:
-    eth_type, ip_protocol = PACKETS[rule.protocol]
+    eth_type, ip_protocol = rule.packets
     fields: dict[str, Any] = {"eth_type": eth_type}
     if rule.in_port:
         fields["in_port"] = rule.in_port
     if rule.protocol == "stamp":
         return PARSER.OFPMatch(**fields)
     if rule.protocol == "arp":
-        return PARSER.OFPMatch(**fields, arp_spa=rule.src, arp_tpa=rule.dst)
+        return PARSER.OFPMatch(**fields, arp_spa=_ends(rule.src), arp_tpa=_ends(rule.dst))
     if rule.mark is not None:
         fields["ip_dscp"] = rule.mark
     if ip_protocol is not None:
@@ -328,7 +329,28 @@ def _match(rule: FlowRule) -> Any:
                 value, mask = port
                 # OpenFlow 1.3 has no mask for ports; Open vSwitch takes one, others need not.
                 fields[f"{rule.protocol}_{name}"] = value if mask == PORT_BITS else port
-    return PARSER.OFPMatch(**fields, ipv4_src=rule.src, ipv4_dst=rule.dst)
+    for name, address in (("src", rule.src), ("dst", rule.dst)):
+        fields[f"{_family(eth_type)}_{name}"] = _ends(address)
+    return PARSER.OFPMatch(**fields)
+
+
+def _family(eth_type: int) -> str:
+    return "ipv6" if eth_type == IPV6 else "ipv4"
+
+
+def _ends(address: str) -> Any:
+    """An address, or a prefix as value and mask."""
+    if "/" not in address:
+        return address
+    prefix = ip_network(address)
+    return str(prefix.network_address), str(prefix.netmask)
+
+
+def _read_ends(value: Any) -> str:
+    if isinstance(value, tuple):
+        address, mask = value
+        return str(ip_network((address, int(ip_address(mask)).bit_count())))
+    return str(ip_address(value)) if value else ""
 
 
 LOG = logging.getLogger(__name__)
@@ -374,14 +396,16 @@ def _contents(data: bytes) -> dict[str, Any] | None:
 
 
 def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
-    protocol = PROTOCOLS.get((fields.pop("eth_type", None), fields.pop("ip_proto", None)))
+    eth_type = fields.pop("eth_type", None)
+    protocol = PROTOCOLS.get((eth_type, fields.pop("ip_proto", None)))
     if protocol is None:
         return None
-    ends = ("arp_spa", "arp_tpa") if protocol == "arp" else ("ipv4_src", "ipv4_dst")
+    family = _family(eth_type)
+    ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
     found = {
         "protocol": protocol,
-        "src": str(fields.pop(ends[0], "")),
-        "dst": str(fields.pop(ends[1], "")),
+        "src": _read_ends(fields.pop(ends[0], "")),
+        "dst": _read_ends(fields.pop(ends[1], "")),
         "in_port": fields.pop("in_port", 0),
         "mark": fields.pop("ip_dscp", None),
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),

@@ -1,0 +1,66 @@
+"""Blocks of ports that transfers use at one end, so that switches tell them apart. Pure.
+
+A transfer's client has its connections begin, and listens, at ports of a block of its own. A block
+is as long as a power of two and aligned, so that one rule meets it. Blocks are given in turns: a
+port that was just used is not free for a minute (RFC 9293 §3.6.1, TIME-WAIT).
+"""
+
+from __future__ import annotations
+
+from network_provisioner.base.flows import Ports
+from network_provisioner.base.model import Transit
+
+# Each call of a tool uses one for its control connection and one for each stream, and does not use
+# it again for a minute. Outside of what Linux gives away by itself (from 32768 on).
+BLOCK = 256
+FIRST, LAST = 20_000, 32_767
+
+
+class PortBlocks:
+    """Which transit of a pair of sites has which block. Not thread-safe."""
+
+    def __init__(self, first: int = FIRST, last: int = LAST) -> None:
+        aligned = range(-(-first // BLOCK) * BLOCK, last - BLOCK + 2, BLOCK)
+        self._blocks: list[Ports] = [(port, port + BLOCK - 1) for port in aligned]
+        self._taken: dict[frozenset[str], dict[Ports, str]] = {}
+        self._turn = 0
+        self._last: tuple[object, Ports] | None = None
+
+    def choose(self, transit: Transit) -> list[int]:
+        """A block that no other transit between its sites has, the same for all pairs that one job
+        asks for together: its tool has one setting for all. Empty where there is none."""
+        taken = self._taken.get(_pair(transit), {})
+        job = (transit.workflow, transit.job, transit.user, transit.requested_at)
+        if self._last is not None and self._last[0] == job:
+            return [] if self._last[1] in taken else list(self._last[1])
+        for number in range(len(self._blocks)):
+            at = (self._turn + number) % len(self._blocks)
+            if self._blocks[at] not in taken:
+                self._turn, self._last = at + 1, (job, self._blocks[at])
+                return list(self._blocks[at])
+        return []
+
+    def enter(self, transit: Transit) -> None:
+        """Take note of a transit's block."""
+        if transit.ports:
+            taken = self._taken.setdefault(_pair(transit), {})
+            taken[transit.ports[0], transit.ports[1]] = transit.id
+
+    def leave(self, transit: Transit) -> None:
+        """A transit needs its block no more."""
+        taken = self._taken.get(_pair(transit), {})
+        for block in [b for b, holder in taken.items() if holder == transit.id]:
+            del taken[block]
+        if not taken:
+            self._taken.pop(_pair(transit), None)
+
+    def holder(self, one: str, other: str, port: int) -> str | None:
+        """The id of the transit between two sites that has a port in its block."""
+        for (first, last), holder in self._taken.get(frozenset((one, other)), {}).items():
+            if first <= port <= last:
+                return holder
+        return None
+
+
+def _pair(transit: Transit) -> frozenset[str]:
+    return frozenset((transit.src, transit.dst))

@@ -1,0 +1,58 @@
+"""Sites with more than one host on real switches: a LAN of data transfer and worker nodes."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ovs_rig import L2, MBPS, OvsRig, controlled
+
+from adon.machine import packages
+from examples.soykb.scenario import LAYOUT
+from examples.testbed import netns
+from examples.testbed.layout import LanHost
+from examples.testbed.network import Network
+from network_provisioner.topology.data import topology_from_dict
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+
+MORE = {"mu": ("dtn2", "w1", "w2"), "tacc": ("dtn2", "w1", "w2")}
+LANS = replace(LAYOUT, sites=tuple(replace(s, more=MORE.get(s.name, ())) for s in LAYOUT.sites))
+
+
+def ping(src: LanHost, dst: LanHost) -> None:
+    words = [*netns.execute(src.netns), "ping", "-c", "3", "-i", "0.2", "-W", "5", dst.address]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def sent(rig: OvsRig, path: tuple[str, ...]) -> int:
+    return rig.sent()[path[1], path[2]]
+
+
+def test_every_host_of_a_site_is_reached_and_two_may_have_a_circuit(tmp_path: Path) -> None:
+    programs = packages.ensure("openvswitch", progress=print) / "wrap"
+    mu, tacc = LANS.sites[:2]
+    with (
+        Network(LANS, programs, tmp_path) as network,
+        controlled(network, topology_from_dict(LANS.topology())) as rig,
+    ):
+        rig.controller.apply([])
+        for src, dst in zip(mu.lan_hosts, tacc.lan_hosts, strict=True):
+            before = sent(rig, L2)
+            ping(src, dst)
+            assert sent(rig, L2) == before  # best effort is routed
+        first, second = mu.lan_hosts[0], tacc.lan_hosts[0]
+        circuit = rig.circuit(L2, hosts=(first.address, second.address), min_bps=MBPS)
+        rig.controller.apply([circuit])
+        before = sent(rig, L2)
+        ping(first, second)
+        rig.counted(circuit.id, 3 * 98)
+        assert sent(rig, L2) > before
+        before = sent(rig, L2)
+        ping(mu.lan_hosts[1], second)
+        assert sent(rig, L2) == before
+        rig.controller.apply([rig.circuit(L2)])  # of all hosts
+        ping(mu.lan_hosts[1], second)
+        rig.counted("a", 3 * 98)

@@ -1,0 +1,158 @@
+"""Transfers told apart by ports that nobody named: given to their tools, or seen in use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from broker_rig import Rig, demo_network
+
+from monitors.measurements.agent.connections import carrying, has_clients
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.connections import Connection, named
+from network_provisioner.reservations.ports import BLOCK, PortBlocks
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    """Switches that tell flows apart."""
+    return Rig(tmp_path / "s", matches=True)
+
+
+def transit(name: str, src: str = "mu", dst: str = "tacc", **more: Any) -> Transit:
+    return Transit(name, src, dst, TransitState.QUEUED, **more)
+
+
+def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
+    blocks = PortBlocks(1000, 1000 + 4 * BLOCK)
+    given = []
+    for name in "abcd":
+        one = transit(name, job=name)
+        one.ports = blocks.choose(one)
+        blocks.enter(one)
+        given.append(one)
+    assert [t.ports for t in given] == [[1024, 1279], [1280, 1535], [1536, 1791], []]
+    blocks.leave(given[0])
+    again = transit("e", job="e")
+    assert blocks.choose(again) == [1024, 1279]
+    assert blocks.choose(transit("f", "tacc", "local", job="f")) == [1280, 1535]
+    assert blocks.holder("tacc", "mu", 1300) == "b" and blocks.holder("tacc", "mu", 1100) is None
+
+
+def test_all_pairs_of_a_job_use_the_same_ports(rig: Rig) -> None:
+    asked = [
+        TransitRequest(f"t-{src}", src, "tacc", min_bps=1e6, ports_at="dst", job="stage_in")
+        for src in ("mu", "local")
+    ]
+    one, other = (answer.transit for answer in rig.broker.ask(asked))
+    assert one is not None and other is not None
+    assert one.ports == other.ports and one.flows == other.flows
+    assert one.flows == [{"protocol": "tcp", "dst_ports": one.ports}]
+    alone = rig.ask("t", "mu", "tacc", min_bps=1e6, ports_at="dst", job="another")
+    assert alone.ports != one.ports
+
+
+def test_what_a_client_moves_itself_has_a_path_of_its_own(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="src", job="a")
+    other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="src", job="b")
+    assert other.layer == "l3"
+    waits = rig.ask("c", "mu", "tacc", min_bps=170e6, ports_at="src", job="c")
+    assert waits.state is TransitState.QUEUED
+    rig.broker.release("a")
+    assert rig.broker.get("c").state is TransitState.INSTALLED
+    assert rig.controller.circuits["c"].flows == (Flow(src_ports=tuple(waits.ports)),)
+
+
+def test_what_is_reserved_in_advance_gets_its_ports_when_it_begins(rig: Rig) -> None:
+    ahead = {"start": rig.clock.now + 60, "end": rig.clock.now + 600, "ports_at": "src"}
+    requests = [
+        TransitRequest(f"t-{n}", "mu", "tacc", min_bps=bps, job=f"j{n}", **ahead)
+        for n, bps in enumerate((170e6, 15e6))
+    ]
+    booked = [answer.transit for answer in rig.broker.ask(requests)]
+    assert [(t and t.layer, t and t.ports) for t in booked] == [("l2", []), ("l3", [])]
+    rig.clock.now += 70
+    rig.broker.sweep()
+    assert not rig.controller.circuits  # nobody knows their packets yet
+    claims = [replace(r, start=None, end=None) for r in requests]
+    begun = [answer.transit for answer in rig.broker.ask(claims)]
+    assert [t and t.layer for t in begun] == ["l2", "l3"] and all(t and t.ports for t in begun)
+    assert set(rig.controller.circuits) == {"t-0", "t-1"}
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
+    rig: Rig, known: bool
+) -> None:
+    if known:
+        rig.broker.report_connections("tacc", "tacc", [])
+    first = rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="client", job="a")
+    other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="client", job="b")
+    if not known:
+        assert first.ports == [] and other.state is TransitState.BEST_EFFORT
+        return
+    assert other.layer == "l3"
+    assert not rig.controller.circuits  # nobody knows their packets yet
+    nodes = demo_network().nodes
+    ends = nodes["tacc"].address, nodes["mu"].address
+    opened = [
+        Connection(other.ports[0] + 3, (ends[0], 50_000), (ends[1], 40_000 + n)) for n in range(4)
+    ]
+    stray = Connection(other.ports[1] + 999, (ends[0], 50_001), (ends[1], 40_100))
+    rig.broker.report_connections("tacc", "tacc", [*opened, stray])
+    assert set(rig.controller.circuits) == {"b"}
+    assert rig.controller.circuits["b"].flows == (Flow(dst_ports=(50_000, 50_000)),)
+    rig.broker.report_connections("tacc", "tacc", [])  # between two files
+    assert set(rig.controller.circuits) == {"b"}
+    rig.clock.now += 60
+    late = rig.ask("c", "mu", "tacc", min_bps=1e6, ports_at="client", job="c")
+    assert late.ports == []
+
+
+def test_rules_that_met_no_packet_are_told(rig: Rig) -> None:
+    for name, counted in (("met", 900), ("missed", 0)):
+        rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at="src", job=name)
+        rig.controller.bytes[name] = counted
+        ended = rig.broker.release(name, 1000, 1.0, "success")
+        assert ("no packet" in ended.reason) is (not counted)
+
+
+def test_as_few_flows_as_can_be() -> None:
+    assert named([(1, 9), (2, 9)]) == [Flow(dst_ports=(9, 9))]
+    assert named([(7, 1), (7, 2)]) == [Flow(src_ports=(7, 7))]
+
+
+class End(NamedTuple):
+    ip: str
+    port: int
+
+
+def test_a_servers_connections_are_its_clients() -> None:
+    def tcp(pid: int | None, local: int, remote: int, status: str = "ESTABLISHED") -> Any:
+        ends = {"laddr": End("10.0.0.1", local), "raddr": End("10.0.0.2", remote)}
+        return SimpleNamespace(pid=pid, status=status, **ends)
+
+    found = [
+        tcp(1, 2811, 20_001), tcp(1, 50_000, 41_000), tcp(1, 50_000, 41_001),
+        tcp(2, 2811, 20_300), tcp(2, 2811, 20_301), tcp(2, 50_001, 41_002),
+        tcp(3, 80, 20_400), tcp(None, 2811, 20_401), tcp(1, 50_000, 41_003, "TIME_WAIT"),
+    ]  # fmt: skip
+    assert [(c["client_port"], c["remote_port"]) for c in carrying(found, {2811})] == [
+        (20_001, 41_000),
+        (20_001, 41_001),
+    ]
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:0AFB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1
+   1: 0100007F:0AFC 0100007F:4E21 01 00000000:00000000 00:00000000 00000000     0        0 2
+"""
+
+
+def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
+    assert has_clients(TABLE, {2812}) and not has_clients(TABLE, {2811})
