@@ -41,7 +41,6 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.client.request_ids import latest, numbered
-from network_provisioner.connections import Connection, ReportedConnections
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
@@ -52,6 +51,7 @@ from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.connections import Connection, ReportedConnections
 from network_provisioner.reservations.ledger import Ledger, Reservation
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares

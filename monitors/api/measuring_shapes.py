@@ -13,7 +13,7 @@ from network_provisioner.api.shapes import Answer, Body, Port, Text
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
-from network_provisioner.connections import Connection
+from network_provisioner.reservations.connections import Connection
 
 Quantity = Text | float
 _MOST_RESULTS = 50

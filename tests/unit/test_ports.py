@@ -13,7 +13,7 @@ from broker_rig import Rig, demo_network
 from monitors.measurements.agent.connections import carrying, has_clients
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
-from network_provisioner.connections import Connection, named
+from network_provisioner.reservations.connections import Connection, named
 from network_provisioner.reservations.ports import BLOCK, PortBlocks
 
 
