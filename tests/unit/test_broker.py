@@ -173,7 +173,7 @@ def test_a_path_that_is_measured_to_be_bad_is_left(tmp_path: Path) -> None:
         }
     }
     rig = Rig(
-        tmp_path / "s", templates=careful, metrics_of=lambda p: bad if p.layer == "l2" else {}
+        tmp_path / "s", templates=careful, metrics_of=lambda p, _: bad if p.layer == "l2" else {}
     )
     unknown = rig.ask("a", "mu", "tacc", template="careful")
     assert unknown.layer == "l2"
