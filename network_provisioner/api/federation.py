@@ -2,7 +2,7 @@
 
 A token is a JWT, of OpenID Connect or SciTokens, signed with a key that the issuer publishes:
 
-    ISSUER/.well-known/openid-configuration ─► jwks_uri ─► keys by ``kid``
+    ISSUER/.well-known/openid-configuration (or oauth-authorization-server) ─► jwks_uri ─► keys
 
 Needs PyJWT with cryptography (extra ``federation``).
 """
@@ -165,7 +165,11 @@ class _Keys:
             return self._keys[kid]
 
     def _read(self) -> dict[str, Any]:
-        said = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        known = f"{self._issuer.rstrip('/')}/.well-known"
+        try:
+            said = self._fetch(f"{known}/openid-configuration")
+        except (OSError, ValueError):  # of some SciTokens issuers
+            said = self._fetch(f"{known}/oauth-authorization-server")
         if said["issuer"] != self._issuer:
             raise ValueError(f"found the configuration of issuer {said['issuer']!r}")
         if urlsplit(said["jwks_uri"]).scheme != urlsplit(self._issuer).scheme:

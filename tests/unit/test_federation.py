@@ -48,13 +48,17 @@ class Web:
         self.about: dict[str, Any] = {"issuer": URL, "jwks_uri": f"{URL}/keys"}
         self.asked: list[str] = []
         self.away = False
+        self.well_known = "openid-configuration"
 
     def __call__(self, url: str) -> Any:
         self.asked.append(url)
-        if self.away:
+        known = {
+            f"{URL}/.well-known/{self.well_known}": self.about,
+            f"{URL}/keys": {"keys": self.keys},
+        }
+        if self.away or url not in known:
             raise OSError("nobody there")
-        known = {f"{URL}/.well-known/openid-configuration": self.about}
-        return known.get(url) or {"keys": self.keys}
+        return known[url]
 
 
 def token(key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
@@ -78,6 +82,9 @@ def test_a_token_names_its_holder_and_its_entitlements_give_the_role() -> None:
     noc = {"entitlements": ["urn:geant:example.org:group:noc"]}  # the first that fits
     assert known(token(**noc)) == Principal("ada@example.org", Role.OPERATOR)
     assert known(token(aud=["https://else.example.org", AUDIENCE], ver="scitoken:2.0")) == ada
+    web = Web()
+    web.well_known = "oauth-authorization-server"  # SciTokens
+    assert issuers(web)(token()) == ada
     assert known("adon_no-jwt") is None and known("a.b.c") is None
 
 
