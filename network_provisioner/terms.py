@@ -69,9 +69,8 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
         and request.application
         and isinstance(templates, TemplateRegistry)
     ):
-        found = templates.match(
-            request.application, Specification(request.min_bps, request.max_bps)
-        )
+        wanted = Specification(request.min_bps, request.max_bps)
+        found = templates.match(request.application, wanted, request.user)
         if found is not None:
             return found
     template = templates.get(request.template)

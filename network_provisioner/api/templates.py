@@ -126,7 +126,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         wanted = wanted_from_dict(body.model_dump(exclude={"application"}))
 
         def matched() -> dict[str, Any]:
-            found = book.explain(body.application, wanted)
+            found = book.explain(body.application, wanted, caller.name or None)
             entry = book.entry(found.template.name) if found.template else None
             return {
                 "entry": _shown(book, caller, entry) if entry else None,
@@ -219,7 +219,8 @@ def _saved(
     save: Callable[..., tuple[TemplateEntry, Sequence[str]]],
     *what: object,
 ) -> dict[str, Any]:
-    entry, lowered = save(*what, by=caller.name, trusted=caller.may(May.MANAGE))
+    trusted = caller.may(May.MANAGE)
+    entry, lowered = save(*what, by=caller.name, trusted=trusted, users=caller.users)
     return {**_shown(book, caller, entry), "lowered": list(lowered)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ class TemplateEntry:
     ``origin``   "built in", "adon.yml" or "saved"; ``by`` whom, "" where nobody said
     ``source``   what it was made from: ``{"transit": id}``, ``{"restored": version}`` or nothing
     ``trusted``  saved by someone whom the policy does not bind
+    ``users``    whose applications it is found for, None for all; by its name anybody has it
     ``learned``  the best transfer: ``{transit, version, peak, tuning, at}``, empty for none
     ``capped``   what the policy lowered, in words
     """
@@ -42,6 +43,11 @@ class TemplateEntry:
     source: Source = field(default_factory=dict)
     learned: Source = field(default_factory=dict)
     capped: tuple[str, ...] = ()
+    users: frozenset[str] | None = None
+
+    def is_for(self, user: str) -> bool:
+        """Whether it is found for a user's applications."""
+        return self.users is None or user in self.users
 
     @property
     def configured(self) -> bool:
@@ -55,6 +61,7 @@ def body_of(
     by: str = "",
     trusted: bool = True,
     source: Source | None = None,
+    users: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """The body of the document that :func:`entry_of` reads."""
     return {
@@ -63,6 +70,7 @@ def body_of(
         "by": by,
         "trusted": trusted,
         "source": dict(source or {}),
+        "users": None if users is None else sorted(users),
     }
 
 
@@ -73,6 +81,7 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Tem
         template = template_from_dict(document.name, body["template"])
         origin, by, trusted = str(body["origin"]), str(body["by"]), body["trusted"] is True
         source = dict(body["source"])
+        users = None if trusted else body.get("users", [by])
         peak = float(learned.get("peak", 0.0))  # whatever the figures say: it is learned
     except (InputError, KeyError, TypeError, ValueError) as error:
         log.warning("template %s %d is left out: %s", document.name, document.version, error)
@@ -81,7 +90,10 @@ def entry_of(document: Document, policy: TemplatePolicy, learned: Source) -> Tem
     if not trusted:
         template, words = capped(template, policy)
     template = replace(template, version=document.version, peak_bps=peak)
-    return TemplateEntry(template, origin, document.at, by, trusted, source, learned, tuple(words))
+    return TemplateEntry(
+        template, origin, document.at, by, trusted, source, learned, tuple(words),
+        None if users is None else frozenset(users),
+    )  # fmt: skip
 
 
 def figures(template: Template) -> Template:

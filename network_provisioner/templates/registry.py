@@ -78,7 +78,7 @@ class TemplateRegistry:
         self._lock = threading.RLock()
         self._entries: Mapping[str, TemplateEntry] = {}
         self._old: dict[tuple[str, int], TemplateEntry | None] = {}  # versions that were asked for
-        self._matches: dict[tuple[str, Specification], Match] = {}
+        self._matches: dict[tuple[str, Specification, str | None], Match] = {}
         self._own: dict[str, Mapping[str, Any]] = {}  # lessons of users that were asked for
         self._stamps = (-1, -1)
         self._looked_at = float("-inf")
@@ -131,24 +131,32 @@ class TemplateRegistry:
             for document in self._store.history(entrydocs.KIND, name)
         ]
 
-    def match(self, application: str, wanted: Specification | None = None) -> Template | None:
+    def match(
+        self, application: str, wanted: Specification | None = None, user: str | None = None
+    ) -> Template | None:
         """The template for an application and what it asks for, or None."""
-        return self.explain(application, wanted).template
+        return self.explain(application, wanted, user).template
 
-    def explain(self, application: str, wanted: Specification | None = None) -> Match:
+    def explain(
+        self, application: str, wanted: Specification | None = None, user: str | None = None
+    ) -> Match:
         """As :meth:`match`, with the reason (:func:`~network_provisioner.templates.match.match`).
 
-        Templates of the site that are for the application go before those of self-service.
+        Templates of the site that are for the application go before those of self-service, which
+        are for the ``user`` of who saved them (None: for all).
         """
         # All transfers of a workflow ask the same. Taken before the entries: where refresh() comes
         # in between, the answer goes into what is thrown away, never an old one into the new.
-        kept, asked = self._matches, (application, wanted or Specification())
+        wanted = wanted or Specification()
+        kept, asked = self._matches, (application, wanted, user)
         known = self._now()
         found = kept.get(asked) if kept is self._matches else None
         if found is None:
-            found = match([e.template for e in known.values() if e.trusted], *asked)
+            site = [e.template for e in known.values() if e.trusted]
+            found = match(site, application, wanted)
             if found.how not in ("name", "pattern"):
-                found = match([e.template for e in known.values()], *asked)
+                own = [e for e in known.values() if user is None or e.is_for(user)]
+                found = match([e.template for e in own], application, wanted)
             if len(kept) < _MOST_OLD:
                 kept[asked] = found
         return found
@@ -184,9 +192,10 @@ class TemplateRegistry:
         by: str = "",
         trusted: bool = True,
         source: Source | None = None,
+        users: Collection[str] | None = None,
     ) -> tuple[TemplateEntry, list[str]]:
         """Save a new version, and say what the policy lowered. Saving the figures that stand there
-        already makes no new one.
+        already makes no new one. In self-service it is found for ``users`` (None: for all).
 
         Raises InputError for a template that is none or needs more than the site allows,
         BrokerError ``forbidden`` for one that is not the caller's.
@@ -207,11 +216,17 @@ class TemplateRegistry:
             if now is None and len(self._entries) >= MOST_SAVED:
                 raise BrokerError(f"{MOST_SAVED} templates are saved, expected fewer", "conflict")
             if now is None or now.by != by or figures(now.template) != figures(asked):
-                self._put(name, entrydocs.body_of(asked, entrydocs.SAVED, by, trusted, source))
+                body = entrydocs.body_of(asked, entrydocs.SAVED, by, trusted, source, users)
+                self._put(name, body)
             return self._entries[name], words
 
     def save_from(
-        self, name: str, transit: Transit, by: str = "", trusted: bool = True
+        self,
+        name: str,
+        transit: Transit,
+        by: str = "",
+        trusted: bool = True,
+        users: Collection[str] | None = None,
     ) -> tuple[TemplateEntry, list[str]]:
         """Save what worked for a transfer: its rates, the tuning of its template, its goodput as
         the peak. Raises as :meth:`save`, and BrokerError ``conflict`` for one that did not succeed.
@@ -227,19 +242,24 @@ class TemplateRegistry:
         made = learning.made_of(name, base, transit)
         source = {"transit": transit.id, "template": transit.template, "version": base.version}
         with self._lock:
-            entry, words = self.save(name, template_to_dict(made), by, trusted, source)
+            entry, words = self.save(name, template_to_dict(made), by, trusted, source, users)
             self._teach(entry, transit, learning.used(transit, base.tuning))
             return self._entries[name], words
 
     def restore(
-        self, name: str, version: int, by: str = "", trusted: bool = True
+        self,
+        name: str,
+        version: int,
+        by: str = "",
+        trusted: bool = True,
+        users: Collection[str] | None = None,
     ) -> tuple[TemplateEntry, list[str]]:
         """Save an old version anew. Raises as :meth:`save`; ``unknown_template`` for no such."""
         old = self.entry(name, version)
         if old is None:
             raise unknown(name, self.names(), version)
         body = template_to_dict(old.template)
-        return self.save(name, body, by, trusted, {"restored": version})
+        return self.save(name, body, by, trusted, {"restored": version}, users)
 
     def delete(self, name: str, by: str = "", trusted: bool = True) -> TemplateEntry | None:
         """Forget what was saved under a name; the configured template of that name, where there is

@@ -115,7 +115,11 @@ def test_what_a_researcher_reports_counts_for_the_researcher_alone(rig: Rig) -> 
             # Nor by saying it again.
             assert web.post(where, json=report, headers=bearer("engineer")).json() == ended
             rig.clock.now += 100
-    one, other = rig.recorder.transits
+        asked = {**ASK, "id": "of-ada", "user": "ada"}  # what a watcher reads in her files
+        assert web.post("/v1/transits", json=asked, headers=bearer("engineer")).is_success
+        where = "/v1/transits/of-ada/release"
+        assert not web.post(where, json=report, headers=bearer("engineer")).json()["vouched"]
+    one, other, _ = rig.recorder.transits
     assert {fact.source for fact in transfer_facts(one)} == {"transfer of researcher-1"}
     assert {fact.source for fact in transfer_facts(other)} == {"transfer"}
 

@@ -349,6 +349,23 @@ def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
     assert peak(book_of(store, {"mine": BASE})) == 3e8
 
 
+def test_self_service_is_found_for_its_own_users(store: Store) -> None:
+    book = book_of(store)
+    eves = body(1e6, 5e6, applications=["blast*"])
+    book.save("blast", eves, "eve", trusted=False, users={"eve", "lab"})
+    book.save("nearest", body(3e8, 4e8), "ann", trusted=False)  # of an author for all
+    again = book_of(store)
+
+    def found(user: str | None) -> str | None:
+        match = again.match("blastn", user=user)
+        return match and match.name
+
+    assert [found(user) for user in ("eve", "lab", None, "ada", "")] == ["blast"] * 3 + [None] * 2
+    near = again.match("other", Specification(min_bps=3e8), "ada")
+    assert near is not None and near.name == "nearest"
+    assert again.get("blast") is not None  # by its name
+
+
 def test_what_nobody_vouches_for_is_learned_for_its_user_alone(store: Store) -> None:
     book = book_of(store, {"mine": BASE})
     false = succeeded("t1", goodput=9e8, streams=1000, user="eve", vouched=False)
