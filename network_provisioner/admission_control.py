@@ -332,8 +332,8 @@ class AdmissionControl:
         words; "" where it may."""
         start = max(now, transit.start)
         limit_of = self._limit_of(transit, now)
-        for hop, rate in rates.items() if limit_of is not None else ():
-            limit = limit_of(hop)
+        for hop, rate in rates.items():
+            limit = None if limit_of is None else limit_of(hop)
             if limit is None:
                 continue
             with self._without(transit):

@@ -255,6 +255,7 @@ class OneSequence:
         self.rows = Rows()
         self.asked: dict[str, TransitRequest] = {}
         self.accepted: dict[str, Transit] = {}  # as they were when they were accepted
+        self.minima: dict[str, set[float]] = {}  # that each may have, since it was changed
         self.released: set[str] = set()
         self.stores: list[MemoryStore] = []
         self.brokers = [self.new_broker() for _ in range(brokers)]
@@ -282,8 +283,9 @@ class OneSequence:
                 self.ask()
             elif what < 0.67:
                 self.release(self.rng.choice(list(self.asked)))
-            elif what < 0.74:
-                self.renew(self.rng.choice(list(self.asked)), self.rng.choice((5.0, 60.0)))
+            elif what < 0.75:
+                renew_or_change = self.renew if self.rng.random() < 0.6 else self.change
+                renew_or_change(self.rng.choice(list(self.asked)))
             elif what < 0.78:
                 self.shift(self.rng.choice(list(self.asked)))
             elif what < 0.80:
@@ -357,11 +359,22 @@ class OneSequence:
             flows=rng.choice(((), (), FLOWS[:1], FLOWS[1:2], FLOWS[1:])),
         )
 
-    def renew(self, name: str, lease_s: float) -> None:
+    def renew(self, name: str) -> None:
         """No broker takes it for shorter than it was answered."""
-        transit = self.broker.renew(name, lease_s)
+        transit = self.broker.renew(name, self.rng.choice((5.0, 60.0)))
         if transit.state in LIVE:
             assert self.rows[name].lease_until == transit.lease_until
+
+    def change(self, name: str) -> None:
+        """To another minimum; where that is refused the store may have taken it all the same."""
+        low = self.rng.choice((5, 12, 33.3, 60, 90)) * MBPS
+        known = self.rows.get(name)
+        if known is None:
+            return
+        before = self.minima.setdefault(name, {known.requested_bps})
+        before.add(low)
+        if self.broker.change(name, min_bps=low).state not in ENDED:
+            self.minima[name] = {low}
 
     def break_or_mend(self, store: MemoryStore) -> None:
         """It takes nothing, or nothing from the middle of a turn on; or all again."""
@@ -459,7 +472,8 @@ class OneSequence:
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
         """Who was accepted has its minimum until it ends, and ends for a reason only."""
         if transit.state in LIVE:
-            assert transit.requested_bps == accepted.requested_bps
+            minima = self.minima.get(transit.id, {accepted.requested_bps})
+            assert transit.requested_bps in minima, (transit, minima)
             assert transit.granted_bps >= transit.requested_bps, transit
             assert not transit.parts or transit.requested_bps <= sum(
                 part["min_bps"] for part in transit.parts
@@ -473,7 +487,8 @@ class OneSequence:
         else:
             # It had waited, and the switches did not answer when its turn came.
             assert transit.state in (State.QUEUED, State.BEST_EFFORT)
-            assert accepted.state is State.HELD or not accepted.installed_at
+            early = accepted.expected_end and now >= accepted.expected_end
+            assert early or accepted.state is State.HELD or not accepted.installed_at, transit
 
     def no_link_is_oversubscribed(self, live: Sequence[Transit], now: float) -> None:
         """Neither by what is given now nor by what is promised for later."""

@@ -7,6 +7,7 @@ database hold is all that can be seen here.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -94,6 +95,26 @@ def test_meters_where_nobody_shapes_devices_go_with_their_circuits(metered: OvsR
     metered.controller.apply([])
     assert "meter=" not in ofctl("s1", "dump-meters")
     assert "meter:" not in ofctl("s1", "dump-flows")
+
+
+def test_a_changed_rate_changes_the_meter_and_leaves_the_rules(metered: OvsRig) -> None:
+    def meters() -> dict[str, str]:
+        """Number and rate of each."""
+        text = metered.network.switches.ofctl("s1", "dump-meters")
+        return dict(re.findall(r"meter=(\d+).*?rate=(\d+)", text, re.S))
+
+    one = metered.circuit(L3, min_bps=5 * MBPS, max_bps=10 * MBPS)
+    metered.controller.apply([one])
+    before = meters()
+    assert "10000" in before.values()
+    transfer("mu", "tacc", 0.3)
+    metered.counted("a", 1000)
+    metered.controller.apply([replace(one, min_bps=8 * MBPS, max_bps=12 * MBPS)])
+    after = meters()
+    assert after.keys() == before.keys() and "12000" in after.values()
+    # A rule that was laid anew would count from 0.
+    (data,) = [f for f in metered.flows("s1") if "nw_dst=10.10.0.2" in f and "meter:" in f]
+    assert "n_packets=0," not in data
 
 
 def with_queues(rig: OvsRig) -> OpenFlowController:
