@@ -185,20 +185,24 @@ def measured_paths(
     archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
 ) -> Callable[[NetworkPath], dict[str, Metric]]:
     """Look up what was measured of a path, as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.knowledge import Known, path_metrics
+    from monitors.archive.knowledge import Known, Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric
 
     kept: OrderedDict[tuple[str, ...], tuple[float, dict[str, Known]]] = OrderedDict()
     default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
+    source, since = Listed(archive), -math.inf
 
     def lookup(path: NetworkPath) -> dict[str, Metric]:
+        nonlocal source, since
         now = clock()
+        if not 0 <= now - since < _KNOWN_S:
+            source, since = Listed(archive), now
         at, known = kept.get(path.nodes, (-math.inf, {}))
         if not 0 <= now - at < _KNOWN_S:
             usual = default(path.nodes[0], path.nodes[-1])
             is_default = usual is not None and usual.nodes == path.nodes
-            known = path_metrics(archive, path.nodes, is_default, now)
+            known = path_metrics(source, path.nodes, is_default, now)
             kept[path.nodes] = now, known
             kept.move_to_end(path.nodes)
             if len(kept) > _PATHS_KEPT:
