@@ -61,7 +61,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
-            watch=True,
+            watch=config.watch,
         )
     if config.driver == "opendaylight":
         from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
@@ -75,7 +75,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
-            watch=True,
+            watch=config.watch,
         )
     return _foreign(config, topology)
 
