@@ -27,13 +27,12 @@ from urllib.parse import quote
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims, is_before
 from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
-from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     CLIENT,
     LIVE,
-    ON_SWITCHES,
     SHARES,
     RequestAnswer,
     Transit,
@@ -44,20 +43,20 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
 from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.link_failures import LinkFailures, LinkNews
 from network_provisioner.policies.links import hops
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
+from network_provisioner.rerouting import Rerouting
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
+from network_provisioner.reservations.held_packets import HeldPackets
 from network_provisioner.reservations.ledger import Ledger, Reservation
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
-from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
@@ -73,6 +72,7 @@ from network_provisioner.terms import (
     unwanted,
 )
 from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.link_failures import LinkFailures, LinkNews
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,6 @@ class Broker(Queries):
         self._latest = 0.0
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
-        self._pins: dict[str, Transit] = {}  # packets that are held to paths
         self._can_pin = False
         self._turnless = ""
 
@@ -146,6 +145,18 @@ class Broker(Queries):
             lambda site: self._connections.reports(site, self._latest),
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
+        self._rerouting = Rerouting(
+            topology,
+            self._failures,
+            self._admission,
+            self._lifecycle,
+            self._active,
+            self._desired,
+            self._do_without,
+        )
+        self._held = HeldPackets(
+            topology, self._admission, self._lifecycle, self._active.pairs, self._desired
+        )
 
     def start(self, timeout_s: float = 10.0) -> None:
         """Connect the controller, then bring store, ledger and switches together again.
@@ -202,18 +213,12 @@ class Broker(Queries):
             if news:
                 self._lifecycle.take_in(news, now)
             freed = self._expire(now)
-            links = self._failures.look(now)
-            if links:  # best effort may go another way as well
-                self._desired.dirty = True
-                self._active.waitlist.unsettle()
-                self._lifecycle.freed.update(h for k in self.topology.links for h in k.hops)
-            self._leave_failed(now, links)
+            links = self._rerouting.take_in(now)
             self._lifecycle.start_due(now)
             if freed or news or clock_set_s or links:
                 self._serve_queue(now)
-            if (
-                links or self._lifecycle.starting
-            ):  # apart from a new one, so that it is clear who fails
+            # Apart from a new one, so that it is clear who fails.
+            if links or self._lifecycle.starting:
                 self._lifecycle.apply(now)
             try:
                 yield now
@@ -236,13 +241,7 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, self._policies.ended, "accounted for")
-        while self._failures.news:
-            told = self._failures.news.popleft()
-            for tell in self.link_listeners:
-                try:
-                    tell(told)
-                except Exception:  # somebody else's failure must not fail a request
-                    log.exception("%s: not told", told)
+        self._failures.tell(self.link_listeners)
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
@@ -256,7 +255,7 @@ class Broker(Queries):
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self._serve_queue(now)
-            self._improve(now)
+            self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
 
     def _done(self, transit: Transit, now: float) -> Transit:
@@ -480,41 +479,6 @@ class Broker(Queries):
                 log.info("standing circuit %s is not renewed: %s", known.id, error)
         return name, ""
 
-    # -- links that fail -------------------------------------------------------------------------
-
-    def _leave_failed(self, now: float, links: bool) -> None:
-        """Move what is over a link that has failed to other paths; leave what has no room there to
-        best effort. ``links``: there is news of them, else only who is to start is looked at."""
-        if not self._failures.hops:
-            return
-        there = [
-            transit
-            for transit in self._active.all.values()
-            if (transit.state is TransitState.HELD and transit.start <= now)
-            or (links and transit.state in ON_SWITCHES)
-        ]
-        # The lowest of several that must go together is the first to stay behind.
-        for transit in sorted(there, key=lambda t: -t.priority):
-            failed = self._admission.failure(transit)
-            if failed is None or transit.state not in LIVE:  # it went along with another, or ended
-                continue
-            together = [transit, *self._active.pairs.mates(transit)]
-            together.sort(key=lambda t: (-t.priority, t.requested_at))
-            while together:
-                moves = self._admission.elsewhere(together, failed[0], now)
-                if moves:
-                    self._lifecycle.move(moves, failed[1], now)
-                    break
-                self._stay_behind(together.pop(), f"no other path has room: {failed[1]}", now)
-
-    def _stay_behind(self, transit: Transit, reason: str, now: float) -> None:
-        if transit.start > now:
-            self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
-            return
-        if self._admission.open_path(transit) is not None:
-            self._lifecycle.let_go(transit, now)
-        self._do_without(transit, reason, now)
-
     # -- the queue, and the end ----------------------------------------------------------------
 
     def _serve_queue(self, now: float) -> None:
@@ -554,21 +518,6 @@ class Broker(Queries):
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
             self._lifecycle.decline(transit, now)
-
-    def _improve(self, now: float) -> None:
-        """Move transits whose templates say so to better paths that room was given back on. Who
-        waits was served before."""
-        freed, self._lifecycle.freed = self._lifecycle.freed, set()
-        if not freed or self._desired.out_of_step:
-            return
-        for transit in sorted(self._active.on_switches(), key=lambda t: -t.priority):
-            choice = self._admission.better(transit, freed, now)
-            if choice is None or choice.chosen is None:
-                continue
-            path, q = choice.chosen.path, choice.chosen.q
-            (way,) = circuits.ways(transit, self.topology)
-            move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
-            self._lifecycle.move([move], f"it scores {q:.2f}", now, may_stay=True)
 
     # -- who began before others that wait -----------------------------------------------------
 
@@ -632,8 +581,7 @@ class Broker(Queries):
                 transit.reason += f"; {over}"
                 self._lifecycle.end(transit, TransitState.EXPIRED, now)
             freed = True
-        for name in [name for name, probe in self._pins.items() if probe.lease_until <= now]:
-            self._drop_pin(name)
+        self._held.expire(now)
         return freed
 
     def release(
@@ -803,55 +751,6 @@ class Broker(Queries):
                     continue
                 self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
 
-    # -- packets that are held to a path, for measurements of it ----------------------------------
-
-    def pin(self, name: str, nodes: Sequence[str], flow: Flow, until: float) -> None:
-        """Lead the packets of a flow between two sites over the path along ``nodes``, without a
-        rate of their own, until Unix second ``until``. Not kept over a restart.
-
-        Raises BrokerError ``conflict`` (they cannot be told from others, or another transit has
-        them, or the path has failed), ``controller_unavailable``, ``store_unavailable``.
-        """
-        if self._store.shared or not self._can_pin:
-            raise BrokerError(
-                f"{name} cannot be held to a path: expected switches of this broker alone, which "
-                "tell packets apart by their ports",
-                "conflict",
-            )
-        with self._turn() as now:
-            flows = [flow.as_dict()]
-            try:
-                path = self.topology.path(nodes)
-            except InputError as error:
-                raise BrokerError(str(error), "conflict") from error
-            probe = Transit(
-                name, nodes[0], nodes[-1], TransitState.HELD, path=list(nodes), layer=path.layer,
-                max_bps=path.capacity_bps, lease_until=until, flows=flows, requested_at=now,
-            )  # fmt: skip
-            failed, pairs = self._admission.failure(probe), self._active.pairs
-            if failed is not None or pairs.clash(probe) or pairs.mates(probe):
-                why = failed[1] if failed else "another transit has its packets"
-                raise BrokerError(f"{name} cannot be held to a path: {why}", "conflict")
-            self._pins[name] = probe
-            pairs.enter(probe)
-            self._desired.update(probe)
-            self._lifecycle.apply(now)
-            if self._desired.out_of_step:
-                self._drop_pin(name)
-                raise BrokerError(f"{name}: the switches refused", "controller_unavailable")
-
-    def unpin(self, name: str) -> None:
-        """Hold these packets to their path no longer. Raises BrokerError ``store_unavailable``."""
-        if name in self._pins:
-            with self._turn():
-                self._drop_pin(name)
-
-    def _drop_pin(self, name: str) -> None:
-        probe = self._pins.pop(name, None)
-        if probe is not None:
-            self._active.pairs.leave(probe)
-            self._desired.drop(name)
-
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
     ) -> Transit:
@@ -870,3 +769,27 @@ class Broker(Queries):
             self._advance.shift(transit, start, end, size_bytes, now)
             self._serve_queue(now)
             return self._done(transit, now)
+
+    # -- packets that are held to a path, for measurements of it ----------------------------------
+
+    def pin(self, name: str, nodes: Sequence[str], flow: Flow, until: float) -> None:
+        """Lead the packets of a flow between two sites over the path along ``nodes``, without a
+        rate of their own, until Unix second ``until``. Not kept over a restart.
+
+        Raises BrokerError ``conflict`` (they cannot be told from others, or another transit has
+        them, or the path has failed), ``controller_unavailable``, ``store_unavailable``.
+        """
+        if self._store.shared or not self._can_pin:
+            raise BrokerError(
+                f"{name} cannot be held to a path: expected switches of this broker alone, which "
+                "tell packets apart by their ports",
+                "conflict",
+            )
+        with self._turn() as now:
+            self._held.hold(name, nodes, flow, until, now)
+
+    def unpin(self, name: str) -> None:
+        """Hold these packets to their path no longer. Raises BrokerError ``store_unavailable``."""
+        if name in self._held:
+            with self._turn():
+                self._held.drop(name)

@@ -13,7 +13,6 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.base import Controller, ControllerError
 from network_provisioner.desired_state import DesiredState
-from network_provisioner.link_failures import LinkFailures
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
@@ -21,6 +20,7 @@ from network_provisioner.reservations.load import check_window, describe_load
 from network_provisioner.stores.store import Store
 from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.link_failures import LinkFailures
 
 log = logging.getLogger(__name__)
 

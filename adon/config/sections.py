@@ -83,6 +83,7 @@ class ControllerConfig(Schema):
     ``exec``       the command prefix for ``tc`` on the machine that holds the switches' ports
     ``url``, ``user``, ``password_file``, ``ca``  of a controller that is asked over HTTP(S), as
                    OpenDaylight is; ``ca`` is a PEM file, without it whom the system trusts
+    ``watch``      whether links that fail are looked for
     ``options``    what a driver of your own takes
     """
 
@@ -94,6 +95,7 @@ class ControllerConfig(Schema):
     user: str = ""
     password_file: File = ""
     ca: File = ""
+    watch: bool = True
     options: dict[str, Any] = Field(default_factory=dict)
 
 

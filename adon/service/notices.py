@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
-    from network_provisioner.link_failures import LinkNews
+    from network_provisioner.topology.link_failures import LinkNews
 
 
 def notifier_of(

@@ -61,7 +61,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
-            watch=True,
+            watch=config.watch,
         )
     if config.driver == "opendaylight":
         from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
@@ -75,7 +75,7 @@ def make_controller(
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
-            watch=True,
+            watch=config.watch,
         )
     return _foreign(config, topology)
 
@@ -193,20 +193,29 @@ def measured_paths(
     """Look up what was measured of a path, by a user's own transfers and by those that all believe,
     as it was up to :data:`_KNOWN_S` ago."""
     from monitors.archive.believed import BelievedBy
-    from monitors.archive.knowledge import Known, path_metrics
+    from monitors.archive.knowledge import Known, Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric
 
     kept: OrderedDict[tuple[tuple[str, ...], str], tuple[float, dict[str, Known]]] = OrderedDict()
     default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
+    sources: dict[str, Listed] = {}
+    since = -math.inf
 
     def lookup(path: NetworkPath, user: str) -> dict[str, Metric]:
+        nonlocal since
         now = clock()
+        if not 0 <= now - since < _KNOWN_S:
+            since = now
+            sources.clear()
         at, known = kept.get((path.nodes, user), (-math.inf, {}))
         if not 0 <= now - at < _KNOWN_S:
             usual = default(path.nodes[0], path.nodes[-1])
             is_default = usual is not None and usual.nodes == path.nodes
-            known = path_metrics(BelievedBy(archive, {user}), path.nodes, is_default, now)
+            source = sources.get(user)
+            if source is None:
+                source = sources[user] = Listed(BelievedBy(archive, {user}))
+            known = path_metrics(source, path.nodes, is_default, now)
             kept[path.nodes, user] = now, known
             kept.move_to_end((path.nodes, user))
             if len(kept) > _PATHS_KEPT:

@@ -235,6 +235,23 @@ class _Once:
         self.query = source.query
 
 
+class Listed(_Once):
+    """The same; what nobody measured is not asked for. Good for some seconds."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._names = cache(lambda metric: frozenset(self.subjects(metric)))
+        self._estimate = source.estimate
+        self.estimate = self._if_known
+
+    def _if_known(
+        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+    ) -> Estimate | None:
+        if subject not in self._names(metric):
+            return None
+        return self._estimate(metric, subject, now, max_age_s)
+
+
 def known_estimates(
     source: Source,
     sites: Collection[str],

@@ -296,7 +296,9 @@ def _check_held(
             f"{what}: via: found it for {tool.name}, expected one of {', '.join(HELD_BY)}, whose "
             "packets can be held to a path by their port"
         )
-    for end in ends if members is not None else ():
+    if members is None:
+        return
+    for end in ends:
         wanted, found = topology.nodes[site_of(end)].address, members[end].address
         if wanted != found:
             raise InputError(

@@ -136,18 +136,17 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Say which packets a transit carries, once the application knows its ports."""
         caller.need(May.REQUEST)
         await own(caller, transit_id)
-        flows = flows_of(body.flows)
-        return told(caller, await turns.change(broker.report_flows, transit_id, flows))
+        return told(
+            caller, await turns.change(broker.report_flows, transit_id, flows_of(body.flows))
+        )
 
     @routes.patch("/v1/transits/{transit_id:path}", response_model=Transit)
     async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
         caller.need(May.REQUEST)
         await own(caller, transit_id)
-        changed = await turns.change(
-            metrics.changed, broker.change, transit_id, body.min_bps, body.max_bps
-        )
-        return told(caller, changed)
+        rates = body.min_bps, body.max_bps
+        return told(caller, await turns.change(metrics.changed, broker.change, transit_id, *rates))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:

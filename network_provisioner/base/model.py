@@ -125,7 +125,7 @@ class Transit:
     ``queue``           the policy's queue it shares, "" for none
     ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
     ``blocking``        while it waits: the links that lack room, each as link, free_bps, holders
-    ``moves``           how often it was moved to another path for one of higher priority
+    ``moves``           how often it was moved to another path while it had one
     ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
     ``asked``           a fingerprint of the request, which tells a repeated one from another
     ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter

@@ -248,7 +248,7 @@ class SwitchedController:
                 self.look_for_losses()
                 said = ""
             except ControllerError as error:
-                if str(error) != said:
+                if str(error) != said and not self._stopping.is_set():
                     LOG.warning("links are not watched: %s", error)
                 said = str(error)
             except Exception:  # nobody else would notice that nobody watches

@@ -9,7 +9,7 @@ from broker_rig import L2, Rig, demo_network, refusing
 from test_broker_ways import guarded, port
 
 from network_provisioner.base.model import TransitState
-from network_provisioner.link_failures import LinkNews
+from network_provisioner.topology.link_failures import LinkNews
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from network_provisioner.controllers.base import Controller, WatchesLinks
-from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
+
+Hop = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,20 @@ class LinkFailures:
         self.news.extend(told)
         self._now = failed
         return True
+
+    def tell(self, listeners: Sequence[Callable[[LinkNews], object]]) -> None:
+        """Hand all news over, outside of the turn: whoever is told may take its time, and may
+        fail."""
+        while self.news:
+            try:
+                news = self.news.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            for tell in listeners:
+                try:
+                    tell(news)
+                except Exception:  # somebody else's failure must not fail a request
+                    log.exception("%s: not told", news)
 
     def described(self) -> list[dict[str, Any]]:
         """JSON-ready: link, reason, since."""

@@ -1,0 +1,104 @@
+"""Running transits on other paths: away from links that have failed, and to better ones.
+
+Each step is made in the broker's turn; the switches are told in it, or at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from network_provisioner.admission_control import AdmissionControl
+from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.reservations import circuits
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.selection.push import Reroute
+from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.link_failures import LinkFailures
+
+DoWithout = Callable[[Transit, str, float], None]
+
+
+class Rerouting:
+    """Moves transits. Not thread-safe. ``do_without`` leaves one to best effort, for a reason."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        failures: LinkFailures,
+        admission: AdmissionControl,
+        lifecycle: Lifecycle,
+        active: ActiveTransits,
+        desired: DesiredState,
+        do_without: DoWithout,
+    ) -> None:
+        self._topology = topology
+        self._failures = failures
+        self._admission = admission
+        self._lifecycle = lifecycle
+        self._active = active
+        self._desired = desired
+        self._do_without = do_without
+
+    def take_in(self, now: float) -> bool:
+        """Take in which links have failed, or work again; whether that is news.
+
+        What is over a link that has failed moves to other paths; what has no room there goes on as
+        best effort. The queue is to be served then, and the switches to be told.
+        """
+        news = self._failures.look(now)
+        if news:
+            self._desired.dirty = True  # best effort may go another way as well
+            self._active.waitlist.unsettle()
+            hops = (hop for link in self._topology.links for hop in link.hops)
+            self._lifecycle.freed.update(hops)
+        if self._failures.hops:
+            self._leave_failed(now, news)
+        return news
+
+    def _leave_failed(self, now: float, news: bool) -> None:
+        """Without ``news`` only who is to start is looked at: the others were before."""
+        there = [
+            transit
+            for transit in self._active.all.values()
+            if (transit.state is TransitState.HELD and transit.start <= now)
+            or (news and transit.state in ON_SWITCHES)
+        ]
+        for transit in sorted(there, key=lambda t: -t.priority):
+            failed = self._admission.failure(transit)
+            if failed is None or transit.state not in LIVE:  # it went along with another, or ended
+                continue
+            # The lowest of several that must go together is the first to stay behind.
+            together = [transit, *self._active.pairs.mates(transit)]
+            together.sort(key=lambda t: (-t.priority, t.requested_at))
+            while together:
+                moves = self._admission.elsewhere(together, failed[0], now)
+                if moves:
+                    self._lifecycle.move(moves, failed[1], now)
+                    break
+                self._stay_behind(together.pop(), f"no other path has room: {failed[1]}", now)
+
+    def _stay_behind(self, transit: Transit, reason: str, now: float) -> None:
+        if transit.start > now:
+            self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
+            return
+        if self._admission.open_path(transit) is not None:  # at a Science DMZ
+            self._lifecycle.let_go(transit, now)
+        self._do_without(transit, reason, now)
+
+    def improve(self, now: float) -> None:
+        """Move transits whose templates say so to better paths that room was given back on. Who
+        waits is to be served before."""
+        freed, self._lifecycle.freed = self._lifecycle.freed, set()
+        if not freed or self._desired.out_of_step:
+            return
+        for transit in sorted(self._active.on_switches(), key=lambda t: -t.priority):
+            choice = self._admission.better(transit, freed, now)
+            if choice is None or choice.chosen is None:
+                continue
+            path, q = choice.chosen.path, choice.chosen.q
+            (way,) = circuits.ways(transit, self._topology)
+            move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
+            self._lifecycle.move([move], f"it scores {q:.2f}", now, may_stay=True)

@@ -1,0 +1,73 @@
+"""Packets that are held to a path for a while, without a rate of their own: to measure the path.
+
+They are no transits: nobody asked for them, nothing is reserved, and they end with the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from network_provisioner.admission_control import AdmissionControl
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.topology.graph import Topology
+
+
+class HeldPackets:
+    """What is held to which path now. Not thread-safe: the broker's turn is around every call."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        admission: AdmissionControl,
+        lifecycle: Lifecycle,
+        pairs: SitePairs,
+        desired: DesiredState,
+    ) -> None:
+        self._topology = topology
+        self._admission = admission
+        self._lifecycle = lifecycle
+        self._pairs = pairs
+        self._desired = desired
+        self._held: dict[str, Transit] = {}
+
+    def hold(self, name: str, nodes: Sequence[str], flow: Flow, until: float, now: float) -> None:
+        """Raises BrokerError ``conflict``, ``controller_unavailable``."""
+        try:
+            path = self._topology.path(nodes)
+        except InputError as error:
+            raise BrokerError(str(error), "conflict") from error
+        held = Transit(
+            name, nodes[0], nodes[-1], TransitState.HELD, path=list(nodes), layer=path.layer,
+            max_bps=path.capacity_bps, requested_at=now, lease_until=until, flows=[flow.as_dict()],
+        )  # fmt: skip
+        failed = self._admission.failure(held)
+        if failed is not None or self._pairs.clash(held) or self._pairs.mates(held):
+            why = failed[1] if failed else "another transit has its packets"
+            raise BrokerError(f"{name} cannot be held to a path: {why}", "conflict")
+        self._held[name] = held
+        self._pairs.enter(held)
+        self._desired.update(held)
+        self._lifecycle.apply(now)
+        if self._desired.out_of_step:
+            self.drop(name)
+            raise BrokerError(f"{name}: the switches refused", "controller_unavailable")
+
+    def drop(self, name: str) -> None:
+        """No longer; harmless where they are not held. The switches are to be told."""
+        held = self._held.pop(name, None)
+        if held is not None:
+            self._pairs.leave(held)
+            self._desired.drop(name)
+
+    def expire(self, now: float) -> None:
+        """Drop those whose time is over."""
+        for name in [name for name, held in self._held.items() if held.lease_until <= now]:
+            self.drop(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
