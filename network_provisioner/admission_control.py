@@ -308,8 +308,9 @@ class AdmissionControl:
         if not self._real:
             return MAX_RATE_BPS
         try:
-            if transit.state in ON_SWITCHES and not transit.moves:
-                return sum(way.path.capacity_bps for way in circuits.ways(transit, self._topology))
+            ways = circuits.ways(transit, self._topology)
+            if ways and transit.state in ON_SWITCHES and not transit.moves:
+                return sum(way.path.capacity_bps for way in ways)
             found = self._admission.paths(transit.src, transit.dst)
         except (InputError, BrokerError):  # both are of another topology's
             return MAX_RATE_BPS

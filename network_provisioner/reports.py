@@ -13,7 +13,8 @@ from network_provisioner.base.units import bytes_of, format_rate, format_size, g
 
 _SLACK_S = 300.0  # transfers that began before their path was asked for
 _SLACK_BYTES = 1 << 24  # buffers on the way
-_SLACK = 1.1  # others count headers otherwise
+_SLACK = 1.25  # bursts, and how others count headers
+_WHOLE_S = 1.0  # some tools tell no less
 _UNCOUNTED = 10  # what went before its path was there, or was counted for who shared its rules
 _USED = ("streams", "buffer_bytes", "threads", "retries")
 
@@ -75,7 +76,7 @@ def _impossible(transit: Transit, most_bps: float, now: float) -> str:
     if transit.installed_at and transit.seconds > held_s + _SLACK_S:
         return f"reported {transit.seconds:.3g} s, {held_s:.3g} s after it was asked for"
     took_s = transit.seconds or held_s + _SLACK_S
-    most = bytes_of(most_bps) * took_s * _SLACK + _SLACK_BYTES
+    most = bytes_of(most_bps) * (took_s + _WHOLE_S) * _SLACK + _SLACK_BYTES
     no_rate = transit.bytes and transit.seconds and not transit.goodput_bps
     if transit.bytes > most or no_rate:
         return (

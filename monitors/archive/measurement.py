@@ -74,6 +74,11 @@ def claimed_by(user: str) -> str:
     return f"{_CLAIM}{user}"
 
 
+def without_user(source: str) -> str:
+    """A source without the user's name in it."""
+    return _CLAIM.partition(" ")[0] if source.startswith(_CLAIM) else source
+
+
 def believed(users: Collection[str]) -> tuple[str, list[object]]:
     """The condition, in SQL, for what ``users`` decide by, and its values."""
     mine = [claimed_by(user) for user in users]

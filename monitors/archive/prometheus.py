@@ -9,6 +9,7 @@ from contextlib import suppress
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement
+from monitors.archive.measurement import without_user
 from monitors.rules import Rules
 from network_provisioner.api.metrics import SCRAPING
 
@@ -76,7 +77,7 @@ class ArchiveMetrics:
             newest = self._archive.latest(metric).values()
             shown = [one for one in newest if one.at >= oldest and self._may_see(one)]
             for one in shown[:MOST_SUBJECTS]:
-                names = [one.metric, one.subject, one.unit, one.source]
+                names = [one.metric, one.subject, one.unit, without_user(one.source)]
                 value.add_metric(names, one.value)
                 at.add_metric(names, one.at)
         return [value, at]

@@ -81,7 +81,7 @@ def peak_at(taught: Mapping[str, Any], now: float) -> float:
     """The rate, b/s, that a transfer at ``now`` (Unix seconds) has to be above to teach instead:
     the peak of what was taught, half of it after each :data:`HALF_LIFE_S`; 0 for nothing."""
     age_s = max(0.0, now - float(taught.get("at", now)))
-    return float(taught.get("peak", 0.0)) * 2.0 ** -(age_s / HALF_LIFE_S)
+    return float(taught.get("peak", 0.0)) * math.exp2(-age_s / HALF_LIFE_S)
 
 
 def best(history: Iterable[Document]) -> Mapping[str, Any]:
