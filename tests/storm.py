@@ -23,7 +23,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.reservations.ledger import Hop
 from network_provisioner.selection.admission import BrokerLimits
-from network_provisioner.selection.verdicts import Claim, Wait
+from network_provisioner.selection.verdicts import Claim, Claims, Wait
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
@@ -69,8 +69,12 @@ def without_backfilling() -> Iterator[None]:
         whole = replace(wait.claim, start=0.0, rate_bps=float("inf"))
         return dict.fromkeys(sorted(wait.links), whole)
 
-    whole_queue = patch.object(AdmissionControl, "shut_out", lambda *_: False)
-    with patch.object(Wait, "claims", claims), whole_queue:
+    def shut_out(admission: AdmissionControl, transit: Transit, before: Claims, *_: object) -> bool:
+        waits = admission._active.waitlist.claims_of(transit)
+        return bool(waits) and all(before.get(hop) for hop in waits)
+
+    outside = patch.object(AdmissionControl, "shut_out", shut_out)
+    with patch.object(Wait, "claims", claims), outside:
         yield
 
 
