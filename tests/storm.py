@@ -95,6 +95,7 @@ class Storm:
 
     ``reserved``  the part of what can be reserved on the scarce link that was, in the mean
     ``waits``     minimum in b/s and seconds waited of each transfer that began then
+    ``unserved``  the same of those that wait in the end, so far
     ``late``      transfers that began after their first ``earliest``, in seconds after it
     """
 
@@ -105,6 +106,7 @@ class Storm:
     most_bytes: int = 2 * 10**9
     reserved: float = 0.0
     waits: list[tuple[float, float]] = field(default_factory=list)
+    unserved: list[tuple[float, float]] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -146,6 +148,7 @@ class Storm:
         finally:
             self._broker.stop()
         self.reserved = held / self.measured_s
+        self.unserved = [(t.requested_bps, end - t.requested_at) for t in self._waiting.values()]
         return self
 
     def _reserved(self) -> float:
