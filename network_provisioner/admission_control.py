@@ -453,6 +453,11 @@ class AdmissionControl:
         """From when to when a transit would hold what it asks for, if it began when it should."""
         return self._admission.window(transit, now)
 
+    def usual_end(self, transit: Transit) -> float:
+        """When the lease of a live transit would have ended had nobody waited before it."""
+        start = max(transit.installed_at, transit.start, transit.requested_at)
+        return self._admission.window(transit, start)[1]
+
     def lease_until(self, transit: Transit, grant: Grant) -> float:
         """When what was granted ends unless it is renewed."""
         longest = self._limits.max_lease_s

@@ -547,9 +547,10 @@ class Broker(Queries):
                 if not needed.isdisjoint(hops(transit)):
                     self._give_way(transit, waits.id, now)
 
-    def _goes_on(self, transit: Transit, now: float) -> bool:
-        """Renew what began before others that waited, until they come; whether they do not now."""
-        until = self._admission.keep_until(transit, transit, now)
+    def _goes_on(self, transit: Transit, until: float, now: float) -> bool:
+        """Let what began before others that waited have its usual lease, ``until`` then, or until
+        they come; whether they do not now."""
+        until = min(until, self._admission.keep_until(transit, transit, now))
         claim = self._admission.next_claim(transit, until, now)
         until = until if claim is None else min(until, claim.start)
         if until > now:
@@ -573,8 +574,8 @@ class Broker(Queries):
             if transit.state is TransitState.QUEUED:
                 waited = now - transit.requested_at
                 self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
-            elif transit.expected_end:
-                if self._goes_on(transit, now):
+            elif transit.expected_end and now < (until := self._admission.usual_end(transit)):
+                if self._goes_on(transit, until, now):
                     continue
             else:
                 over = "its end has come" if 0 < transit.end <= now else "its lease ended"
@@ -675,11 +676,8 @@ class Broker(Queries):
             low, high = terms.min_bps, terms.max_bps
             was = (transit.requested_bps, transit.max_bps)
             if was != (low, high):
-                over = (
-                    ""
-                    if low <= was[0]
-                    else self._admission.over_quota(replace(transit, requested_bps=low), now)
-                )
+                wanted = replace(transit, requested_bps=low)
+                over = self._admission.over_quota(wanted, now) if low > was[0] else ""
                 if over:
                     raise BrokerError(f"the rates were not changed: {over}", "conflict")
                 change = {

@@ -350,6 +350,7 @@ class OneSequence:
             name,
             src,
             dst,
+            rng.choice((None, None, 10**7, 10**8)),
             min_bps=None if low is None else low * MBPS,
             template=rng.choice(tuple(KINDS)),
             lease_s=rng.choice((None, 8.0, 30.0)),

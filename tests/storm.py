@@ -23,7 +23,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.reservations.ledger import Hop
 from network_provisioner.selection.admission import BrokerLimits
-from network_provisioner.selection.verdicts import Claim, Wait
+from network_provisioner.selection.verdicts import Claim, Claims, Wait
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
@@ -69,8 +69,12 @@ def without_backfilling() -> Iterator[None]:
         whole = replace(wait.claim, start=0.0, rate_bps=float("inf"))
         return dict.fromkeys(sorted(wait.links), whole)
 
-    whole_queue = patch.object(AdmissionControl, "shut_out", lambda *_: False)
-    with patch.object(Wait, "claims", claims), whole_queue:
+    def shut_out(admission: AdmissionControl, transit: Transit, before: Claims, *_: object) -> bool:
+        waits = admission._active.waitlist.claims_of(transit)
+        return bool(waits) and all(before.get(hop) for hop in waits)
+
+    outside = patch.object(AdmissionControl, "shut_out", shut_out)
+    with patch.object(Wait, "claims", claims), outside:
         yield
 
 
@@ -91,6 +95,7 @@ class Storm:
 
     ``reserved``  the part of what can be reserved on the scarce link that was, in the mean
     ``waits``     minimum in b/s and seconds waited of each transfer that began then
+    ``unserved``  the same of those that wait in the end, so far
     ``late``      transfers that began after their first ``earliest``, in seconds after it
     """
 
@@ -101,6 +106,7 @@ class Storm:
     most_bytes: int = 2 * 10**9
     reserved: float = 0.0
     waits: list[tuple[float, float]] = field(default_factory=list)
+    unserved: list[tuple[float, float]] = field(default_factory=list)
     late: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -142,6 +148,7 @@ class Storm:
         finally:
             self._broker.stop()
         self.reserved = held / self.measured_s
+        self.unserved = [(t.requested_bps, end - t.requested_at) for t in self._waiting.values()]
         return self
 
     def _reserved(self) -> float:

@@ -42,12 +42,12 @@ def storm(tell: Tell) -> Iterable[Figure]:
         peers=shares,
     )
     large = {
-        name: [waited for low, waited in one.waits if low == max(MINIMA_BPS)] or [float("inf")]
+        name: [s for low, s in [*one.waits, *one.unserved] if low == max(MINIMA_BPS)]
         for name, one in found.items()
     }
-    waits = {name: percentile(times, 0.95) for name, times in large.items()}
+    waits = {name: percentile(times, 0.5) for name, times in large.items()}
     yield Figure(
-        "wait of the largest requests in it, 95th percentile",
+        "wait of the largest requests in it, median, of those that wait still so far",
         waits.pop("ours"),
         "s",
         better="lower",

@@ -45,7 +45,7 @@ def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
     assert [f.metric for f in transfer_facts(replace(ENDED, parts=parts))] == ["throughput"]
 
 
-UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": ""}
+UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": "", "installed_at": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,12 @@ UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": ""}
     [
         ({}, {"path_throughput": "iplant>mu/best_effort"}),
         ({"seconds": 0.9}, {}),  # how TCP starts
+        ({"installed_at": 1000.0}, {}),  # a part of it went on a path
         ({"reason": f"{SHARES} standing:soykb:mu-tacc: small"}, {}),
     ],
 )
 def test_what_says_something_of_best_effort(changes: dict[str, Any], more: dict[str, str]) -> None:
-    found = transfer_facts(replace(ENDED, **UNRESERVED, **changes))  # type: ignore[arg-type]
+    found = transfer_facts(replace(ENDED, **UNRESERVED | changes))  # type: ignore[arg-type]
     assert {fact.metric: fact.subject for fact in found} == {"throughput": "iplant>mu"} | more
 
 

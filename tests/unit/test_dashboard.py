@@ -132,6 +132,19 @@ def test_what_waits_says_for_what() -> None:
     assert decisions.of_transit(waiting).why == "there is no room yet on s1>s2"
 
 
+def test_changed_rates_are_decisions_of_their_own(tmp_path: Path, archive: Archive) -> None:
+    rig = Rig(tmp_path / "state")
+    rig.ask("a", "mu", "tacc", template="soykb")
+    rig.clock.now += 5
+    rig.broker.change("a", 50e6, 100e6)
+    with client_of(rig, archive, keys=False) as client:
+        newest, asked = client.get("/v1/decisions?kind=transit").json()["decisions"]
+    assert (newest["id"], newest["at"], asked["id"]) == ("a change 1", rig.clock.now, "a")
+    assert (newest["outcome"], newest["why"]) == (
+        "50 Mb/s to 100 Mb/s", "its owner changed 25 Mb/s to 150 Mb/s",
+    )  # fmt: skip
+
+
 def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     odd = measured(
         "placement", "mu", 4.0, NOW, job=7, reason=None, alternatives=[1, {"site": "mu"}]
