@@ -332,9 +332,10 @@ def _whole_bps(rate_bps: float) -> float:
 
 
 def _links(topology: Topology) -> dict[str, LinkId]:
-    """Every link by both of its names, ``a-b`` and ``b-a``."""
+    """Every link by both of its names, ``a-b`` and ``b-a``, and by the one it was given."""
     ends = [(link.a, link.b) for link in topology.links]
-    return {f"{x}-{y}": link_id(x, y) for a, b in ends for x, y in ((a, b), (b, a))}
+    named = {link.name: link_id(link.a, link.name) for link in topology.whole_links if link.name}
+    return {f"{x}-{y}": link_id(x, y) for a, b in ends for x, y in ((a, b), (b, a))} | named
 
 
 def _link(name: str, what: str, names: Mapping[str, LinkId]) -> LinkId:

@@ -32,9 +32,12 @@ class Losses:
         self._patience_s = patience_s
         self._segments: dict[Hashable, list[_Segment]] = {}
 
-    def observe(self, path: Hashable, counts: Sequence[int], now: float) -> int | None:
+    def observe(
+        self, path: Hashable, counts: Sequence[int], now: float, delay_s: float = 0.0
+    ) -> int | None:
         """Take in the bytes that each switch of a path has counted; the number of the switch
-        whose packets do not reach the next, None where all is well as far as can be told."""
+        whose packets do not reach the next, None where all is well as far as can be told.
+        ``delay_s`` is how long packets are on their way."""
         known = self._segments.setdefault(path, [])
         if len(known) != len(counts) - 1:
             known[:] = [_Segment(a, b) for a, b in pairwise(counts)]
@@ -46,7 +49,7 @@ class Losses:
             elif sent - segment.sent >= MIN_BYTES:
                 if segment.since is None:
                     segment.since = now
-                elif now - segment.since >= self._patience_s:
+                elif now - segment.since >= self._patience_s + delay_s:
                     return number
         return None
 

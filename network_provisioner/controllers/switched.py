@@ -272,7 +272,8 @@ class SwitchedController:
             some = [*doubtful, *others][: self._backend.paths_at_once]
             for key, counts in self._reconciler.counted_along(some).items():
                 group = next(g for g in some if g.key == key)
-                at = self._losses.observe((key, group.path), counts, time.monotonic())
+                delay_s = self._topology.path(group.path).rtt_s / 2
+                at = self._losses.observe((key, group.path), counts, time.monotonic(), delay_s)
                 if at is not None:
                     self._lose(group.path, at)
         finally:

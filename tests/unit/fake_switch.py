@@ -47,6 +47,7 @@ class FakeSwitch:
         ports: list[int],
         clock: Callable[[], float] = time.time,
         has_meters: bool = False,
+        table: dict[tuple[int, bytes], Entry] | None = None,
     ) -> None:
         self._clock = clock
         self._address = ("127.0.0.1", port)
@@ -55,7 +56,7 @@ class FakeSwitch:
         self.lock = threading.Lock()
         self._sock: socket.socket | None = None
         self._open = True
-        self.table: dict[tuple[int, bytes], Entry] = {}
+        self.table = {} if table is None else table
         # Groups and meters, as they came behind their command.
         self.groups: dict[int, bytes] = {}
         self.meters: dict[int, bytes] = {}

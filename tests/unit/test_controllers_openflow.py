@@ -87,9 +87,7 @@ def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.controller.apply([])
     assert TRANSIT_OWNER not in rig.owners(rig.s1)
-    again = FakeSwitch(rig.port, 2, [2, 10, 11], rig.now)
-    again.table = rig.s2.table
-    rig.s2 = again
+    rig.s2 = FakeSwitch(rig.port, 2, [2, 10, 11], rig.now, table=rig.s2.table)
     rig.wait_for("removal on s2", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
 
 

@@ -31,6 +31,7 @@ _EVERY_BIT = 2**64 - 1
 _DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
 _WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
 _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
+_WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 _BUSY_BYTES = 50_000  # what is more in a few rounds is traffic
 _DISCOVER_S = 2.0  # how long frames are waited for; the rule lives five times as long
 # A message, and what it is when a switch refuses it.
@@ -120,6 +121,7 @@ class OpenFlowSwitches(Connections):
         self._silent: dict[End, str] = {}
         self._carried: dict[Way, tuple[int, int]] = {}
         self._round_at = math.inf
+        self._all_again_at = 0.0
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """See SwitchBackend."""
@@ -246,6 +248,9 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend: one round of frames over the links, and the ports of who is new."""
         connected = self.connected()
         with self._lock:
+            if time.monotonic() >= self._all_again_at:
+                self._unasked |= connected
+                self._all_again_at = time.monotonic() + _WATCH_RULE_S / 3
             fresh = self._unasked & connected
             self._unasked -= fresh
         if fresh:
@@ -283,7 +288,10 @@ class OpenFlowSwitches(Connections):
         return {**self._silent, **self._down}
 
     def _look_at_ports(self, dpids: set[int]) -> None:
-        rule = (wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, 0, _WATCH_PRIORITY), "the rule to watch by")
+        rule = (
+            wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, _WATCH_RULE_S, _WATCH_PRIORITY),
+            "the rule to watch by",
+        )
         self._tell({dpid: [rule] for dpid in dpids})
         for dpid, ports in self._ask(dpids, wire.port_descriptions_request()).items():
             for found in ports:

@@ -10,6 +10,11 @@ from ovs_rig import L2, L3, MBPS, RATE_BPS, OvsRig, load, sink, transfer
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import TransitRequest
+from network_provisioner.broker import Broker
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 OVERLAY = {("s1", "s2"), ("s2", "s1")}
@@ -89,3 +94,47 @@ def test_packets_that_enter_a_routed_path_and_never_leave_it(rig: OvsRig) -> Non
     rig.controller.apply([])
     rig.network.link("l3", up=False)
     assert transfer("mu", "tacc", 1.0)["bytes"] > 0
+
+
+def test_packets_of_a_port_are_held_to_a_path(rig: OvsRig) -> None:
+    flows = (Flow("tcp", None, (5001, 5001)),)
+    probe = rig.circuit(L2, "probe", min_bps=0.0, max_bps=RATE_BPS, flows=flows)
+    rig.controller.apply([probe])
+    before = rig.sent()
+    assert transfer("mu", "tacc", 1.0, 5001)["bytes"] > 0
+    held = rig.sent()
+    assert held["s1", "s2"] - before["s1", "s2"] > held["s1", "r1"] - before["s1", "r1"]
+    assert transfer("mu", "tacc", 1.0, 5002)["bytes"] > 0
+    others = rig.sent()
+    assert others["s1", "r1"] - held["s1", "r1"] > others["s1", "s2"] - held["s1", "s2"]
+
+
+def test_a_transfer_goes_on_over_another_path(
+    network: Network, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rig = OvsRig(network)
+    rig.controller = rig.openflow = rig.new_controller(watch=True)
+    store = SqliteStore(tmp_path_factory.mktemp("broker") / "state.sqlite")
+    broker = Broker(rig.topology, templates_from_dict(None), rig.controller, store)
+    broker.start(60.0)
+    try:
+        got = broker.request(TransitRequest("a", "mu", "tacc", min_bps=5 * MBPS, lease_s=600.0))
+        assert tuple(got.path) == L2
+        with sink("tacc", 5001):
+            sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 1, 600)
+            try:
+                rig.wait_for("bytes", lambda: rig.controller.circuit_bytes("a") > 10**6)
+                network.switches.ofctl("s1", "mod-port", port("s1", "l2"), "down")
+                rig.wait_for("news", broker.links_changed)
+                broker.sweep()
+                moved = broker.get("a")
+                assert tuple(moved.path) == L3 and "port" in moved.reason
+                assert broker.health()["links_failed"][0]["link"] == "s1-s2"
+                sent = rig.sent()["s1", "r1"]
+                rig.wait_for("bytes", lambda: rig.sent()["s1", "r1"] > sent + 10**6)
+            finally:
+                sender.kill()
+                sender.wait()
+    finally:
+        network.switches.ofctl("s1", "mod-port", port("s1", "l2"), "up")
+        broker.stop()
