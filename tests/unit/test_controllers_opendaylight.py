@@ -260,7 +260,7 @@ def test_an_answer_that_stops_in_the_middle_is_an_error(monkeypatch: pytest.Monk
     monkeypatch.setattr(Restconf, "_read", stops)
     try:
         rest = Restconf("OpenDaylight", Access(odl.url, "admin", "admin", timeout_s=30.0))
-        with pytest.raises(ControllerError, match="did not answer within 30 s$"):
+        with pytest.raises(ControllerError, match=r"did not answer within 30 s$"):
             rest.get("opendaylight-inventory:nodes")
     finally:
         odl.down()
