@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.controllers.base import ControllerError
@@ -119,9 +120,9 @@ class Restconf:
             ) as answer:
                 status = answer.status_code
                 data = self._read(answer, deadline)
-        except requests.Timeout:
+        except (requests.Timeout, ReadTimeoutError):  # the latter while a body is read
             raise self._late() from None
-        except (requests.RequestException, OSError) as error:
+        except (requests.RequestException, HTTPError, OSError) as error:
             raise ControllerError(f"{self.label} cannot be asked: {_root(error)}") from error
         if status == 401:
             raise UnknownUserError(

@@ -12,6 +12,7 @@ import pytest
 from authority import Authority
 from controller_worlds import MBPS, HastyClock, two_switches
 from fake_opendaylight import FakeOpenDaylight
+from urllib3.exceptions import ReadTimeoutError
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
@@ -247,6 +248,21 @@ def test_no_answer_is_an_error_in_time(how: str) -> None:
             rest.get("opendaylight-inventory:nodes")
     finally:
         getattr(odl, how).clear()
+        odl.down()
+
+
+def test_an_answer_that_stops_in_the_middle_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    odl = FakeOpenDaylight({1: [1]})
+
+    def stops(*_: object) -> bytes:
+        raise ReadTimeoutError(None, "/", "Read timed out.")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Restconf, "_read", stops)
+    try:
+        rest = Restconf("OpenDaylight", Access(odl.url, "admin", "admin", timeout_s=30.0))
+        with pytest.raises(ControllerError, match=r"did not answer within 30 s$"):
+            rest.get("opendaylight-inventory:nodes")
+    finally:
         odl.down()
 
 
