@@ -58,6 +58,9 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("get", "/v1/agents/{name}"): (SEE, "/v1/agents/mu", None),
     ("get", "/v1/agents/{name}/assignments"): (set(), "/v1/agents/mu/assignments", None),
     ("post", "/v1/agents/{name}/results"): (set(), "/v1/agents/mu/results", {"results": []}),
+    ("post", "/v1/agents/{name}/connections"): (
+        set(), "/v1/agents/mu/connections", {"connections": []},
+    ),
     ("get", "/v1/tasks"): (SEE, "/v1/tasks", None),
     ("get", "/v1/tasks/{name}"): (SEE, "/v1/tasks/known", None),
     ("put", "/v1/tasks/{name}"): (START, "/v1/tasks/mine", TASK),

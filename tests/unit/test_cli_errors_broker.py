@@ -44,7 +44,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          "adon.yml: topology: node 'mu': mac: found 720575940379279360, expected a MAC address in quotes"
          " such as '02:00:00:00:00:01'"),
         (changed(CONFIG, "topology", "nodes", 0, "address", to="10.10.0.300"),
-         "adon.yml: topology: node 'mu': address: found '10.10.0.300', expected an IPv4 address such as"
+         "adon.yml: topology: node 'mu': address: found '10.10.0.300', expected an IP address such as"
          " 10.0.0.1"),
         (changed(CONFIG, "topology", "nodes", 2, "dpid", to="one"),
          "adon.yml: topology: node 's1': dpid: found 'one', expected a whole number from 0 to"

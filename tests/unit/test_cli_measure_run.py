@@ -37,7 +37,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Coo
             coordinator.coordinator, coordinator.clock, rig.broker.report_connections
         ),
         measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
-        archive_api.router(coordinator.archive, Rules()),
+        archive_api.router(coordinator.archive, Rules(), coordinator.clock),
     ]
     with serving(create_app(rig.broker, ring, more=routers)) as port:
         yield coordinator, f"http://127.0.0.1:{port}"

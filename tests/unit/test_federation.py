@@ -63,7 +63,7 @@ class Web:
 
 def token(key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
     now = time.time()
-    given = {"iss": URL, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 600,
+    given = {"iss": URL, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 1e8,
              "scope": "openid adon.request"} | claims  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None}
     return jwt.encode(given, key, algorithm, {"kid": kid})
