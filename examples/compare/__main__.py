@@ -33,7 +33,7 @@ from network_provisioner.base.errors import AdonError, MissingError
 
 ROUNDS = 5
 _ARCHIVE = "archive.sqlite"
-_MOST_S = 300.0  # of Pegasus's own ways: it is known by then that they are not the better one
+_MOST_S = 200.0  # of Pegasus's own ways: it is known by then that they are not the better one
 _PROG = "python -m examples.compare"
 
 

@@ -5,12 +5,12 @@ Their ``rig`` is an :class:`~ovs_rig.OvsRig` with nothing installed.
 
 from __future__ import annotations
 
-from ovs_rig import L2, L3, MBPS, OvsRig, transfer
+from ovs_rig import L2, L3, MBPS, OvsRig, load, sink, transfer
 
 from examples.soykb.scenario import LAYOUT
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, Part
-from network_provisioner.topology.discovery import Discovers, differences
+from network_provisioner.topology.discovery import Discovered, Discovers, differences
 
 WAYS = (("s1", "s2"), ("s1", "r1"))
 """The first hops of L2 and of L3, where best effort goes, too."""
@@ -84,11 +84,16 @@ class CircuitsWithPackets:
         assert rig.controller.installed() == ["split"]
         groups = rig.network.switches.ofctl("s1", "dump-groups")
         assert "type=select" in groups and "weight:73" in groups and "weight:27" in groups
-        before, count = rig.sent(), 0
-        while count < 24 and not all(rig.sent()[h] > before[h] + 1000 for h in WAYS):
-            count += 1  # which way a stream goes, its ports say
-            assert transfer("mu", "tacc", 0.05, 5001 + count)["bytes"] > 0
-        assert count < 24
+        before = rig.sent()
+
+        def both_ways() -> bool:
+            # Which way a stream goes is chance: one of them may miss a way, 24 at once hardly do.
+            streams = load("mu", "send", LAYOUT.host("tacc").address, 5001, 24, 0.05)
+            assert streams.wait(240) == 0
+            return all(rig.sent()[hop] > before[hop] + 1000 for hop in WAYS)
+
+        with sink("tacc", 5001):
+            rig.wait_for("streams on both ways", both_ways)
         rig.controller.apply([rig.circuit(L2, "split")])
         assert rig.controller.installed() == ["split"]
         assert "group_id" not in rig.network.switches.ofctl("s1", "dump-groups")
@@ -103,11 +108,17 @@ class CircuitsWithPackets:
     def test_it_finds_how_the_switches_are_joined_and_leaves_nothing(self, rig: OvsRig) -> None:
         rig.controller.apply([rig.circuit()])
         rules = {bridge: len(rig.flows(bridge)) for bridge in LAYOUT.switches}
-        assert isinstance(rig.controller, Discovers)
-        # Frames may be longer on the way than they are waited for.
-        tries = (rig.controller.discover() for _ in range(4))
-        found = next((one for one in tries if one.links), None)
-        assert found is not None and differences(rig.topology, found) == []
+        looked: list[Discovered] = []
+
+        def crossed() -> bool:
+            # Frames may be longer on the way than they are waited for.
+            assert isinstance(rig.controller, Discovers)
+            looked.append(rig.controller.discover())
+            return bool(looked[-1].links)
+
+        rig.wait_for("a frame that crossed", crossed)
+        found = looked[-1]
+        assert differences(rig.topology, found) == []
         assert found.links == {((1, 10), (2, 10))}  # the routed path lets no such frame through
         assert {n for n, port in found.ports[1].items() if port.up} >= {1, 4, 10, 11}
         for bridge in LAYOUT.switches:
