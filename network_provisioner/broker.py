@@ -718,7 +718,7 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             named = [flow.as_dict() for flow in flows]
-            values = {"flows": named, "ports": [], "ports_at": ""}
+            values: dict[str, Any] = {"flows": named, "ports": [], "ports_at": ""}
             wanted, pairs = replace(transit, **values), self._active.pairs
             other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
             if other_ways or pairs.clash(wanted) is not None:

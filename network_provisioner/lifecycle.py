@@ -338,10 +338,10 @@ class Lifecycle:
                 transit.reason += "; no packet of its transfer met its rules on the switches"
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, uncounted(transit))
-        fell = state is TransitState.BEST_EFFORT and transit.installed_at
-        if fell or state in (TransitState.RELEASED, TransitState.EXPIRED):
+        kept = state in (TransitState.RELEASED, TransitState.EXPIRED)
+        if kept or transit.installed_at:
             transit.released_at = now
-        else:
+        if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []

@@ -96,6 +96,7 @@ def request(
     app = text(ad, "pegasus_wf_app")
     batch = text(ad, "JobBatchName").partition(".dag+")[0]  # as DAGMan calls those of its nodes
     application = text(ad, "AdonApplication") or label or batch
+    src_host, dst_host = hosts(ad, run, direction)
     return TransitRequest(
         id=run.transit(direction),
         src=src,
@@ -109,18 +110,19 @@ def request(
         user=_name(text(ad, "Owner")),
         project=_name(text(ad, "ProjectName", "AcctGroup", "AccountingGroup") or config.project),
         experiment=_name(app if app not in ("", "none") else application),
-        **hosts(ad, run, direction),
+        src_host=src_host,
+        dst_host=dst_host,
     )
 
 
-def hosts(ad: JobAd, run: Run, direction: Direction) -> dict[str, str]:
-    """The machines of access point and slot, where the ad names the slot's."""
+def hosts(ad: JobAd, run: Run, direction: Direction) -> tuple[str, str]:
+    """The machines of access point and slot, source first; "" where the ad names no slot."""
     known, slot = queue_number(run.job), text(ad, "RemoteHost").rpartition("@")[2]
     if known is None or not slot:
-        return {}
+        return "", ""
     home = known[0].rpartition("@")[2]
-    ends = (home, slot) if direction == "in" else (slot, home)
-    return dict(zip(("src_host", "dst_host"), map(_name, ends), strict=True))
+    src, dst = (home, slot) if direction == "in" else (slot, home)
+    return _name(src), _name(dst)
 
 
 def _number(run: Run) -> str:

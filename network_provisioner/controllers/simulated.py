@@ -52,7 +52,7 @@ class SimulatedController:
         self._leases: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._load: dict[Hop, int] = {}
         # Of each ordered pair of sites: who carries which packets, in the order they came.
-        self._groups: dict[tuple[str, str], dict[tuple[Flow, ...], dict[str, Circuit]]] = {}
+        self._groups: dict[tuple[str, ...], dict[tuple[Flow, ...], dict[str, Circuit]]] = {}
         self._paths: set[tuple[str, ...]] = set()  # that are known to be possible
         self._queues: tuple[Queue, ...] = ()
         self._bytes: dict[str, int] = {}

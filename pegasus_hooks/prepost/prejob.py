@@ -160,6 +160,7 @@ def job_requests(
     whose = asdict(identity_of(place.facts, moves.submit_text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
+        src_host, dst_host = hosts_of(pair)
         request = TransitRequest(
             id=f"{place.workflow}:{place.job}:{place.retry}:{pair.src}-{pair.dst}",
             src=pair.src,
@@ -171,7 +172,8 @@ def job_requests(
             retry=place.retry,
             best_effort=_LATER if later else "",
             ports_at="" if later or moves.lite else tuning.ports_at(pair, moves.submit_text),
-            **hosts_of(pair),
+            src_host=src_host,
+            dst_host=dst_host,
             **whose,
         )
         return JobRequest(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
@@ -179,12 +181,12 @@ def job_requests(
     return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
 
 
-def hosts_of(pair: SitePair) -> dict[str, str]:
-    """The two hosts between which all of a pair's files move, where their URLs name the same for
-    each."""
+def hosts_of(pair: SitePair) -> tuple[str, str]:
+    """The two hosts between which all of a pair's files move; "" where their URLs do not name the
+    same for each."""
     ends = {(_host(t.source, pair.src), _host(t.destination, pair.dst)) for t in pair.transfers}
     src, dst = ends.pop() if len(ends) == 1 else ("", "")
-    return {"src_host": src, "dst_host": dst} if src and dst else {}
+    return (src, dst) if src and dst else ("", "")
 
 
 def _host(url: SiteUrl, site: str) -> str:

@@ -56,7 +56,7 @@ def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
         web.get("/v1/transits/mine", headers=EVE).text,
         web.post("/v1/transits", json=asked, headers=EVE).text,
     ]
-    assert waits["state"] == "queued" and "another's waits for it first" in waits["reason"]
+    assert waits["state"] == "queued" and "held by another's" in waits["reason"]
     assert not [text for text in seen if UUID in text]
     for who in (ADA, bearer("operator")):
         assert VICTIM in web.get("/v1/topology", headers=who).text

@@ -384,7 +384,7 @@ def test_who_follows_it_elsewhere_is_asked(web: tuple[TestClient, Archive], tmp_
     append(planned.out, starting() + table(START + 10, done=1, unready=2))
     key = SubmitDir(planned.path).workflow
     # As another machine says it: this process may not look for itself.
-    archive.record_many([workflow(key, host="elsewhere"), workflow("w2")])
+    archive.record_many([workflow(key, host="elsewhere", user=""), workflow("w2")])
     follower = Follower(planned.path, archive, requests=archive, keep=True)
     stop = threading.Event()
     thread = threading.Thread(target=follower.run, args=(stop,))

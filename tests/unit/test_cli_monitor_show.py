@@ -249,7 +249,9 @@ def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
     append(planned.out, starting() + table(T0, done=1, unready=2))
     key = SubmitDir(planned.path).workflow
     made = Web(tmp_path)
-    made.archive.record_many([workflow(key, host="elsewhere", submit_dir=str(planned.path))])
+    made.archive.record_many(
+        [workflow(key, host="elsewhere", user="", submit_dir=str(planned.path))]
+    )
     with serving(made.app) as port:
         url = f"http://127.0.0.1:{port}"
         asked = Asking(url)

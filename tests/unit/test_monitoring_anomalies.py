@@ -26,6 +26,7 @@ WAIT_S = 120.0
 
 def test_what_perfsonar_posts_is_judged(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s.sqlite", demo_network())
+    rig.clock.now = 1_455_860_000.0  # a little later than what was posted
     with monitored(tmp_path, rig, SECTION) as (app, _), TestClient(app) as client:
         body = posted("rtt", RTT)
         answer = client.post("/v1/perfsonar/results", json=body, headers=bearer("engineer"))
