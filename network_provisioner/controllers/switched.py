@@ -273,19 +273,19 @@ class SwitchedController:
             for key, counts in self._reconciler.counted_along(some).items():
                 group = next(g for g in some if g.key == key)
                 delay_s = self._topology.path(group.path).rtt_s / 2
-                at = self._losses.observe((key, group.path), counts, time.monotonic(), delay_s)
+                names = [n for n in group.path if self._topology.nodes[n].kind == "switch"]
+                circuit, now = (key, group.path), time.monotonic()
+                at = self._losses.observe(circuit, names, counts, now, delay_s)
                 if at is not None:
-                    self._lose(group.path, at)
+                    self._lose(group.path, names[at], names[at + 1])
         finally:
             self._lock.release()
 
-    def _lose(self, path: Sequence[str], number: int) -> None:
-        """What the switch of this number on a path sends does not reach the next one."""
-        switches = [i for i, name in enumerate(path) if self._topology.nodes[name].kind == "switch"]
-        first, last = switches[number], switches[number + 1]
-        why = f"what {path[first]} forwards does not reach {path[last]}"
+    def _lose(self, path: Sequence[str], first: str, last: str) -> None:
+        """What a switch sends on a path does not reach the next one."""
+        why = f"what {first} forwards does not reach {last}"
         until = time.monotonic() + LOST_S
-        for a, b in pairwise(path[first : last + 1]):
+        for a, b in pairwise(path[path.index(first) : path.index(last) + 1]):
             self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (until, why))
 
     def stop(self) -> None:

@@ -23,7 +23,7 @@ import pytest
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
 from examples.testbed import netns
-from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN, Host, LanHost
 from examples.testbed.network import Network
 from network_provisioner.controllers.base import Circuit, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -190,8 +190,10 @@ def controlled(network: Network, topology: Topology | None = None) -> Iterator[O
     """The network with its controller, started."""
     made = OvsRig(network, topology)
     made.controller.start(60.0)
-    yield made
-    made.controller.stop()
+    try:
+        yield made
+    finally:
+        made.controller.stop()
 
 
 def tc_rate(text: str) -> float:
@@ -213,20 +215,25 @@ def vswitchd(pid: int = 0) -> int:
     return 0
 
 
-def in_netns(site: str) -> list[str]:
-    return netns.execute(LAYOUT.host(site).netns)
+def host_of(site: str | LanHost) -> Host | LanHost:
+    """The data transfer node of a site; a host itself."""
+    return LAYOUT.host(site) if isinstance(site, str) else site
 
 
-def load(site: str, *words: object) -> subprocess.Popen[str]:
+def in_netns(site: str | LanHost) -> list[str]:
+    return netns.execute(host_of(site).netns)
+
+
+def load(site: str | LanHost, *words: object) -> subprocess.Popen[str]:
     """Start tcp_load.py at a site."""
     argv = [*in_netns(site), sys.executable, str(HERE / "tcp_load.py")]
     return subprocess.Popen([*argv, *map(str, words)], stdout=subprocess.PIPE, text=True)
 
 
 @contextlib.contextmanager
-def sink(site: str, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
+def sink(site: str | LanHost, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
     """Receive at a site; what is yielded waits for the end of one stream."""
-    process = load(site, "sink", LAYOUT.host(site).address, port)
+    process = load(site, "sink", host_of(site).address, port)
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
@@ -235,10 +242,12 @@ def sink(site: str, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
         process.communicate()
 
 
-def transfer(src: str, dst: str, seconds: float, port: int = 5001) -> dict[str, float]:
+def transfer(
+    src: str | LanHost, dst: str | LanHost, seconds: float, port: int = 5001
+) -> dict[str, float]:
     """One stream between two sites: bytes, seconds and bits per second."""
     with sink(dst, port) as received:
-        sender = load(src, "send", LAYOUT.host(dst).address, port, 1, seconds)
+        sender = load(src, "send", host_of(dst).address, port, 1, seconds)
         assert sender.wait(seconds + 240) == 0
         found = received()
     return {**found, "bps": 8 * found["bytes"] / found["seconds"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from controller_rig import PATH, FakeRig
@@ -10,7 +11,7 @@ from controller_worlds import MBPS, two_switches
 from fake_switch import Entry
 
 from network_provisioner.controllers.base import Circuit, WatchesLinks
-from network_provisioner.controllers.losses import MIN_BYTES, Losses
+from network_provisioner.controllers.losses import Losses
 from network_provisioner.controllers.openflow.silence import ROUNDS, Silence
 from network_provisioner.controllers.routes import default_paths
 from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, make_cookie
@@ -43,28 +44,40 @@ def test_a_link_is_silent_when_frames_stop_to_come_through() -> None:
 
 def test_packets_that_enter_and_never_leave() -> None:
     losses = Losses(patience_s=1.0)
-    assert losses.observe("p", [0, 0, 0], 0.0) is None
-    assert losses.observe("p", [500_000, 400_000, 400_000], 0.5) is None
-    lost = [500_000 + MIN_BYTES, 500_000, 400_000]
-    assert losses.observe("p", lost, 1.0) is None and losses.doubtful("p")
-    assert losses.observe("p", lost, 1.9) is None
-    assert losses.observe("p", lost, 2.0, delay_s=0.3) is None  # they may be on their way
-    assert losses.observe("p", lost, 2.0) == 1
+    look = partial(losses.observe, "p", ["s1", "s2", "s3"])
+    assert look([0, 0, 0], 0.0) is None
+    assert look([500_000, 400_000, 400_000], 0.5) is None
+    assert look([500_000, 500_000, 400_000], 1.0) is None and losses.doubtful("p")
+    lost = [500_000, 501_500, 400_000]
+    assert look(lost, 1.9) is None
+    assert look(lost, 2.0, delay_s=0.3) is None  # they may be on their way
+    assert look(lost, 2.0) == 1
+
+
+def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
+    losses = Losses(patience_s=1.5)
+    found = []
+    for second in range(6):
+        refused = losses.observe("refused", ["s1", "s2"], [100 * second, 0], second)
+        taken = losses.observe("taken", ["s1", "s2"], [100 * second] * 2, second)
+        found += [refused, taken]
+    assert found == [None] * 12
+    lost = [losses.observe("refused", ["s1", "s2"], [100 * n, 0], n) for n in (6, 7)]
+    assert lost == [None, 0]  # nothing comes through any more
 
 
 @pytest.mark.parametrize(
     "readings",
     [
-        [[0, 0], [MIN_BYTES - 1, 0], [MIN_BYTES - 1, 0]],  # may be lost by chance
-        [[0, 0], [10**6, 0], [10**6, 1]],  # it came, late
-        [[10**6, 10**6], [0, 0], [MIN_BYTES - 1, 0]],  # counted anew: a switch has restarted
+        [[0, 0], [1500, 0], [1500, 0]],  # may be lost by chance
+        [[0, 0], [10**6, 0], [2 * 10**6, 1]],  # it came, late
+        [[10**6, 10**6], [0, 0], [1500, 0]],  # counted anew: a switch has restarted
     ],
 )
 def test_what_says_nothing(readings: list[list[int]]) -> None:
     losses = Losses(patience_s=1.0)
-    assert [losses.observe("p", counts, 2.0 * n) for n, counts in enumerate(readings)] == [
-        None
-    ] * len(readings)
+    look = partial(losses.observe, "p", ["s1", "s2"])
+    assert [look(counts, 2.0 * n) for n, counts in enumerate(readings)] == [None] * len(readings)
 
 
 def test_best_effort_goes_round_a_link_that_has_failed() -> None:
@@ -178,7 +191,7 @@ def test_counters_along_a_path_find_the_links_that_swallow_packets(
     for second in range(5):
         now[0] = float(second)
         rig.openflow.look_for_losses()
-        assert not rig.openflow.failed_links() or second == 4
+        assert not rig.openflow.failed_links() or second >= 3
         entry(rig, 1, cookie).bytes += 10**5
         if second == 0:
             entry(rig, 2, cookie).bytes += 10**5

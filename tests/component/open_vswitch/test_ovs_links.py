@@ -79,7 +79,6 @@ def test_a_link_that_is_full_is_not_taken_for_dead(rig: OvsRig) -> None:
 
 def test_packets_that_enter_a_routed_path_and_never_leave_it(rig: OvsRig) -> None:
     rig.controller.apply([rig.circuit(L3, min_bps=MBPS, max_bps=20 * MBPS)])
-    assert transfer("mu", "tacc", 1.0)["bytes"] > 0
     with sink("tacc", 5001):
         sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 1, 600)
         try:
