@@ -184,7 +184,7 @@ def test_places_that_may_not_be_written(workflow: Path, tmp_path: Path) -> None:
     (tmp_path / "w.dag").touch()
     words = ("monitor", "run", tmp_path, "--archive", closed / "a.sqlite")
     assert refusal(run(unprivileged(*words))) == (
-        f"archive {closed}/a.sqlite: cannot be opened or written here: unable to open database file"
+        f"archive {closed}/a.sqlite: cannot be opened: Permission denied"
     )
     assert refusal(run(unprivileged("--state", closed / "state", program=DEMO))) == (
         f"{closed}/state: {why}"

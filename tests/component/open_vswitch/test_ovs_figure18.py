@@ -1,0 +1,212 @@
+"""Figure 18 of the thesis by ordinary transfer jobs between the same two data nodes: PRE asks,
+pegasus-transfer moves files between GridFTP servers, an agent beside one of them sees which
+connections are whose. Nobody names a port, a path or a rate."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from authority import Authority
+from gridftp_rig import PEGASUS_TRANSFER, gridftp_programs
+from hooks_world import PATIENT_S, POST, PRE, write_config
+from ovs_rig import L2, L3, in_netns
+from planned_world import File, Planned
+from test_hooks_tuned import await_that, environment_of
+
+from examples.demo.steps import CONTROLLER
+from examples.soykb.fig18.story import SCALE
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.gridftp import PORT, GridFtp, endpoints
+from examples.testbed.layout import HUB_ADDRESS
+from examples.testbed.network import Network
+from examples.testbed.ports import free_port
+from network_provisioner.access import hash_of
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
+from pegasus_hooks.prepost.prejob import DEFER_STATUS
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+
+ROOT = Path(__file__).resolve().parents[3]
+TOKEN = "a-token-of-this-test-alone"
+JOB = "stage_inter_local_count_ID2_0"
+# What an application needs, in Mb/s there, and its priority.
+NEEDS = {
+    "soykb": (600, 6000, 5),
+    "soykb-large": (700, 6000, 5),
+    "neuroblastoma": (5500, 5500, 9),
+}
+SIZES = {"soykb": 6_000_000, "soykb-large": 6_000_000, "neuroblastoma": 60_000_000}
+
+
+class Site:
+    """Broker, switches, data nodes and an agent beside one of them."""
+
+    def __init__(self, folder: Path, grid: GridFtp) -> None:
+        self.folder, self.grid = folder, grid
+        self.url = f"https://{HUB_ADDRESS}:{free_port()}"
+        self.authority = Authority(folder)
+        certificate, key = self.authority.issue("broker", hosts=[HUB_ADDRESS])
+        self.client = BrokerClient(self.url, PATIENT_S, TOKEN, Tls(self.authority.file))
+        self.processes: list[subprocess.Popen[bytes]] = []
+        templates = {
+            name: {
+                "qspec": {"min_throughput": least * 1e6 * SCALE},
+                "rspec": {"max_throughput": most * 1e6 * SCALE},
+                "priority": priority,
+                "patience": "10 min",
+            }
+            for name, (least, most, priority) in NEEDS.items()
+        }
+        tokens = [
+            {"name": name, "role": role, "sha256": hash_of(TOKEN + end)}
+            for name, role, end in (("ada", "researcher", ""), ("tacc", "agent", "-tacc"))
+        ]
+        broker = {"listen": self.url.removeprefix("https://"), "state": "state.sqlite"}
+        config = {
+            "topology": LAYOUT.topology(),
+            "controller": CONTROLLER,
+            "broker": broker | {"archive": "archive.sqlite"},
+            "templates": templates,
+            "security": {"tokens": tokens, "tls": {"certificate": certificate, "key": key}},
+            "monitoring": {"agents": [{"name": "tacc", "address": LAYOUT.host("tacc").address}]},
+        }
+        (folder / "adon.yml").write_text(yaml.safe_dump(config))
+
+    def up(self) -> None:
+        self.start("-m", "adon.service.serve", "--config", "adon.yml")
+        await_that(self.answers, "a broker that answers")
+        (self.folder / "tacc.token").write_text(TOKEN + "-tacc")
+        agent = {"name": "tacc", "broker": self.url, "token_file": "tacc.token"}
+        agent |= {"state": "agent", "servers": [PORT], "ca": self.authority.file}
+        (self.folder / "tacc.yml").write_text(yaml.safe_dump(agent))
+        self.start("-m", "adon", "agent", "run", "--config", "tacc.yml", within=in_netns("tacc"))
+
+    def start(self, *words: str, within: list[str] | None = None) -> None:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        argv = [*(within or []), sys.executable, *words]
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(argv, cwd=self.folder, env=env, stdout=log, stderr=log)
+        self.processes.append(process)
+
+    def answers(self) -> bool:
+        log = (self.folder / "log").read_text()
+        assert all(process.poll() is None for process in self.processes), log
+        try:
+            return bool(self.client.health())
+        except BrokerError:
+            return False
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.terminate()
+            process.wait(PATIENT_S)
+
+
+class Workflow:
+    """One of an application, with a job that moves a file from mu to tacc."""
+
+    def __init__(self, site: Site, application: str) -> None:
+        self.site, self.application, self.size = site, application, SIZES[application]
+        uuid = f"11111111-2222-3333-4444-{len(application):012}"
+        self.transit = f"{uuid}:{JOB}:0:mu-tacc"
+        self.run = site.folder / application
+        plan = Planned(self.run, uuid)
+        dump = self.run / "braindump.yml"
+        dump.write_text(dump.read_text().replace(': "mini"', f': "{application}"'))
+        source = site.folder / f"{application}.fq"
+        source.write_bytes(os.urandom(self.size))
+        urls = [site.grid.url(name) + str(site.folder) for name in ("mu", "tacc")]
+        moved = File(
+            source.name, "mu", f"{urls[0]}/{source.name}", "tacc",
+            f"{urls[1]}/arrived/{source.name}", self.size,
+        )  # fmt: skip
+        self.submit = plan.transfer_job(JOB, [moved])
+        token = site.folder / "u.token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        files = {"token_file": str(token), "ca": site.authority.file}
+        self.config = write_config(self.run / "hooks.json", site.url, **files)
+
+    def _hook(self, script: Path, *words: str) -> int:
+        argv = [sys.executable, "-I", "-S", str(script), "--config", str(self.config), JOB, *words]
+        return subprocess.run(argv, cwd=self.run, check=False, timeout=PATIENT_S).returncode
+
+    def pre(self) -> None:
+        """As DAGMan runs it: again where it was deferred."""
+        while (code := self._hook(PRE, "0", "1")) == DEFER_STATUS:
+            pass
+        assert code == 0
+
+    def move(self) -> None:
+        """The job, and POST."""
+        theirs, given = self.site.grid.transfer_env(), environment_of(self.submit)
+        path = given["PATH"].replace("/opt/site/bin", theirs["PATH"])
+        argv = [sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
+        argv += ["-f", str(self.submit.with_suffix(".in"))]
+        env = {**os.environ, **theirs, **given, "PATH": path}
+        env["PEGASUS_MULTIPART_DIR"] = str(self.submit.with_suffix(".multipart"))
+        Path(env["PEGASUS_MULTIPART_DIR"]).mkdir(exist_ok=True)
+        with (self.run / "log").open("w") as log:
+            code = subprocess.call(argv, env=env, stdout=log, stderr=log, timeout=PATIENT_S)
+        assert code == 0, (self.run / "log").read_text()
+        assert self._hook(POST, "0", "0") == 0
+
+    def now(self) -> Transit:
+        return self.site.client.get(self.transit)
+
+
+@pytest.fixture
+def site(network: Network, tmp_path: Path) -> Iterator[Site]:
+    grid = GridFtp(endpoints(LAYOUT), tmp_path, gridftp_programs())
+    grid.start()
+    with contextlib.ExitStack() as undo:
+        undo.callback(grid.stop)
+        made = Site(tmp_path, grid)
+        undo.callback(made.stop)
+        made.up()
+        yield made
+
+
+@pytest.mark.parametrize("soykb_first", [False, True])
+def test_each_application_gets_the_path_that_it_needs(site: Site, soykb_first: bool) -> None:
+    soykb, large, neuro = (Workflow(site, name) for name in NEEDS)
+    first, second = (soykb, neuro) if soykb_first else (neuro, soykb)
+    first.pre()
+    assert tuple(first.now().path) == L2
+    second.pre()
+    assert (tuple(neuro.now().path), tuple(soykb.now().path)) == (L2, L3)  # t3, t4
+    waits = threading.Thread(target=large.pre)
+    waits.start()
+
+    def asked() -> bool:
+        try:
+            return large.now().state is TransitState.QUEUED
+        except BrokerError:
+            return False
+
+    await_that(asked, "t6 in the queue")
+    both = [threading.Thread(target=one.move) for one in (soykb, neuro)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    waits.join()
+    assert tuple(large.now().path) == L2  # t6
+    large.move()
+    for one in (soykb, neuro, large):
+        ended = one.now()
+        print(one.application, ended.switch_bytes, ended.bytes, ended.goodput_bps, ended.reason)
+        assert (ended.state, ended.bytes) == (TransitState.RELEASED, one.size)
+        # What came before the agent's word went as best effort.
+        assert ended.switch_bytes > one.size / 2
