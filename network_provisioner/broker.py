@@ -33,6 +33,7 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     CLIENT,
     LIVE,
+    ON_SWITCHES,
     SHARES,
     RequestAnswer,
     Transit,
@@ -42,7 +43,7 @@ from network_provisioner.base.model import (
 from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
-from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.lifecycle import UNMET, Lifecycle
 from network_provisioner.policies.links import hops
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
@@ -78,6 +79,7 @@ log = logging.getLogger(__name__)
 
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 STANDING_S = 30.0  # how long a standing circuit outlives its last use
+COUNTED_S = 10.0  # how late switches may count a packet
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
 _STANDING_IDS = 10**9
 _CHANGES_KEPT = 16  # of the rates of one transit
@@ -729,6 +731,24 @@ class Broker(Queries):
                 )
             self._lifecycle.change(transit, values, now, "the flows were not changed")
             return transit.copy()
+
+    def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
+        """Say what a transfer has moved until now. One of which no packet met its transit's rules
+        goes on as best effort, and its room is given back.
+
+        Raises BrokerError ``unknown_transit``, ``store_unavailable``.
+        """
+        with self._turn() as now:
+            transit = self._known(transit_id)
+            if transit.state in ON_SWITCHES and not transit.awaits_flows:
+                self._lifecycle.reported(transit, n_bytes, now)
+                counted_s = now - transit.installed_at
+                unmet = self._desired.counts and not self._desired.bytes_of(transit_id)
+                if n_bytes and unmet and counted_s >= COUNTED_S:
+                    transit.reason += f"; {UNMET}: its room is given back"
+                    self._lifecycle.decline(transit, now)
+                    self._serve_queue(now)
+            return self._done(transit, now)
 
     def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
         """Take in all connections that transfer servers have open now on the host of an agent at a

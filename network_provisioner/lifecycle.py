@@ -42,6 +42,8 @@ from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
 
+UNMET = "no packet of its transfer met its rules on the switches"
+
 Write = Callable[[Sequence[Transit]], None]
 
 
@@ -335,7 +337,7 @@ class Lifecycle:
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
             if transit.bytes and not transit.switch_bytes and self._desired.counts:
-                transit.reason += "; no packet of its transfer met its rules on the switches"
+                transit.reason += f"; {UNMET}"
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, uncounted(transit))
         kept = state in (TransitState.RELEASED, TransitState.EXPIRED)

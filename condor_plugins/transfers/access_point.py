@@ -22,15 +22,18 @@ from condor_plugins.transfers.decide import (
     Release,
     Renew,
     actions_for,
+    begun,
     due_requests,
     nameless,
     of_schedd,
     reports,
     settling,
+    transferring,
 )
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import parsed
 from condor_plugins.transfers.run_state import RunStates
+from condor_plugins.transfers.shadow_ports import Ends, Number, flows, open_ports
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
@@ -39,6 +42,7 @@ from network_provisioner.client.hookconfig import HookConfig
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3.0  # between two looks while no event comes
+PORTS_S = 0.5  # the same while a transfer runs whose ports nobody has seen
 # How long a run is remembered once it is over: a little for those whose last event comes late, and
 # longer while the broker has to be told of it.
 _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
@@ -74,7 +78,7 @@ class AccessPoint:
     """A :class:`~monitors.watcher.watcher.PathSource`: the runs of one access point's jobs.
 
     What they hold is settled again and again: that is the one action that is always pending.
-    ``now`` gives Unix seconds.
+    ``now`` gives Unix seconds, ``ports_of`` the connections of jobs' shadows.
     """
 
     key = "HTCondor's transfers"
@@ -87,8 +91,10 @@ class AccessPoint:
         schedd: JobQueue,
         events: Events,
         now: Callable[[], float] = time.time,
+        ports_of: Callable[[Collection[Number]], Mapping[Number, Ends]] = open_ports,
     ) -> None:
         self.config, self._schedd, self._events, self._now = config, schedd, events, now
+        self._ports_of, self._ports = ports_of, dict[str, Ends]()
         self._runs, self._outputs = RunStates(), OutputHistory()
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._sent: dict[str, float] = {}  # what was asked or told, and when
@@ -138,7 +144,7 @@ class AccessPoint:
                 self._carry_out(report, broker)
                 self._sent[mark] = now
         self._sent = {m: at for m, at in self._sent.items() if abs(now - at) <= _KEPT_MARKS_S}
-        raise Later(SWEEP_S)
+        raise Later(SWEEP_S if self._tell_ports(live, broker) else PORTS_S)
 
     def _read(self) -> list[RunEvent]:
         try:
@@ -201,6 +207,25 @@ class AccessPoint:
                 log.info("%s: %s%s", got.id, got.state, f": {got.reason}" if got.reason else "")
             else:
                 log.warning("%s: best effort: %s", request.id, answer.error)
+
+    def _tell_ports(self, live: Sequence[Transit], broker: Broker) -> bool:
+        """Say which packets are whose of the transfers that run; whether there is no more to see
+        soon."""
+        moving = transferring(live, self._runs)
+        self._ports = {name: ends for name, ends in self._ports.items() if name in moving}
+        found = self._ports_of({number for number, _ in moving.values()}) if moving else {}
+        for name, (number, direction) in moving.items():
+            ends = found.get(number, ())
+            if ends in ((), self._ports.get(name)):
+                continue
+            try:
+                broker.report_flows(name, flows(ends, direction))
+                self._ports[name] = ends
+            except BrokerError as error:
+                if error.code in AWAY:
+                    raise
+                self._log_once(name, error)  # its two hosts are the finest then
+        return self._ports.keys() >= moving.keys() or not begun(self._runs, self._now())
 
     def _log_once(self, what: str, error: AdonError) -> None:
         """Say it once, not at every look."""

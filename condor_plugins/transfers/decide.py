@@ -22,6 +22,7 @@ from network_provisioner.client.hookconfig import HookConfig
 
 # The event right after the end of a transfer says whether it succeeded, and how much was sent.
 _SETTLES_S = 1.0
+_OPENS_S = 5.0  # from its event until all its connections are open
 _UNSETTLED = (Phase.SENT, Phase.MOVED)
 _WITH_OUTPUT = ("success", "evicted")  # ends of a run before which output may be sent
 _RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
@@ -96,6 +97,32 @@ def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Rene
 def settling(runs: RunStates, now: float) -> bool:
     """Whether something is to be looked at again at once, although nothing happens."""
     return any(c.phase in _UNSETTLED and abs(now - c.at) <= 2 * _SETTLES_S for c in runs)
+
+
+def transferring(
+    live: Iterable[Transit], runs: RunStates
+) -> dict[str, tuple[tuple[int, int], Direction]]:
+    """The transits whose transfers run now: cluster and process of the job, and which way."""
+    found = {}
+    for transit in live:
+        run, way = parsed(transit.id) or (None, None)
+        if run is None or way is None or transit.state not in ON_SWITCHES:
+            continue
+        state, number = runs.get(run), queue_number(run.job)
+        if state is None or number is None:
+            continue
+        phase, span = (Phase.INPUT, state.input) if way == "in" else (Phase.OUTPUT, state.output)
+        if state.phase is phase and span.start:  # before, its connection is not open
+            found[transit.id] = number[1:], way
+    return found
+
+
+def begun(runs: RunStates, now: float) -> bool:
+    """Whether a transfer began lately: its connections may be about to be opened."""
+    return any(
+        state.phase in (Phase.INPUT, Phase.OUTPUT) and abs(now - state.at) <= _OPENS_S
+        for state in runs
+    )
 
 
 def _over(

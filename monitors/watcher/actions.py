@@ -18,6 +18,7 @@ from network_provisioner.client.path_requests import UNASKED, RequestOutcome, id
 
 # A request of a hook that was killed may reach the broker after our first try to give it back.
 _STRAGGLER_S = 2.0
+_PROGRESS_S = 5.0  # between two looks at what a transfer has moved
 _HELD_STATES = tuple(sorted({*LIVE, TransitState.QUEUED}))
 # Leases have ended long before; where the submit directory is gone, too, nobody asks any more.
 _KEPT_S, _KEPT_GONE_S = 86400.0, 600.0
@@ -133,6 +134,34 @@ class GiveBack(_OfDecision):
         name = transit.id
         transit = broker.release(name, moved.n_bytes, moved.seconds, self.outcome, **moved.used)
         self.note("given_back", name, outcome=self.outcome, state=str(transit.state))
+
+
+@dataclass(slots=True)
+class ReportProgress(_OfDecision):
+    """Say once what the transfer of a pair has moved: where it met no rule on the switches, its
+    room is for others. ``running`` says whether the job still runs."""
+
+    pair: Pair
+    files: JobFiles
+    running: Callable[[], bool]
+
+    @property
+    def key(self) -> str:
+        """Of this transit."""
+        return f"progress of {self.pair.id}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        if not self.running():
+            return
+        moved = self.files.measure(self.watched, self.decision, self.pair)
+        if not moved.n_bytes:
+            raise Later(_PROGRESS_S)
+        transit = broker.report_progress(self.pair.id, moved.n_bytes)
+        if transit.state is TransitState.INSTALLED:  # its packets may be counted late
+            raise Later(_PROGRESS_S)
+        if transit.state is TransitState.BEST_EFFORT:
+            self.note("given_back", self.pair.id, reason=transit.reason)
 
 
 @dataclass(slots=True)

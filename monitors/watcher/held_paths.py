@@ -6,11 +6,19 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from monitors.watcher import rules
-from monitors.watcher.actions import GiveBack, JobFiles, RequestAgain, Sweep, Tell
+from monitors.watcher.actions import (
+    GiveBack,
+    JobFiles,
+    ReportProgress,
+    RequestAgain,
+    Sweep,
+    Tell,
+)
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Event, EventKind, Watched, WorkflowListener
 from monitors.watcher.pending import PendingAction
@@ -52,6 +60,7 @@ class HeldPaths:
     # Ids that are given back or will be, and of which run of PRE: another may get them anew.
     _returned: set[tuple[float, str]] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
+    _followed: set[str] = field(default_factory=set)
     _paused: dict[Path, DecisionFile] = field(default_factory=dict)
     _sweeps: int = 0
 
@@ -148,12 +157,13 @@ class HeldPaths:
 
     def _judge(self, file: DecisionFile, decision: DecisionTime, now: float) -> None:
         state = self._jobs.get(file.job)
-        if file.file in self._paused and rules.runs_again(decision, state):
+        if file.file in self._paused and rules.runs(decision, state):
             del self._paused[file.file]
             self.add(self._again(file))
             return
         found = rules.due(decision, state, self.dag, now)
         if found is None:
+            self._follow(file)
             return
         killed = found.outcome == "pre_failed"
         self._give_back(file, file.pairs, found.outcome, _KILLED if killed else "")
@@ -162,6 +172,22 @@ class HeldPaths:
         else:
             self._paused.pop(file.file, None)
             del self._open[file.file]
+
+    def _follow(self, file: DecisionFile) -> None:
+        """Have it said what a job that runs has moved, once for each path."""
+        if not self._runs(file):
+            return
+        for pair in file.pairs:
+            if pair.state == TransitState.INSTALLED and pair.id not in self._followed:
+                self._followed.add(pair.id)
+                running = partial(self._runs, file)
+                self.add(
+                    ReportProgress(self.watched, self._record, file, pair, self.files, running)
+                )
+
+    def _runs(self, file: DecisionFile) -> bool:
+        known = self._open.get(file.file)
+        return known is not None and rules.runs(known[1], self._jobs.get(file.job))
 
     def _give_back(
         self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""
@@ -175,10 +201,7 @@ class HeldPaths:
                 )
 
     def _again(self, file: DecisionFile) -> RequestAgain:
-        def wanted() -> bool:
-            known = self._open.get(file.file)
-            return known is not None and rules.runs_again(known[1], self._jobs.get(file.job))
-
+        wanted = partial(self._runs, file)
         return RequestAgain(self.watched, self._record, file, self.files, wanted, self._take)
 
     def _record(self, event: str, values: dict[str, Any]) -> None:

@@ -8,11 +8,12 @@ action is worth it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit
 from network_provisioner.client import patience
 from network_provisioner.client.hookclient import client_of
@@ -28,6 +29,14 @@ _SLICE_S = 3.0  # so that a slow broker does not keep the watcher from looking
 
 class Broker(patience.BrokerCalls, Protocol):
     """The part of ``network_provisioner.client.broker.BrokerClient`` that watchers use."""
+
+    def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
+        """Say which packets a transit carries."""
+        ...
+
+    def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
+        """Say what a transfer has moved until now."""
+        ...
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         """The transits in this state of this workflow."""

@@ -161,8 +161,8 @@ def due(decision: DecisionTime, state: JobState | None, dag: Fact | None, now: f
     return found
 
 
-def runs_again(decision: DecisionTime, state: JobState | None) -> bool:
-    """Whether a job whose paths were given back while it was paused is running now."""
+def runs(decision: DecisionTime, state: JobState | None) -> bool:
+    """Whether a job is running now, and not as it did before its PRE asked."""
     last = state.last if state is not None else None
     return (
         last is not None

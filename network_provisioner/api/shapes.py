@@ -121,6 +121,12 @@ class ReleaseBody(Body):
     retries: Count = 0
 
 
+class ProgressBody(Body):
+    """What a transfer has moved until now."""
+
+    bytes: Count
+
+
 class RenewBody(Body):
     """How long the lease shall last from now."""
 

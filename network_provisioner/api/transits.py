@@ -19,6 +19,7 @@ from network_provisioner.api.shapes import (
     AskBody,
     ChangeBody,
     FlowsBody,
+    ProgressBody,
     ReleaseBody,
     RenewBody,
     ShiftBody,
@@ -103,8 +104,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         transit_id: str, caller: Caller, body: ReleaseBody | None = None
     ) -> Response:
         """Give a path back. Idempotent."""
-        caller.need(May.RELEASE)
-        user = (await own(caller, transit_id)).user
+        user = (await own(caller, May.RELEASE, transit_id)).user
         report = (body or ReleaseBody()).model_dump()
         moved = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.
@@ -116,15 +116,13 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     @routes.post("/v1/transits/{transit_id:path}/renew", response_model=Transit)
     async def renew_transit(transit_id: str, body: RenewBody, caller: Caller) -> Response:
         """Make a lease last longer."""
-        caller.need(May.REQUEST)
-        await own(caller, transit_id)
+        await own(caller, May.REQUEST, transit_id)
         return told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
 
     @routes.post("/v1/transits/{transit_id:path}/shift", response_model=Transit)
     async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
         """Move what was reserved in advance to other times, all or nothing."""
-        caller.need(May.REQUEST)
-        await own(caller, transit_id)
+        await own(caller, May.REQUEST, transit_id)
         return told(
             caller,
             await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
@@ -134,31 +132,37 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     @routes.post("/v1/transits/{transit_id:path}/flows", response_model=Transit)
     async def report_flows(transit_id: str, body: FlowsBody, caller: Caller) -> Response:
         """Say which packets a transit carries, once the application knows its ports."""
-        caller.need(May.REQUEST)
-        await own(caller, transit_id)
+        await own(caller, May.REQUEST, transit_id)
         return told(
             caller, await turns.change(broker.report_flows, transit_id, flows_of(body.flows))
         )
 
+    @routes.post("/v1/transits/{transit_id:path}/progress", response_model=Transit)
+    async def report_progress(transit_id: str, body: ProgressBody, caller: Caller) -> Response:
+        """Say what a transfer has moved until now."""
+        await own(caller, May.REQUEST, transit_id)
+        return told(caller, await turns.change(broker.report_progress, transit_id, body.bytes))
+
     @routes.patch("/v1/transits/{transit_id:path}", response_model=Transit)
     async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
-        caller.need(May.REQUEST)
-        await own(caller, transit_id)
+        await own(caller, May.REQUEST, transit_id)
         rates = body.min_bps, body.max_bps
         return told(caller, await turns.change(metrics.changed, broker.change, transit_id, *rates))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
-        caller.need(May.READ)
-        return told(caller, await own(caller, transit_id))
+        return told(caller, await own(caller, May.READ, transit_id))
 
     return routes
 
 
-async def _own(broker: Broker, turns: Turns, caller: Principal, transit_id: str) -> Transit:
+async def _own(
+    broker: Broker, turns: Turns, caller: Principal, may: May, transit_id: str
+) -> Transit:
     """The transit, where it is the caller's business."""
+    caller.need(may)
     if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
         raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
     transit = await turns.read(broker.get, transit_id)

@@ -97,6 +97,11 @@ class BrokerClient:
         body = {"flows": [f.as_dict() for f in flows]}
         return self._ask(Transit.from_dict, "PUT", path, body)
 
+    def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
+        """Say what a transfer has moved until now."""
+        path = f"/v1/transits/{quoted(transit_id)}/progress"
+        return self._ask(Transit.from_dict, "POST", path, {"bytes": n_bytes})
+
     def get(self, transit_id: str) -> Transit:
         """The transit as it is now."""
         return self._ask(Transit.from_dict, "GET", f"/v1/transits/{quoted(transit_id)}")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from broker_service import BrokerService
 from network_world import star
@@ -237,6 +238,22 @@ def test_input_has_a_path_before_it_is_sent_and_gives_it_back(
     started = happened(jobs, STARTED)[0].split()
     at = time.mktime(time.strptime(" ".join(started[2:4]).partition(".")[0], "%Y-%m-%d %H:%M:%S"))
     assert path.installed_at < at + 1  # the log's second had begun by then
+
+
+def test_whose_packets_are_whose_is_seen_at_the_shadow(
+    pool: Pool, service: Service, jobs: Path
+) -> None:
+    with sending(pool, service, jobs) as (_, path):
+        until(lambda: service.client.get(path.id).flows, "its ports")
+        flows = service.client.get(path.id).flows
+        open_now = {
+            (one.laddr.port, one.raddr.port)
+            for one in psutil.net_connections("tcp")
+            if one.status == psutil.CONN_ESTABLISHED
+        }
+        for flow in flows:
+            assert (flow["src_ports"][0], flow["dst_ports"][0]) in open_now
+    job_over(pool, jobs)
 
 
 def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
     ENDED,
     RequestAnswer,
@@ -31,6 +32,7 @@ class BrokerModel:
 
     transits: dict[str, Transit] = field(default_factory=dict)
     away: bool = False
+    unmet: bool = False  # whether packets go another way
     state: TransitState = TransitState.INSTALLED
     fate: Iterator[str] = field(default_factory=lambda: iter(()))
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -102,6 +104,19 @@ class BrokerModel:
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         with self.step("renew", transit_id):
             return self._known(transit_id).copy()
+
+    def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
+        with self.step("flows", transit_id):
+            found = self._known(transit_id)
+            found.flows = [flow.as_dict() for flow in flows]
+            return found.copy()
+
+    def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
+        with self.step("progress", transit_id):
+            found = self._known(transit_id)
+            if n_bytes and found.state is TransitState.INSTALLED:
+                found.state = TransitState.BEST_EFFORT if self.unmet else TransitState.ACTIVE
+            return found.copy()
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         with self.step("list", state or ""):

@@ -30,6 +30,9 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/transits/{transit_id}/renew"): (
         {R, E}, "/v1/transits/mine/renew", {"lease_s": 9},
     ),
+    ("post", "/v1/transits/{transit_id}/progress"): (
+        {R, E}, "/v1/transits/mine/progress", {"bytes": 1},
+    ),
     ("post", "/v1/transits/{transit_id}/shift"): (
         {R, E}, "/v1/transits/ahead/shift", {"start": 1_020_000.0, "end": 1_020_100.0},
     ),

@@ -12,7 +12,9 @@ from broker_rig import Rig, demo_network
 
 from monitors.measurements.agent.connections import carrying, has_clients
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
+from network_provisioner.broker import COUNTED_S
+from network_provisioner.lifecycle import UNMET
 from network_provisioner.reservations.connections import Connection, named
 from network_provisioner.reservations.ports import BLOCK, PortBlocks
 
@@ -111,6 +113,25 @@ def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     rig.clock.now += 60
     late = rig.ask("c", "mu", "tacc", min_bps=1e6, ports_at="client", job="c")
     assert late.ports == []
+
+
+@pytest.mark.parametrize("counted", [0, 900])
+def test_room_of_rules_that_met_no_packet_is_given_back_while_bytes_move(
+    rig: Rig, counted: int
+) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=150e6, ports_at="src", job="a")
+    rig.controller.bytes["a"] = counted
+    waits = rig.ask("b", "local", "iplant", template="soykb", min_bps=150e6)
+    assert rig.broker.report_progress("a", 10**6).state is TransitState.INSTALLED
+    rig.clock.now += COUNTED_S  # switches may count late
+    got = rig.broker.report_progress("a", 10**6)
+    if counted:
+        assert got.state in ON_SWITCHES and waits.state is TransitState.QUEUED
+        return
+    assert (got.state, UNMET in got.reason) == (TransitState.BEST_EFFORT, True)
+    assert rig.broker.get("b").state is TransitState.INSTALLED
+    done = rig.broker.release("a", 10**7, 8.0, "success")
+    assert (done.bytes, done.path) == (10**7, [])
 
 
 def test_rules_that_met_no_packet_are_told(rig: Rig) -> None:

@@ -37,11 +37,14 @@ class World:
         self.broker, self.schedd, self.events = BrokerModel(), FakeSchedd(), FakeEvents()
         self.now, self.passed = 100.0, 0.0
         self.schedd.queue[JOB] = QueuedJob(2, 1)
+        self.shadows: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         self.watcher = self.new()
 
     def new(self) -> Watcher:
         return Watcher(
-            AccessPoint(CONFIG, self.schedd, self.events, lambda: self.now),
+            AccessPoint(
+                CONFIG, self.schedd, self.events, lambda: self.now, lambda _jobs: self.shadows
+            ),
             lambda _config: self.broker, lambda: self.passed,
         )  # fmt: skip
 
@@ -78,6 +81,27 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     world.schedd.queue[JOB] = QueuedJob(2, 2)
     world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
     assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
+
+
+def test_whose_packets_are_whose_is_said_as_shadows_open_connections(world: World) -> None:
+    world.broker.ask([REQUEST])
+    world.look(move(Step.IN_STARTED, 105, **TOLD))
+    assert world.broker.transits[IN].flows == []  # its two hosts are the finest
+    world.shadows[12, 0] = ((9618, 40001),)
+    world.look(later=0.5)  # soon, and not at the next sweep
+    one = {"protocol": "tcp", "src_ports": [9618, 9618], "dst_ports": [40001, 40001]}
+    assert world.broker.transits[IN].flows == [one]
+    world.shadows[12, 0] = ((9618, 40001), (9618, 40002))
+    world.look()
+    world.look()
+    assert [f["dst_ports"][0] for f in world.broker.transits[IN].flows] == [40001, 40002]
+    assert [call for call, _ in world.broker.calls].count("flows") == 2  # not what is known
+    world.look(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
+    world.look(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
+    world.look()
+    assert world.broker.transits[OUT].flows[0] == {
+        "protocol": "tcp", "src_ports": [40001, 40001], "dst_ports": [9618, 9618],
+    }  # fmt: skip
 
 
 def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> list[str]:

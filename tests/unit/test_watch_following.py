@@ -188,6 +188,20 @@ def test_held_then_running_again(world: World) -> None:
     assert world.broker.transits[again].outcome == "success"
 
 
+def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: World) -> None:
+    world.broker.unmet = True
+    world.pre()
+    world.tell(EventKind.SUBMITTED)
+    world.look()
+    assert world.broker.live() == list(world.file.ids)  # it waits for a slot
+    world.tell(EventKind.RUNNING)
+    world.look()
+    world.look(6.0)
+    assert world.broker.live() == []
+    assert [line["event"] for line in world.lines] == ["given_back"]
+    assert [call for call, _ in world.broker.calls].count("progress") == 1
+
+
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:
     world.pre()
     world.tell(EventKind.SUBMITTED)

@@ -110,9 +110,9 @@ def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:
 
 def test_a_job_that_runs_again_wants_its_path_again() -> None:
     held = standing(SUBMITTED, RUNNING, fact(EventKind.HELD))
-    assert not rules.runs_again(FIRST, held)
-    assert rules.runs_again(FIRST, rules.after(held, RUNNING))
-    assert not rules.runs_again(FIRST, rules.after(held, fact(EventKind.REMOVED)))
+    assert not rules.runs(FIRST, held)
+    assert rules.runs(FIRST, rules.after(held, RUNNING))
+    assert not rules.runs(FIRST, rules.after(held, fact(EventKind.REMOVED)))
 
 
 def test_the_dag_is_where_its_last_word_says() -> None:
