@@ -51,15 +51,20 @@ LAYOUT = Layout(
     ),
 )
 
+# Campus and HPC centre have a second data node each, and their workers on two nodes of their own.
+_LANS = {"mu": ("dtn2", "w1", "w2"), "tacc": ("dtn2", "w1", "w2")}
+
 # The demo's places are as far apart as the thesis's, the data store has a switch of its own, and
 # links are a sixth as fast: with the example's small data, moving then takes more than half of the
 # time where all of it goes over the routed network. The data is a thousandth of real ones, and so
 # is what a circuit is worth setting up for.
 _SLOWER = 6.25
+_SWITCHES = {"iplant": "s3"}
 _PLACES = (("s1", "s2"), ("s2", "s3"), ("s1", "s3"))
 DEMO_LAYOUT = Layout(
     sites=tuple(
-        replace(site, switch="s3") if site.name == "iplant" else site for site in LAYOUT.sites
+        replace(site, more=_LANS.get(site.name, ()), switch=_SWITCHES.get(site.name, site.switch))
+        for site in LAYOUT.sites
     ),
     links=tuple(
         replace(link, name=f"{link.name}-{number}", a=a, b=b, rate_bps=link.rate_bps / _SLOWER)
