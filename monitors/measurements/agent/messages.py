@@ -27,6 +27,7 @@ def _address(value: object, what: str) -> str:
 
 
 Text = Annotated[str, matching(r"[!-~]{1,300}", "a name")]
+Subject = Annotated[str, matching(r"[ -~]{1,300}", "what is measured")]
 Address = Annotated[str, checked(_address)]
 """An IP address, or nothing."""
 
@@ -40,7 +41,7 @@ class Assignment:
 
     ``id`` is the measurement's, the same for both ends; ``at`` (Unix seconds) is when it starts,
     and it is over ``duration_s`` later, whatever happens. ``subject`` is what is measured
-    (``mu>tacc``, or ``mu`` for a host), ``peer`` the address of the other end, ``port`` where its
+    (``mu>tacc``, ``mu>tacc via s1-s2``, or ``mu`` for a host), ``peer`` the address of the other end, ``port`` where its
     server listens. ``options`` are the tool's own.
     """
 
@@ -48,7 +49,7 @@ class Assignment:
     task: Text
     tool: str
     role: Role
-    subject: Text
+    subject: Subject
     at: Annotated[Number, Field(gt=-1e12, lt=1e12)]
     duration_s: Annotated[Number, Field(gt=0, lt=1e12)]
     peer: Address = ""

@@ -1,6 +1,5 @@
-"""Figure 18 of the thesis by ordinary transfer jobs between the same two data nodes: PRE asks,
-pegasus-transfer moves files between GridFTP servers, an agent beside one of them sees which
-connections are whose. Nobody names a port, a path or a rate."""
+"""Agents beside data nodes, on real switches with a real broker: they see which connections are
+whose, and measure paths that nobody took."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from examples.testbed.gridftp import PORT, GridFtp, endpoints
 from examples.testbed.layout import HUB_ADDRESS
 from examples.testbed.network import Network
 from examples.testbed.ports import free_port
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 from network_provisioner.access import hash_of
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitState
@@ -50,14 +52,14 @@ SIZES = {"soykb": 6_000_000, "soykb-large": 6_000_000, "neuroblastoma": 60_000_0
 
 
 class Site:
-    """Broker, switches, data nodes and an agent beside one of them."""
+    """Broker, switches, and agents beside data nodes."""
 
-    def __init__(self, folder: Path, grid: GridFtp) -> None:
-        self.folder, self.grid = folder, grid
+    def __init__(self, folder: Path, *agents: str, **monitoring: object) -> None:
+        self.folder, self.agents = folder, agents
         self.url = f"https://{HUB_ADDRESS}:{free_port()}"
         self.authority = Authority(folder)
         certificate, key = self.authority.issue("broker", hosts=[HUB_ADDRESS])
-        self.client = BrokerClient(self.url, PATIENT_S, TOKEN, Tls(self.authority.file))
+        self.client = BrokerClient(self.url, PATIENT_S, TOKEN + "ada", Tls(self.authority.file))
         self.processes: list[subprocess.Popen[bytes]] = []
         templates = {
             name: {
@@ -68,10 +70,12 @@ class Site:
             }
             for name, (least, most, priority) in NEEDS.items()
         }
+        roles = {"ada": "researcher"} | dict.fromkeys(agents, "agent")
         tokens = [
-            {"name": name, "role": role, "sha256": hash_of(TOKEN + end)}
-            for name, role, end in (("ada", "researcher", ""), ("tacc", "agent", "-tacc"))
+            {"name": name, "role": role, "sha256": hash_of(TOKEN + name)}
+            for name, role in roles.items()
         ]
+        there = [{"name": name, "address": LAYOUT.host(name).address} for name in agents]
         broker = {"listen": self.url.removeprefix("https://"), "state": "state.sqlite"}
         config = {
             "topology": LAYOUT.topology(),
@@ -79,18 +83,21 @@ class Site:
             "broker": broker | {"archive": "archive.sqlite"},
             "templates": templates,
             "security": {"tokens": tokens, "tls": {"certificate": certificate, "key": key}},
-            "monitoring": {"agents": [{"name": "tacc", "address": LAYOUT.host("tacc").address}]},
+            "monitoring": {"agents": there, **monitoring},
         }
         (folder / "adon.yml").write_text(yaml.safe_dump(config))
 
     def up(self) -> None:
         self.start("-m", "adon.service.serve", "--config", "adon.yml")
         await_that(self.answers, "a broker that answers")
-        (self.folder / "tacc.token").write_text(TOKEN + "-tacc")
-        agent = {"name": "tacc", "broker": self.url, "token_file": "tacc.token"}
-        agent |= {"state": "agent", "servers": [PORT], "ca": self.authority.file}
-        (self.folder / "tacc.yml").write_text(yaml.safe_dump(agent))
-        self.start("-m", "adon", "agent", "run", "--config", "tacc.yml", within=in_netns("tacc"))
+        for name in self.agents:
+            (self.folder / f"{name}.token").write_text(TOKEN + name)
+            agent = {"name": name, "broker": self.url, "token_file": f"{name}.token"}
+            agent |= {"state": f"of-{name}", "servers": [PORT], "ca": self.authority.file}
+            agent |= {"limits": {"peers": ["10.10.0.0/24"]}}
+            (self.folder / f"{name}.yml").write_text(yaml.safe_dump(agent))
+            words = ("-m", "adon", "agent", "run", "--config", f"{name}.yml")
+            self.start(*words, within=in_netns(name))
 
     def start(self, *words: str, within: list[str] | None = None) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -116,8 +123,9 @@ class Site:
 class Workflow:
     """One of an application, with a job that moves a file from mu to tacc."""
 
-    def __init__(self, site: Site, application: str) -> None:
-        self.site, self.application, self.size = site, application, SIZES[application]
+    def __init__(self, site: Site, grid: GridFtp, application: str) -> None:
+        self.site, self.grid = site, grid
+        self.application, self.size = application, SIZES[application]
         uuid = f"11111111-2222-3333-4444-{len(application):012}"
         self.transit = f"{uuid}:{JOB}:0:mu-tacc"
         self.run = site.folder / application
@@ -126,14 +134,14 @@ class Workflow:
         dump.write_text(dump.read_text().replace(': "mini"', f': "{application}"'))
         source = site.folder / f"{application}.fq"
         source.write_bytes(os.urandom(self.size))
-        urls = [site.grid.url(name) + str(site.folder) for name in ("mu", "tacc")]
+        urls = [grid.url(name) + str(site.folder) for name in ("mu", "tacc")]
         moved = File(
             source.name, "mu", f"{urls[0]}/{source.name}", "tacc",
             f"{urls[1]}/arrived/{source.name}", self.size,
         )  # fmt: skip
         self.submit = plan.transfer_job(JOB, [moved])
         token = site.folder / "u.token"
-        token.write_text(TOKEN)
+        token.write_text(TOKEN + "ada")
         token.chmod(0o600)
         files = {"token_file": str(token), "ca": site.authority.file}
         self.config = write_config(self.run / "hooks.json", site.url, **files)
@@ -150,7 +158,7 @@ class Workflow:
 
     def move(self) -> None:
         """The job, and POST."""
-        theirs, given = self.site.grid.transfer_env(), environment_of(self.submit)
+        theirs, given = self.grid.transfer_env(), environment_of(self.submit)
         path = given["PATH"].replace("/opt/site/bin", theirs["PATH"])
         argv = [sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
         argv += ["-f", str(self.submit.with_suffix(".in"))]
@@ -166,21 +174,34 @@ class Workflow:
         return self.site.client.get(self.transit)
 
 
+@contextlib.contextmanager
+def up(site: Site) -> Iterator[Site]:
+    try:
+        site.up()
+        yield site
+    finally:
+        site.stop()
+
+
 @pytest.fixture
-def site(network: Network, tmp_path: Path) -> Iterator[Site]:
-    grid = GridFtp(endpoints(LAYOUT), tmp_path, gridftp_programs())
-    grid.start()
-    with contextlib.ExitStack() as undo:
-        undo.callback(grid.stop)
-        made = Site(tmp_path, grid)
-        undo.callback(made.stop)
-        made.up()
-        yield made
+def grid(network: Network, tmp_path: Path) -> Iterator[GridFtp]:
+    made = GridFtp(endpoints(LAYOUT), tmp_path, gridftp_programs())
+    made.start()
+    yield made
+    made.stop()
 
 
 @pytest.mark.parametrize("soykb_first", [False, True])
-def test_each_application_gets_the_path_that_it_needs(site: Site, soykb_first: bool) -> None:
-    soykb, large, neuro = (Workflow(site, name) for name in NEEDS)
+def test_each_application_gets_the_path_that_it_needs(
+    grid: GridFtp, tmp_path: Path, soykb_first: bool
+) -> None:
+    """Figure 18 of the thesis by ordinary transfer jobs between the same two data nodes. Nobody
+    names a port, a path or a rate."""
+    with up(Site(tmp_path, "tacc")) as site:
+        figure18(*(Workflow(site, grid, name) for name in NEEDS), soykb_first=soykb_first)
+
+
+def figure18(soykb: Workflow, large: Workflow, neuro: Workflow, soykb_first: bool) -> None:
     first, second = (soykb, neuro) if soykb_first else (neuro, soykb)
     first.pre()
     assert tuple(first.now().path) == L2
@@ -210,3 +231,24 @@ def test_each_application_gets_the_path_that_it_needs(site: Site, soykb_first: b
         assert (ended.state, ended.bytes) == (TransitState.RELEASED, one.size)
         # What came before the agent's word went as best effort.
         assert ended.switch_bytes > one.size / 2
+
+
+def test_the_candidate_paths_of_sites_in_use_are_measured_each(
+    network: Network, tmp_path: Path
+) -> None:
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        archive.record(
+            Measurement("t", "throughput", "mu>tacc", 1e7, "bit/s", time.time(), "transfer")
+        )
+    paths = ("mu>tacc via s1-s2", "mu>tacc via s1-r1-s2")
+    network.link("l3", loss=0.5)
+    try:
+        with (
+            up(Site(tmp_path, "mu", "tacc", paths={"every": "5 s", "for": "1 s"})),
+            Archive(tmp_path / "archive.sqlite", read_only=True) as archive,
+        ):
+            await_that(lambda: all(archive.query("loss", path) for path in paths), "both paths")
+            short, long = (archive.query("loss", path)[0].value for path in paths)
+    finally:
+        network.link("l3", loss=0.0)
+    assert short < 0.2 < long
