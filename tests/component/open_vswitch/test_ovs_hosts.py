@@ -48,3 +48,18 @@ def test_every_host_of_a_site_is_reached_and_two_may_have_a_circuit(tmp_path: Pa
         counted = rig.controller.circuit_bytes("a")
         moved = transfer(mu.lan_hosts[1], second, 0.0)["bytes"]
         rig.counted("a", counted + moved)
+
+
+def test_hosts_with_ipv6_have_rules_of_their_own(network: Network) -> None:
+    data = LAYOUT.topology()
+    addresses = {"mu": "fd00:0:0:1::/64", "tacc": "fd00:0:0:2::/64"}
+    for node in data["nodes"]:
+        if node["name"] in addresses:
+            node["hosts"] = [{"address": addresses[node["name"]], "mac": node["mac"]}]
+    with controlled(network, topology_from_dict(data)) as rig:
+        rig.controller.apply([rig.circuit(L2, hosts=("fd00:0:0:1::5", "fd00:0:0:2::7"))])
+        assert rig.controller.installed() == ["a"]
+        named = [rule for rule in rig.flows("s1") if "ipv6_src=fd00:0:0:1::5" in rule]
+        assert named and "ipv6_dst=fd00:0:0:2::7" in named[0]
+        rig.controller.apply([rig.circuit(L2)])  # of all hosts
+        assert any("ipv6_src=fd00:0:0:1::/64" in rule for rule in rig.flows("s1"))
