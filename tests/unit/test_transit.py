@@ -79,6 +79,13 @@ def test_a_measurement_lowers_the_score_but_not_below_use() -> None:
     assert alone.chosen is not None and alone.chosen.expected_bps == 3e6
 
 
+def test_what_good_transfers_got_sends_nobody_on_a_longer_way() -> None:
+    longer = replace(L2, nodes=(*L2.nodes[:-1], "s3", L2.nodes[-1]), rtt_s=2 * L2.rtt_s)
+    taken = replace(known(180e6), throughput=Metric(100e6, "archive", 10))
+    made = choose([(longer, known(180e6)), (L2, taken)], TEMPLATE)
+    assert made.chosen is not None and made.chosen.path is L2
+
+
 def test_without_guarantees_a_measurement_decides() -> None:
     slow = replace(known(180e6), throughput=Metric(3e6, "archive", 10))
     made = choose([(L2, slow)], TEMPLATE, guaranteed=False)
