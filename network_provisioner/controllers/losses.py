@@ -8,9 +8,14 @@ where another one comes through: its packets may be such as a router refuses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+GroupPath = tuple[str, tuple[str, ...]]
+"""A circuit here: the key of a group, and its path."""
 
 AGAIN = 2
 """How often more must be sent while nothing comes: TCP tries again after 0.3, 0.9 and 2 s."""
@@ -27,18 +32,30 @@ class _Segment:
     since: float = 0.0
 
 
+@dataclass(slots=True)
+class _Circuit:
+    """What was read of a circuit, when, and when more had come somewhere."""
+
+    segments: list[_Segment]
+    read_at: float
+    came_at: float = -math.inf
+
+
 class Losses:
     """Compares readings of the counters along paths. ``patience_s`` is how much later than the
     first switch the last one may count."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
-        self._segments: dict[Hashable, list[_Segment]] = {}
+        self._known: dict[GroupPath, _Circuit] = {}
         self._came_at: dict[tuple[str, str], float] = {}
+        self._turn = 0
+        self.doubtful: dict[GroupPath, None] = {}
+        """Circuits of which more was sent than came, the one that was read last at the end."""
 
     def observe(
         self,
-        circuit: Hashable,
+        circuit: GroupPath,
         switches: Sequence[str],
         counts: Sequence[int],
         now: float,
@@ -47,30 +64,58 @@ class Losses:
         """Take in the bytes that each of the switches along a circuit's path has counted; the
         number of the switch whose packets do not reach the next, None where all is well as far as
         can be told. ``delay_s`` is how long packets are on their way."""
-        known = self._segments.setdefault(circuit, [])
-        if len(known) != len(counts) - 1:
-            known[:] = [_Segment(a, b) for a, b in pairwise(counts)]
+        known = self._known.get(circuit)
+        if known is None:
+            self._known[circuit] = _Circuit([_Segment(*both) for both in pairwise(counts)], now)
             return None
         late_s = self._patience_s + delay_s
-        for number, segment in enumerate(known):
+        lately = now - known.read_at <= late_s
+        known.read_at = now
+        swallows = None
+        for number, segment in enumerate(known.segments):
             sent, came = counts[number], counts[number + 1]
             between = switches[number], switches[number + 1]
             if came != segment.came or sent < segment.sent:  # a counter may have begun anew
-                known[number] = _Segment(sent, came)
-                self._came_at[between] = now
+                known.segments[number] = _Segment(sent, came)
+                known.came_at = now
+                if lately:  # else nobody knows when it came
+                    self._came_at[between] = now
                 continue
             if sent > segment.sent:
                 segment.sent, segment.again = sent, segment.again + 1
                 segment.since = segment.since if segment.again > 1 else now
             since = max(segment.since, self._came_at.get(between, segment.since))
-            if segment.again >= AGAIN and now - since >= late_s:
-                return number
-        return None
+            if swallows is None and segment.again >= AGAIN and now - since >= late_s:
+                swallows = number
+        self.doubtful.pop(circuit, None)
+        if any(segment.again for segment in known.segments):
+            self.doubtful[circuit] = None
+        return swallows
 
-    def doubtful(self, circuit: Hashable) -> bool:
-        """Whether more was sent than came."""
-        return any(one.again for one in self._segments.get(circuit, ()))
+    def due(self, paths: Mapping[GroupPath, Sequence[str]], most: int) -> list[GroupPath]:
+        """Which circuits to read next, of these with the switches on their paths: a third of them
+        doubtful ones, half such beside these as came through last, and the rest in turn."""
+        first = list(self.doubtful)[: most // 3]
+        if first:
+            hops = {hop for circuit in first for hop in pairwise(paths[circuit])}
+            beside = (
+                circuit
+                for circuit, path in paths.items()
+                if circuit not in self.doubtful and not hops.isdisjoint(pairwise(path))
+            )
+            first += heapq.nlargest(most // 2, beside, key=self._came_and_read)
+        room = most - len(first)
+        start = self._turn % max(1, len(paths))
+        self._turn = start + room
+        every = list(paths)
+        return list(dict.fromkeys(first + (every[start:] + every[:start])[:room]))
 
-    def retain(self, circuits: Collection[Hashable]) -> None:
+    def _came_and_read(self, circuit: GroupPath) -> tuple[float, float]:
+        known = self._known.get(circuit)
+        return (known.came_at, known.read_at) if known is not None else (-math.inf, -math.inf)
+
+    def retain(self, circuits: Iterable[GroupPath]) -> None:
         """Forget all others."""
-        self._segments = {name: known for name, known in self._segments.items() if name in circuits}
+        kept = set(circuits)
+        self._known = {name: known for name, known in self._known.items() if name in kept}
+        self.doubtful = {name: None for name in self.doubtful if name in kept}

@@ -115,21 +115,20 @@ class Reconciler:
         rules = self.plan().by_group
         return self._counted(rules[group.key][0] for group in groups)
 
-    def counted_along(self, groups: Sequence[CircuitGroup]) -> dict[GroupKey, list[int]]:
+    def counted_along(
+        self, plan: SwitchPlan, groups: Iterable[GroupKey]
+    ) -> dict[GroupKey, list[int]]:
         """The bytes that each switch on the way of some groups of one branch has counted, first
-        switch first, as far as all of them answer."""
-        rules = self.plan().by_group
-        on_path = {g.key: [r for r in rules[g.key] if r.protocol != "arp"] for g in groups}
-        seen = {
-            s.rule.key: s.bytes for s in self._counted(r for of in on_path.values() for r in of)
-        }
+        switch first, as far as all of them answer. Needs no lock."""
+        on_path = {key: [r for r in plan.by_group[key] if r.protocol != "arp"] for key in groups}
+        read = self._counted(rule for rules in on_path.values() for rule in rules)
+        seen = {one.rule.key: one.bytes for one in read}
         found: dict[GroupKey, list[int]] = {}
-        for key, there in on_path.items():
-            if all(rule.key in seen for rule in there):
-                counts = [0] * (1 + max(rule.hop for rule in there))
-                for rule in there:
+        for key, rules in on_path.items():
+            if all(rule.key in seen for rule in rules):
+                counts = found[key] = [0] * (1 + max(rule.hop for rule in rules))
+                for rule in rules:
                     counts[rule.hop] += seen[rule.key]
-                found[key] = counts
         return found
 
     def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:

@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
@@ -25,7 +26,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
-from network_provisioner.controllers.losses import Losses
+from network_provisioner.controllers.losses import GroupPath, Losses
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
@@ -124,7 +125,8 @@ class SwitchedController:
         }
         self._losses = Losses(backend.count_late_s)
         self._lost: dict[Pair, tuple[float, str]] = {}  # until when, by the steady clock, and why
-        self._turn = 0
+        self._compared: SwitchPlan | None = None
+        self._ways: dict[GroupPath, list[str]] = {}
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -241,45 +243,52 @@ class SwitchedController:
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        said = ""
+        looks: tuple[Callable[[], None], ...] = (
+            partial(self._backend.watch, self._joined),
+            self.look_for_losses,
+        )
+        said = [""] * len(looks)
         while not self._stopping.wait(self._backend.watch_s):
-            try:
-                self._backend.watch(self._joined)
-                self.look_for_losses()
-                said = ""
-            except ControllerError as error:
-                if str(error) != said and not self._stopping.is_set():
-                    LOG.warning("links are not watched: %s", error)
-                said = str(error)
-            except Exception:  # nobody else would notice that nobody watches
-                LOG.exception("links are not watched")
+            for number, look in enumerate(looks):
+                trouble = ""
+                try:
+                    look()
+                except Exception as error:  # nobody else would notice that nobody watches
+                    trouble = str(error) or type(error).__name__
+                    if trouble != said[number] and not self._stopping.is_set():
+                        unknown = not isinstance(error, ControllerError)
+                        LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
+                said[number] = trouble
 
     def look_for_losses(self) -> None:
         """Compare what the switches of some circuits have counted. Who changes something now goes
-        first."""
+        first, and waits for no counters."""
         if not self._lock.acquire(blocking=False):
             return
         try:
             if not self._running or self._reconciler.circuits is None:
                 return
-            groups = {(g.key, g.path): g for g in self._reconciler.plan().groups if _counts(g)}
-            self._losses.retain(groups)
-            doubtful = [g for key, g in groups.items() if self._losses.doubtful(key)]
-            others = [g for key, g in groups.items() if not self._losses.doubtful(key)]
-            self._turn = self._turn % max(1, len(others))
-            others = others[self._turn :] + others[: self._turn]
-            self._turn += self._backend.paths_at_once
-            some = [*doubtful, *others][: self._backend.paths_at_once]
-            for key, counts in self._reconciler.counted_along(some).items():
-                group = next(g for g in some if g.key == key)
-                delay_s = self._topology.path(group.path).rtt_s / 2
-                names = [n for n in group.path if self._topology.nodes[n].kind == "switch"]
-                circuit, now = (key, group.path), time.monotonic()
-                at = self._losses.observe(circuit, names, counts, now, delay_s)
-                if at is not None:
-                    self._lose(group.path, names[at], names[at + 1])
+            plan = self._reconciler.plan()
         finally:
             self._lock.release()
+        if plan is not self._compared:
+            self._compared = plan
+            self._ways = {
+                (group.key, group.path): [
+                    name for name in group.path if self._topology.nodes[name].kind == "switch"
+                ]
+                for group in plan.groups
+                if group.data and len(group.branches) == 1
+            }
+            self._losses.retain(self._ways)
+        paths = dict(self._losses.due(self._ways, self._backend.paths_at_once))
+        for key, counts in self._reconciler.counted_along(plan, paths).items():
+            path, now = paths[key], time.monotonic()
+            delay_s = self._topology.path(path).rtt_s / 2
+            switches = self._ways[key, path]
+            at = self._losses.observe((key, path), switches, counts, now, delay_s)
+            if at is not None:
+                self._lose(path, switches[at], switches[at + 1])
 
     def _lose(self, path: Sequence[str], first: str, last: str) -> None:
         """What a switch sends on a path does not reach the next one."""
@@ -418,11 +427,6 @@ class SwitchedController:
                 self._in_step |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
         return changed
-
-
-def _counts(group: CircuitGroup) -> bool:
-    """Whether the counters along a group's way can be compared: of data, on one path."""
-    return bool(group.data) and len(group.branches) == 1
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

@@ -31,9 +31,7 @@ class NoticeLimits:
         if notice.kind == LINK:
             most = {"link": OF_USER}
         names = {what: str(notice.details.get(what, "")) for what in most}
-        told = {
-            what: self._told.get((target.id, what, name), []) for what, name in names.items()
-        }
+        told = {what: self._told.get((target.id, what, name), []) for what, name in names.items()}
         if any(len(told[what]) >= most[what] for what in most):
             return False, ""
         for what, name in names.items():
