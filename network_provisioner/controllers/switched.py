@@ -306,18 +306,15 @@ class SwitchedController:
             if self._shared:
                 self._reconciler.forget()
             else:
-                self._unwatch()
+                self._stopping.set()
+                try:
+                    if self._watch:
+                        self._backend.unwatch()
+                except ControllerError as error:
+                    LOG.warning("rules were left behind: %s", error)
                 self._reconciler.wipe()
             self._ledger = ByteLedger()
         self._disconnect()
-
-    def _unwatch(self) -> None:
-        self._stopping.set()
-        if self._watch:
-            try:
-                self._backend.unwatch()
-            except ControllerError as error:
-                LOG.warning("rules were left behind: %s", error)
 
     def _disconnect(self) -> None:
         self._stopping.set()

@@ -192,8 +192,8 @@ class OpenFlowSwitches(Connections):
 
     def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
         """See SwitchBackend."""
-        found = self._ask(dpids, wire.ports_request())
-        return {dpid: {p.port_no: p.tx_bytes for p in ports} for dpid, ports in found.items()}
+        counts = self._counts(dpids)
+        return {dpid: {n: sent for n, (sent, _) in of.items()} for dpid, of in counts.items()}
 
     def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
