@@ -226,22 +226,16 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites, a user's own
     and those that all believe: bit/s and the age in seconds, or None."""
 
+    from monitors.archive.believed import BelievedBy
+    from monitors.archive.knowledge import path_throughput
     from monitors.archive.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
-        return _measured(archive, src, dst, BEST_EFFORT, user, clock())
+        now = clock()
+        found = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
+        return (found.value, now - found.at) if found else None
 
     return lookup
-
-
-def _measured(
-    archive: Archive, src: str, dst: str, layer: str, user: str, now: float
-) -> tuple[float, float] | None:
-    from monitors.archive.believed import BelievedBy
-    from monitors.archive.knowledge import path_throughput
-
-    found = path_throughput(BelievedBy(archive, {user}), src, dst, layer, now)
-    return (found.value, now - found.at) if found else None
 
 
 def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:

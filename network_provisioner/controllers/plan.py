@@ -222,7 +222,6 @@ class Planner:
         self._topology = topology
         self._keep = keep
         self._shaped = shaped_hops(topology) if keep in ("dscp-htb", "queue") else frozenset()
-        self._default_paths = default_paths(topology)
         self._hops: dict[tuple[str, ...], list[SwitchHop]] = {}
         self._grouper = Grouper(topology)
         self._marker = Marker(topology, self._shaped)
@@ -230,7 +229,7 @@ class Planner:
         # Marks seen on switches, by cookie, and by the number of a select group.
         self._there: dict[int, tuple[int, ...]] = {}
         self._dealt: dict[int, tuple[int, ...]] = {}
-        self._plain = route_rules(topology, self._default_paths, self._rate_control({}))
+        self.avoid(())
 
     def avoid(self, failed: Collection[Pair]) -> None:
         """Lay best effort over other links than these from the next plan on."""
