@@ -17,13 +17,16 @@ from itertools import pairwise
 GroupPath = tuple[str, tuple[str, ...]]
 """A circuit here: the key of a group, and its path."""
 
+Segment = tuple[str, ...]
+"""A part of a path, from a switch to the next switch."""
+
 AGAIN = 2
 """How often more must be sent while nothing comes: TCP tries again after 0.3, 0.9 and 2 s."""
 
 
 @dataclass(slots=True)
-class _Segment:
-    """From one switch to the next: what both have counted, how often the first one counted more
+class _Counted:
+    """What both switches of a segment have counted, how often the first one counted more
     since the second one did, and when for the first time."""
 
     sent: int
@@ -36,7 +39,7 @@ class _Segment:
 class _Circuit:
     """What was read of a circuit, when, and when more had come somewhere."""
 
-    segments: list[_Segment]
+    segments: list[_Counted]
     read_at: float
     came_at: float = -math.inf
 
@@ -48,7 +51,7 @@ class Losses:
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._known: dict[GroupPath, _Circuit] = {}
-        self._came_at: dict[tuple[str, str], float] = {}
+        self._came_at: dict[Segment, float] = {}
         self._turn = 0
         self.doubtful: dict[GroupPath, None] = {}
         """Circuits of which more was sent than came, the one that was read last at the end."""
@@ -56,52 +59,51 @@ class Losses:
     def observe(
         self,
         circuit: GroupPath,
-        switches: Sequence[str],
+        path: Sequence[Segment],
         counts: Sequence[int],
         now: float,
         delay_s: float = 0.0,
-    ) -> int | None:
+    ) -> Segment | None:
         """Take in the bytes that each of the switches along a circuit's path has counted; the
-        number of the switch whose packets do not reach the next, None where all is well as far as
-        can be told. ``delay_s`` is how long packets are on their way."""
+        segment that swallows packets, None where all is well as far as can be told. ``delay_s`` is
+        how long packets are on their way."""
         known = self._known.get(circuit)
         if known is None:
-            self._known[circuit] = _Circuit([_Segment(*both) for both in pairwise(counts)], now)
+            self._known[circuit] = _Circuit([_Counted(*both) for both in pairwise(counts)], now)
             return None
         late_s = self._patience_s + delay_s
         lately = now - known.read_at <= late_s
         known.read_at = now
         swallows = None
-        for number, segment in enumerate(known.segments):
+        for number, (segment, counted) in enumerate(zip(path, known.segments, strict=True)):
             sent, came = counts[number], counts[number + 1]
-            between = switches[number], switches[number + 1]
-            if came != segment.came or sent < segment.sent:  # a counter may have begun anew
-                known.segments[number] = _Segment(sent, came)
+            if came != counted.came or sent < counted.sent:  # a counter may have begun anew
+                known.segments[number] = _Counted(sent, came)
                 known.came_at = now
                 if lately:  # else nobody knows when it came
-                    self._came_at[between] = now
+                    self._came_at[segment] = now
                 continue
-            if sent > segment.sent:
-                segment.sent, segment.again = sent, segment.again + 1
-                segment.since = segment.since if segment.again > 1 else now
-            since = max(segment.since, self._came_at.get(between, segment.since))
-            if swallows is None and segment.again >= AGAIN and now - since >= late_s:
-                swallows = number
+            if sent > counted.sent:
+                counted.sent, counted.again = sent, counted.again + 1
+                counted.since = counted.since if counted.again > 1 else now
+            since = max(counted.since, self._came_at.get(segment, counted.since))
+            if swallows is None and counted.again >= AGAIN and now - since >= late_s:
+                swallows = segment
         self.doubtful.pop(circuit, None)
-        if any(segment.again for segment in known.segments):
+        if any(counted.again for counted in known.segments):
             self.doubtful[circuit] = None
         return swallows
 
-    def due(self, paths: Mapping[GroupPath, Sequence[str]], most: int) -> list[GroupPath]:
-        """Which circuits to read next, of these with the switches on their paths: a third of them
+    def due(self, paths: Mapping[GroupPath, Sequence[Segment]], most: int) -> list[GroupPath]:
+        """Which circuits to read next, of these with the segments of their paths: a third of them
         doubtful ones, half such beside these as came through last, and the rest in turn."""
         first = list(self.doubtful)[: most // 3]
         if first:
-            hops = {hop for circuit in first for hop in pairwise(paths[circuit])}
+            doubted = {segment for circuit in first for segment in paths[circuit]}
             beside = (
                 circuit
                 for circuit, path in paths.items()
-                if circuit not in self.doubtful and not hops.isdisjoint(pairwise(path))
+                if circuit not in self.doubtful and not doubted.isdisjoint(path)
             )
             first += heapq.nlargest(most // 2, beside, key=self._came_and_read)
         room = most - len(first)

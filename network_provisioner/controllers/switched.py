@@ -26,7 +26,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
-from network_provisioner.controllers.losses import GroupPath, Losses
+from network_provisioner.controllers.losses import GroupPath, Losses, Segment
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
@@ -126,7 +126,7 @@ class SwitchedController:
         self._losses = Losses(backend.count_late_s)
         self._lost: dict[Pair, tuple[float, str]] = {}  # until when, by the steady clock, and why
         self._compared: SwitchPlan | None = None
-        self._ways: dict[GroupPath, list[str]] = {}
+        self._ways: dict[GroupPath, list[Segment]] = {}
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -274,9 +274,7 @@ class SwitchedController:
         if plan is not self._compared:
             self._compared = plan
             self._ways = {
-                (group.key, group.path): [
-                    name for name in group.path if self._topology.nodes[name].kind == "switch"
-                ]
+                (group.key, group.path): _segments(self._topology, group.path)
                 for group in plan.groups
                 if group.data and len(group.branches) == 1
             }
@@ -285,17 +283,12 @@ class SwitchedController:
         for key, counts in self._reconciler.counted_along(plan, paths).items():
             path, now = paths[key], time.monotonic()
             delay_s = self._topology.path(path).rtt_s / 2
-            switches = self._ways[key, path]
-            at = self._losses.observe((key, path), switches, counts, now, delay_s)
-            if at is not None:
-                self._lose(path, switches[at], switches[at + 1])
-
-    def _lose(self, path: Sequence[str], first: str, last: str) -> None:
-        """What a switch sends on a path does not reach the next one."""
-        why = f"what {first} forwards does not reach {last}"
-        until = time.monotonic() + LOST_S
-        for a, b in pairwise(path[path.index(first) : path.index(last) + 1]):
-            self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (until, why))
+            segments = self._ways[key, path]
+            lost = self._losses.observe((key, path), segments, counts, now, delay_s)
+            if lost is not None:
+                why = f"what {lost[0]} forwards does not reach {lost[-1]}"
+                for a, b in pairwise(lost):
+                    self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (now + LOST_S, why))
 
     def stop(self) -> None:
         """See Controller. Never fails: what cannot be removed is logged and ends by its lease."""
@@ -424,6 +417,11 @@ class SwitchedController:
                 self._in_step |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
         return changed
+
+
+def _segments(topology: Topology, path: tuple[str, ...]) -> list[Segment]:
+    at = [n for n, name in enumerate(path) if topology.nodes[name].kind == "switch"]
+    return [path[first : last + 1] for first, last in pairwise(at)]
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

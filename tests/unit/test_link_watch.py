@@ -26,6 +26,7 @@ from network_provisioner.controllers.rules import (
 from network_provisioner.topology.discovery import joined_ports
 
 P = ("p", ())
+S12, S23 = ("s1", "s2"), ("s2", "s3")
 A, B = (1, 10), (2, 10)
 L2 = {("s1", "s2"), ("s2", "s1")}
 
@@ -53,14 +54,14 @@ def test_a_link_is_silent_when_frames_stop_to_come_through() -> None:
 
 def test_packets_that_enter_and_never_leave() -> None:
     losses = Losses(patience_s=1.0)
-    look = partial(losses.observe, P, ["s1", "s2", "s3"])
+    look = partial(losses.observe, P, [S12, S23])
     assert look([0, 0, 0], 0.0) is None
     assert look([500_000, 400_000, 400_000], 0.5) is None
     assert look([500_000, 500_000, 400_000], 1.0) is None and P in losses.doubtful
     lost = [500_000, 501_500, 400_000]
     assert look(lost, 1.9) is None
     assert look(lost, 2.0, delay_s=0.3) is None  # they may be on their way
-    assert look(lost, 2.0) == 1
+    assert look(lost, 2.0) == S23
 
 
 def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
@@ -68,12 +69,12 @@ def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
     refusing, through = ("refused", ()), ("taken", ())
     found = []
     for second in range(6):
-        refused = losses.observe(refusing, ["s1", "s2"], [100 * second, 0], second)
-        taken = losses.observe(through, ["s1", "s2"], [100 * second] * 2, second)
+        refused = losses.observe(refusing, [S12], [100 * second, 0], second)
+        taken = losses.observe(through, [S12], [100 * second] * 2, second)
         found += [refused, taken]
     assert found == [None] * 12
-    lost = [losses.observe(refusing, ["s1", "s2"], [100 * n, 0], n) for n in (6, 7)]
-    assert lost == [None, 0]  # nothing comes through any more
+    lost = [losses.observe(refusing, [S12], [100 * n, 0], n) for n in (6, 7)]
+    assert lost == [None, S12]  # nothing comes through any more
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
 )
 def test_what_says_nothing(readings: list[list[int]]) -> None:
     losses = Losses(patience_s=1.0)
-    look = partial(losses.observe, P, ["s1", "s2"])
+    look = partial(losses.observe, P, [S12])
     assert [look(counts, 2.0 * n) for n, counts in enumerate(readings)] == [None] * len(readings)
 
 
@@ -270,6 +271,30 @@ def test_many_circuits_that_lose_do_not_hide_those_that_come_through(
             e.bytes += 1000
         rig.openflow.look_for_losses()
     assert ("s1", "r1") in rig.openflow.failed_links()
+
+
+def test_what_comes_through_beside_a_router_says_nothing_of_the_way_through_it(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    routed = ("mu", "s1", "r1", "s2", "tacc")
+    lease, flow = rig.now() + 600, Flow("udp", None, (5000, 5000))
+    rig.controller.apply(
+        [Circuit("a", PATH, 1.0, MBPS, lease), Circuit("b", routed, 1.0, MBPS, lease, (flow,))]
+    )
+    groups = {g.data: g for g in rig.openflow._reconciler.plan().groups}
+    straight = make_cookie(TRANSIT_OWNER, groups["a",].text)
+    for third in range(9):
+        now[0] = third / 3
+        rig.openflow.look_for_losses()
+        for e in rig.s1.table.values():
+            e.bytes += 1000
+        for e in rig.s2.table.values():
+            e.bytes += 1000 * (e.cookie == straight)
+    assert set(rig.openflow.failed_links()) == {
+        ("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1"),
+    }  # fmt: skip
 
 
 def test_who_changes_something_does_not_wait_for_counters(
