@@ -12,7 +12,7 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 GroupPath = tuple[str, tuple[str, ...]]
 """A circuit here: the key of a group, and its path."""
@@ -37,11 +37,11 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Circuit:
-    """What was read of a circuit, when, and when more had come somewhere."""
+    """What was read of a circuit, when, and whether more had come somewhere."""
 
     segments: list[_Counted]
     read_at: float
-    came_at: float = -math.inf
+    came: bool = False
 
 
 class Losses:
@@ -73,15 +73,16 @@ class Losses:
             return None
         late_s = self._patience_s + delay_s
         lately = now - known.read_at <= late_s
-        known.read_at = now
+        known.read_at, known.came = now, False
         swallows = None
         for number, (segment, counted) in enumerate(zip(path, known.segments, strict=True)):
             sent, came = counts[number], counts[number + 1]
             if came != counted.came or sent < counted.sent:  # a counter may have begun anew
                 known.segments[number] = _Counted(sent, came)
-                known.came_at = now
-                if lately:  # else nobody knows when it came
-                    self._came_at[segment] = now
+                if came > counted.came:
+                    known.came = True
+                    if lately:  # else nobody knows when it came
+                        self._came_at[segment] = now
                 continue
             if sent > counted.sent:
                 counted.sent, counted.again = sent, counted.again + 1
@@ -94,27 +95,36 @@ class Losses:
             self.doubtful[circuit] = None
         return swallows
 
-    def due(self, paths: Mapping[GroupPath, Sequence[Segment]], most: int) -> list[GroupPath]:
+    def due(
+        self,
+        paths: Mapping[GroupPath, Sequence[Segment]],
+        others: Mapping[GroupPath, Sequence[Segment]],
+        most: int,
+    ) -> list[GroupPath]:
         """Which circuits to read next, of these with the segments of their paths: a third of them
-        doubtful ones, half such beside these as came through last, and the rest in turn."""
-        first = list(self.doubtful)[: most // 3]
+        doubtful ones, half such as share a segment with these, also of the ``others``, and the rest
+        in turn."""
+        first = [circuit for circuit in self.doubtful if circuit in paths][: most // 3]
         if first:
             doubted = {segment for circuit in first for segment in paths[circuit]}
             beside = (
                 circuit
-                for circuit, path in paths.items()
-                if circuit not in self.doubtful and not doubted.isdisjoint(path)
+                for circuit, path in chain(paths.items(), others.items())
+                if circuit not in first and not doubted.isdisjoint(path)
             )
-            first += heapq.nlargest(most // 2, beside, key=self._came_and_read)
+            first += heapq.nlargest(most // 2, beside, key=self._may_tell)
         room = most - len(first)
         start = self._turn % max(1, len(paths))
         self._turn = start + room
         every = list(paths)
         return list(dict.fromkeys(first + (every[start:] + every[:start])[:room]))
 
-    def _came_and_read(self, circuit: GroupPath) -> tuple[float, float]:
+    def _may_tell(self, circuit: GroupPath) -> tuple[bool, float]:
+        """First those of which more came, as they were read last; then the longest unread."""
         known = self._known.get(circuit)
-        return (known.came_at, known.read_at) if known is not None else (-math.inf, -math.inf)
+        if known is None:
+            return False, math.inf
+        return known.came, known.read_at if known.came else -known.read_at
 
     def retain(self, circuits: Iterable[GroupPath]) -> None:
         """Forget all others."""

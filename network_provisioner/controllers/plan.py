@@ -55,7 +55,7 @@ from network_provisioner.controllers.shaping.shapes import (
     check_queues,
     share_out,
 )
-from network_provisioner.topology.graph import Link, Topology
+from network_provisioner.topology.graph import Link, Path, Topology
 
 # A policer that forgives too little halves TCP's rate, one that forgives too much is none: at
 # 200 Mb/s a burst of 5 ms gave 119 Mb/s and one of 500 ms gave 222.
@@ -172,7 +172,7 @@ class SwitchPlan:
 
     ``groups`` say why; ``rules`` and ``routes`` (best effort) are for the switches, with the
     ``entries`` they refer to; ``shapes`` lists every shaped device of the topology, also those on
-    which nothing is reserved.
+    which nothing is reserved. Best effort goes over the ``default_paths``.
     """
 
     groups: tuple[CircuitGroup, ...]
@@ -182,6 +182,7 @@ class SwitchPlan:
     entries: tuple[TableEntry, ...] = ()
     by_group: Mapping[GroupKey, _Rules] = field(default_factory=dict, repr=False)
     by_id: Mapping[str, CircuitGroup] = field(default_factory=dict, repr=False)
+    default_paths: Sequence[Path] = ()
 
     def rules_of(self, group: CircuitGroup) -> _Rules:
         """The rules that carry one group, first switch first, ARP last."""
@@ -296,6 +297,7 @@ class Planner:
             tuple(entries),
             by_group,
             {circuit_id: group for group in groups for circuit_id in group.data},
+            self._default_paths,
         )
 
     def _marked(self, base: CircuitGroup, marks: tuple[int, ...]) -> CircuitGroup:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.groups import CircuitGroup, GroupKey, Pair
+from network_provisioner.controllers.groups import CircuitGroup, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -28,6 +29,7 @@ from network_provisioner.controllers.switch_state import OURS, SwitchState
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +117,16 @@ class Reconciler:
         rules = self.plan().by_group
         return self._counted(rules[group.key][0] for group in groups)
 
-    def counted_along(
-        self, plan: SwitchPlan, groups: Iterable[GroupKey]
-    ) -> dict[GroupKey, list[int]]:
-        """The bytes that each switch on the way of some groups of one branch has counted, first
+    def counted_along(self, ways: Mapping[T, Sequence[FlowRule]]) -> dict[T, list[int]]:
+        """The bytes that each switch has counted by the rules of some ways of one branch, first
         switch first, as far as all of them answer. Needs no lock."""
-        on_path = {key: [r for r in plan.by_group[key] if r.protocol != "arp"] for key in groups}
+        on_path = {way: [r for r in rules if r.protocol != "arp"] for way, rules in ways.items()}
         read = self._counted(rule for rules in on_path.values() for rule in rules)
         seen = {one.rule.key: one.bytes for one in read}
-        found: dict[GroupKey, list[int]] = {}
-        for key, rules in on_path.items():
-            if all(rule.key in seen for rule in rules):
-                counts = found[key] = [0] * (1 + max(rule.hop for rule in rules))
+        found: dict[T, list[int]] = {}
+        for way, rules in on_path.items():
+            if rules and all(rule.key in seen for rule in rules):
+                counts = found[way] = [0] * (1 + max(rule.hop for rule in rules))
                 for rule in rules:
                     counts[rule.hop] += seen[rule.key]
         return found

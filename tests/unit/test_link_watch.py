@@ -273,6 +273,27 @@ def test_many_circuits_that_lose_do_not_hide_those_that_come_through(
     assert ("s1", "r1") in rig.openflow.failed_links()
 
 
+def test_packets_of_one_circuit_say_nothing_where_best_effort_comes_through(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    path = ("mu", "s1", "r1", "s2", "tacc")
+    rig.controller.apply([Circuit("a", path, MBPS, MBPS, rig.now() + 600)])
+    near = Circuit("near", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
+    rig.controller.apply([*(rig.openflow._reconciler.circuits or ()), near])
+    others = make_cookie(ROUTE_OWNER, "local>s1>r1>s2>tacc")
+    for third in range(30):
+        now[0] = third / 3
+        rig.openflow.look_for_losses()
+        assert not rig.openflow.failed_links() or third > 20
+        for e in rig.s1.table.values():
+            e.bytes += 1000
+        for e in rig.s2.table.values():
+            e.bytes += 1000 * (e.cookie == others and third < 20)
+    assert ("s1", "r1") in rig.openflow.failed_links()
+
+
 def test_what_comes_through_beside_a_router_says_nothing_of_the_way_through_it(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
