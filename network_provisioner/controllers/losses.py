@@ -12,10 +12,13 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 
 GroupPath = tuple[str, tuple[str, ...]]
 """A circuit here: the key of a group, and its path."""
+
+BEST_EFFORT = ""
+"""The key of what has no circuit. It only tells what comes through: nobody answers for it."""
 
 Segment = tuple[str, ...]
 """A part of a path, from a switch to the next switch."""
@@ -91,32 +94,28 @@ class Losses:
             if swallows is None and counted.again >= AGAIN and now - since >= late_s:
                 swallows = segment
         self.doubtful.pop(circuit, None)
+        if circuit[0] == BEST_EFFORT:
+            return None
         if any(counted.again for counted in known.segments):
             self.doubtful[circuit] = None
         return swallows
 
-    def due(
-        self,
-        paths: Mapping[GroupPath, Sequence[Segment]],
-        others: Mapping[GroupPath, Sequence[Segment]],
-        most: int,
-    ) -> list[GroupPath]:
+    def due(self, paths: Mapping[GroupPath, Sequence[Segment]], most: int) -> list[GroupPath]:
         """Which circuits to read next, of these with the segments of their paths: a third of them
-        doubtful ones, half such as share a segment with these, also of the ``others``, and the rest
-        in turn."""
-        first = [circuit for circuit in self.doubtful if circuit in paths][: most // 3]
+        doubtful ones, half such as share a segment with these, and the rest in turn."""
+        first = list(self.doubtful)[: most // 3]
         if first:
             doubted = {segment for circuit in first for segment in paths[circuit]}
             beside = (
                 circuit
-                for circuit, path in chain(paths.items(), others.items())
+                for circuit, path in paths.items()
                 if circuit not in first and not doubted.isdisjoint(path)
             )
             first += heapq.nlargest(most // 2, beside, key=self._may_tell)
+        every = [circuit for circuit in paths if circuit[0] != BEST_EFFORT]
         room = most - len(first)
-        start = self._turn % max(1, len(paths))
+        start = self._turn % max(1, len(every))
         self._turn = start + room
-        every = list(paths)
         return list(dict.fromkeys(first + (every[start:] + every[:start])[:room]))
 
     def _may_tell(self, circuit: GroupPath) -> tuple[bool, float]:

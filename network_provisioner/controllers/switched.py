@@ -26,7 +26,7 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
-from network_provisioner.controllers.losses import GroupPath, Losses, Segment
+from network_provisioner.controllers.losses import BEST_EFFORT, GroupPath, Losses, Segment
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import ROUTE_OWNER, FlowRule, make_cookie, same_but_lease
@@ -37,7 +37,6 @@ from network_provisioner.topology.graph import Link, Topology
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
-_BEST_EFFORT = ""  # the key of no group
 LOST_S = 60.0  # how long a link is left alone that swallowed packets
 
 
@@ -130,7 +129,6 @@ class SwitchedController:
         self._segments = cache(partial(_segments, topology))
         self._rules: dict[GroupPath, Sequence[FlowRule]] = {}
         self._ways: dict[GroupPath, list[Segment]] = {}
-        self._best_effort: dict[GroupPath, list[Segment]] = {}
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -282,24 +280,19 @@ class SwitchedController:
                 for group in plan.groups
                 if group.data and len(group.branches) == 1
             }
-            self._ways = {way: self._segments(way[1]) for way in self._rules}
             routes: dict[int, list[FlowRule]] = {}
             for rule in plan.routes:
                 routes.setdefault(rule.cookie, []).append(rule)
-            self._best_effort = {}
             for path in plan.default_paths:
                 if rules := routes.get(make_cookie(ROUTE_OWNER, ">".join(path.nodes))):
-                    way = _BEST_EFFORT, path.nodes
-                    self._rules[way] = rules
-                    self._best_effort[way] = self._segments(path.nodes)
-            self._losses.retain(self._rules)
-        due = self._losses.due(self._ways, self._best_effort, self._backend.paths_at_once)
+                    self._rules[BEST_EFFORT, path.nodes] = rules
+            self._ways = {way: self._segments(way[1]) for way in self._rules}
+            self._losses.retain(self._ways)
+        due = self._losses.due(self._ways, self._backend.paths_at_once)
         for way, counts in self._reconciler.counted_along({w: self._rules[w] for w in due}).items():
-            tells_only = way in self._best_effort
-            segments = (self._best_effort if tells_only else self._ways)[way]
             delay_s, now = self._topology.path(way[1]).rtt_s / 2, time.monotonic()
-            lost = self._losses.observe(way, segments, counts, now, delay_s)
-            if lost is not None and not tells_only:
+            lost = self._losses.observe(way, self._ways[way], counts, now, delay_s)
+            if lost is not None:
                 why = f"what {lost[0]} forwards does not reach {lost[-1]}"
                 for a, b in pairwise(lost):
                     self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (now + LOST_S, why))

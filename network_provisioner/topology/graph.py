@@ -125,9 +125,10 @@ class Link:
             return (self,)
 
         def half(a: str, b: str, end: str, **values: Any) -> Link:
-            ports = {end: (self.ports or {})[end]} if end in (self.ports or {}) else None
-            devices = {end: (self.devices or {})[end]} if end in (self.devices or {}) else None
-            return replace(self, a=a, b=b, name="", ports=ports, devices=devices, **values)
+            for what in ("ports", "devices"):
+                known = getattr(self, what) or {}
+                values[what] = {end: known[end]} if end in known else None
+            return replace(self, a=a, b=b, name="", **values)
 
         return (
             half(self.a, self.name, self.a),
