@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -57,7 +58,7 @@ class Losses:
         self._came_at: dict[Segment, float] = {}
         self._turn = 0
         self.doubtful: dict[GroupPath, None] = {}
-        """Circuits of which more was sent than came, the one that was read last at the end."""
+        """Circuits of which more was sent than came."""
 
     def observe(
         self,
@@ -93,23 +94,30 @@ class Losses:
             since = max(counted.since, self._came_at.get(segment, counted.since))
             if swallows is None and counted.again >= AGAIN and now - since >= late_s:
                 swallows = segment
-        self.doubtful.pop(circuit, None)
         if circuit[0] == BEST_EFFORT:
             return None
         if any(counted.again for counted in known.segments):
             self.doubtful[circuit] = None
+        else:
+            self.doubtful.pop(circuit, None)
         return swallows
 
     def due(self, paths: Mapping[GroupPath, Sequence[Segment]], most: int) -> list[GroupPath]:
         """Which circuits to read next, of these with the segments of their paths: a third of them
-        doubtful ones, half such as share a segment with these, and the rest in turn."""
-        first = list(self.doubtful)[: most // 3]
+        doubtful ones, of many paths and always the same, half such as share a segment with these,
+        and the rest in turn."""
+        alike: Counter[tuple[str, ...]] = Counter()
+        ranks = {}
+        for circuit in self.doubtful:
+            ranks[circuit] = alike[circuit[1]]
+            alike[circuit[1]] += 1
+        first = heapq.nsmallest(most // 3, ranks, key=ranks.__getitem__)
         if first:
             doubted = {segment for circuit in first for segment in paths[circuit]}
             beside = (
                 circuit
                 for circuit, path in paths.items()
-                if circuit not in first and not doubted.isdisjoint(path)
+                if circuit not in self.doubtful and not doubted.isdisjoint(path)
             )
             first += heapq.nlargest(most // 2, beside, key=self._may_tell)
         every = [circuit for circuit in paths if circuit[0] != BEST_EFFORT]

@@ -77,6 +77,22 @@ def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
     assert lost == [None, S12]  # nothing comes through any more
 
 
+def test_a_link_that_fails_with_many_circuits_is_found_though_others_always_lose() -> None:
+    losses, ways = Losses(patience_s=1.0), {(f"c{n}", ("a", "b")): [S12] for n in range(100)}
+    refused = {(f"r{n}", ("c", "b")): [S23] for n in range(30)}
+    fine = ("fine", ("c", "b"))
+    ways = {fine: [S23]} | ways | refused
+    found = []
+    for third in range(60):
+        now, failed_at = third / 3, 30
+        for way in losses.due(ways, 16):
+            came = 0 if way in refused else third if way == fine else min(third, failed_at)
+            if losses.observe(way, ways[way], [third, came], now):
+                found.append((ways[way], third - failed_at))
+    assert {tuple(segments) for segments, _ in found} == {(S12,)}
+    assert 0 < found[0][1] <= 20
+
+
 @pytest.mark.parametrize(
     "readings",
     [
