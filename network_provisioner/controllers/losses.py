@@ -27,16 +27,19 @@ Segment = tuple[str, ...]
 AGAIN = 2
 """How often more must be sent while nothing comes: TCP tries again after 0.3, 0.9 and 2 s."""
 
+_CHANCE = 3  # after so many times as long as switches may be late, what was lost is forgotten
+
 
 @dataclass(slots=True)
 class _Counted:
     """What both switches of a segment have counted, how often the first one counted more
-    since the second one did, and when for the first time."""
+    since the second one did, and when for the first and the last time."""
 
     sent: int
     came: int
     again: int = 0
     since: float = 0.0
+    last: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -88,8 +91,10 @@ class Losses:
                     if lately:  # else nobody knows when it came
                         self._came_at[segment] = now
                 continue
+            if now - counted.last > _CHANCE * late_s:
+                counted.again = 0
             if sent > counted.sent:
-                counted.sent, counted.again = sent, counted.again + 1
+                counted.sent, counted.again, counted.last = sent, counted.again + 1, now
                 counted.since = counted.since if counted.again > 1 else now
             since = max(counted.since, self._came_at.get(segment, counted.since))
             if swallows is None and counted.again >= AGAIN and now - since >= late_s:

@@ -93,6 +93,19 @@ def test_a_link_that_fails_with_many_circuits_is_found_though_others_always_lose
     assert 0 < found[0][1] <= 20
 
 
+def test_what_was_lost_long_ago_was_lost_by_chance() -> None:
+    losses = Losses(patience_s=1.0)
+    look = partial(losses.observe, P, [S12])
+    look([0, 0], 0.0)
+    look([1500, 0], 0.3)
+    assert P in losses.doubtful
+    look([1500, 0], 10.0)
+    assert P not in losses.doubtful
+    look([3000, 0], 600.0)
+    assert look([4500, 0], 1200.0) is None  # the next switch counts a little later
+    assert look([6000, 0], 1201.1) == S12
+
+
 @pytest.mark.parametrize(
     "readings",
     [
