@@ -97,7 +97,9 @@ class Losses:
                 counted.sent, counted.again, counted.last = sent, counted.again + 1, now
                 counted.since = counted.since if counted.again > 1 else now
             since = max(counted.since, self._came_at.get(segment, counted.since))
-            if swallows is None and counted.again >= AGAIN and now - since >= late_s:
+            # The next switch may count what was sent last a little later.
+            settled = counted.again > AGAIN or (counted.again == AGAIN and now > counted.last)
+            if swallows is None and settled and now - since >= late_s:
                 swallows = segment
         if circuit[0] == BEST_EFFORT:
             return None

@@ -103,7 +103,8 @@ def test_what_was_lost_long_ago_was_lost_by_chance() -> None:
     assert P not in losses.doubtful
     look([3000, 0], 600.0)
     assert look([4500, 0], 1200.0) is None  # the next switch counts a little later
-    assert look([6000, 0], 1201.1) == S12
+    assert look([6000, 0], 1202.0) is None  # as before
+    assert look([6000, 0], 1202.3) == S12
 
 
 @pytest.mark.parametrize(
