@@ -6,7 +6,6 @@ import dataclasses
 import math
 import shutil
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib import import_module
@@ -197,8 +196,8 @@ def measured_paths(
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric
 
-    kept: OrderedDict[tuple[tuple[str, ...], str], tuple[float, dict[str, Known]]] = OrderedDict()
     default = lru_cache(_PATHS_KEPT)(partial(default_path, topology))
+    kept: dict[tuple[tuple[str, ...], str], dict[str, Known]] = {}
     sources: dict[str, Listed] = {}
     since = -math.inf
 
@@ -207,19 +206,15 @@ def measured_paths(
         now = clock()
         if not 0 <= now - since < _KNOWN_S:
             since = now
+            kept.clear()
             sources.clear()
-        at, known = kept.get((path.nodes, user), (-math.inf, {}))
-        if not 0 <= now - at < _KNOWN_S:
+        known = kept.get((path.nodes, user))
+        if known is None:
             usual = default(path.nodes[0], path.nodes[-1])
-            is_default = usual is not None and usual.nodes == path.nodes
-            source = sources.get(user)
-            if source is None:
-                source = sources[user] = Listed(BelievedBy(archive, {user}))
-            known = path_metrics(source, path.nodes, is_default, now)
-            kept[path.nodes, user] = now, known
-            kept.move_to_end((path.nodes, user))
-            if len(kept) > _PATHS_KEPT:
-                kept.popitem(last=False)
+            source = sources.setdefault(user, Listed(BelievedBy(archive, {user})))
+            known = kept[path.nodes, user] = path_metrics(
+                source, path.nodes, usual is not None and usual.nodes == path.nodes, now
+            )
         return {name: Metric(one.value, "measured", one.age_s(now)) for name, one in known.items()}
 
     return lookup
@@ -231,22 +226,16 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites, a user's own
     and those that all believe: bit/s and the age in seconds, or None."""
 
+    from monitors.archive.believed import BelievedBy
+    from monitors.archive.knowledge import path_throughput
     from monitors.archive.transfers import BEST_EFFORT
 
     def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
-        return _measured(archive, src, dst, BEST_EFFORT, user, clock())
+        now = clock()
+        found = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
+        return (found.value, now - found.at) if found else None
 
     return lookup
-
-
-def _measured(
-    archive: Archive, src: str, dst: str, layer: str, user: str, now: float
-) -> tuple[float, float] | None:
-    from monitors.archive.believed import BelievedBy
-    from monitors.archive.knowledge import path_throughput
-
-    found = path_throughput(BelievedBy(archive, {user}), src, dst, layer, now)
-    return (found.value, now - found.at) if found else None
 
 
 def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:

@@ -227,29 +227,22 @@ _FOR_MAPPING = (
 )  # fmt: skip
 
 
-class _Once:
-    """A source that is asked for subjects once: each pair of sites looks through all."""
+class Listed:
+    """A source that is asked for subjects once, and for nothing that nobody measured. Good for some
+    seconds."""
 
     def __init__(self, source: Source) -> None:
-        self.estimate, self.subjects = source.estimate, cache(source.subjects)
-        self.query = source.query
-
-
-class Listed(_Once):
-    """The same; what nobody measured is not asked for. Good for some seconds."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source)
+        self._source, self.query = source, source.query
+        self.subjects = cache(source.subjects)
         self._names = cache(lambda metric: frozenset(self.subjects(metric)))
-        self._estimate = source.estimate
-        self.estimate = self._if_known
 
-    def _if_known(
+    def estimate(
         self, metric: str, subject: str, now: float, max_age_s: float | None = None
     ) -> Estimate | None:
+        """The source's."""
         if subject not in self._names(metric):
             return None
-        return self._estimate(metric, subject, now, max_age_s)
+        return self._source.estimate(metric, subject, now, max_age_s)
 
 
 def known_estimates(
@@ -261,7 +254,7 @@ def known_estimates(
 ) -> dict[tuple[str, str], Estimate]:
     """All that site selection reads of these sites, the paths between them, and transformations, by
     metric and subject, as :class:`Knowledge` has it; without what somebody may not see."""
-    seen = Knowledge(_Once(source))
+    seen = Knowledge(Listed(source))
     found: dict[tuple[str, str], Estimate] = {}
     for metric in _FOR_MAPPING:
         made_of = _MADE_OF.get(metric, (metric,))

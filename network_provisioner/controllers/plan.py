@@ -55,7 +55,7 @@ from network_provisioner.controllers.shaping.shapes import (
     check_queues,
     share_out,
 )
-from network_provisioner.topology.graph import Link, Topology
+from network_provisioner.topology.graph import Link, Path, Topology
 
 # A policer that forgives too little halves TCP's rate, one that forgives too much is none: at
 # 200 Mb/s a burst of 5 ms gave 119 Mb/s and one of 500 ms gave 222.
@@ -172,7 +172,7 @@ class SwitchPlan:
 
     ``groups`` say why; ``rules`` and ``routes`` (best effort) are for the switches, with the
     ``entries`` they refer to; ``shapes`` lists every shaped device of the topology, also those on
-    which nothing is reserved.
+    which nothing is reserved. Best effort goes over the ``default_paths``.
     """
 
     groups: tuple[CircuitGroup, ...]
@@ -182,6 +182,7 @@ class SwitchPlan:
     entries: tuple[TableEntry, ...] = ()
     by_group: Mapping[GroupKey, _Rules] = field(default_factory=dict, repr=False)
     by_id: Mapping[str, CircuitGroup] = field(default_factory=dict, repr=False)
+    default_paths: Sequence[Path] = ()
 
     def rules_of(self, group: CircuitGroup) -> _Rules:
         """The rules that carry one group, first switch first, ARP last."""
@@ -222,7 +223,6 @@ class Planner:
         self._topology = topology
         self._keep = keep
         self._shaped = shaped_hops(topology) if keep in ("dscp-htb", "queue") else frozenset()
-        self._default_paths = default_paths(topology)
         self._hops: dict[tuple[str, ...], list[SwitchHop]] = {}
         self._grouper = Grouper(topology)
         self._marker = Marker(topology, self._shaped)
@@ -230,7 +230,7 @@ class Planner:
         # Marks seen on switches, by cookie, and by the number of a select group.
         self._there: dict[int, tuple[int, ...]] = {}
         self._dealt: dict[int, tuple[int, ...]] = {}
-        self._plain = route_rules(topology, self._default_paths, self._rate_control({}))
+        self.avoid(())
 
     def avoid(self, failed: Collection[Pair]) -> None:
         """Lay best effort over other links than these from the next plan on."""
@@ -297,6 +297,7 @@ class Planner:
             tuple(entries),
             by_group,
             {circuit_id: group for group in groups for circuit_id in group.data},
+            self._default_paths,
         )
 
     def _marked(self, base: CircuitGroup, marks: tuple[int, ...]) -> CircuitGroup:

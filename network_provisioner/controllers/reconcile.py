@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.base import Circuit, ControllerError, Queue
-from network_provisioner.controllers.groups import CircuitGroup, GroupKey, Pair
+from network_provisioner.controllers.groups import CircuitGroup, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -28,6 +29,7 @@ from network_provisioner.controllers.switch_state import OURS, SwitchState
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +117,18 @@ class Reconciler:
         rules = self.plan().by_group
         return self._counted(rules[group.key][0] for group in groups)
 
-    def counted_along(self, groups: Sequence[CircuitGroup]) -> dict[GroupKey, list[int]]:
-        """The bytes that each switch on the way of some groups of one branch has counted, first
-        switch first, as far as all of them answer."""
-        rules = self.plan().by_group
-        on_path = {g.key: [r for r in rules[g.key] if r.protocol != "arp"] for g in groups}
-        seen = {
-            s.rule.key: s.bytes for s in self._counted(r for of in on_path.values() for r in of)
-        }
-        found: dict[GroupKey, list[int]] = {}
-        for key, there in on_path.items():
-            if all(rule.key in seen for rule in there):
-                counts = [0] * (1 + max(rule.hop for rule in there))
-                for rule in there:
+    def counted_along(self, ways: Mapping[T, Sequence[FlowRule]]) -> dict[T, list[int]]:
+        """The bytes that each switch has counted by the rules of some ways of one branch, first
+        switch first, as far as all of them answer. Needs no lock."""
+        on_path = {way: [r for r in rules if r.protocol != "arp"] for way, rules in ways.items()}
+        read = self._counted(rule for rules in on_path.values() for rule in rules)
+        seen = {one.rule.key: one.bytes for one in read}
+        found: dict[T, list[int]] = {}
+        for way, rules in on_path.items():
+            if rules and all(rule.key in seen for rule in rules):
+                counts = found[way] = [0] * (1 + max(rule.hop for rule in rules))
+                for rule in rules:
                     counts[rule.hop] += seen[rule.key]
-                found[key] = counts
         return found
 
     def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:

@@ -110,11 +110,14 @@ def host_pairs(topology: Topology, group: CircuitGroup) -> list[tuple[Host, Host
     src, dst = topology.site(group.src), topology.site(group.dst)
     if not group.hosts:
         return _all_pairs(src, dst)
-    found = [site.host(host) for site, host in zip((src, dst), group.hosts, strict=True)]
-    for site, host, named in zip((src, dst), found, group.hosts, strict=True):
-        if host is None:
-            raise InputError(f"topology: {named} is no address of the site {site.name!r}")
-    return [(found[0], found[1])]  # type: ignore[list-item]
+    return [(_host(src, group.hosts[0]), _host(dst, group.hosts[1]))]
+
+
+def _host(site: Node, named: str) -> Host:
+    host = site.host(named)
+    if host is None:
+        raise InputError(f"topology: {named} is no address of the site {site.name!r}")
+    return host
 
 
 def _all_pairs(src: Node, dst: Node) -> list[tuple[Host, Host]]:

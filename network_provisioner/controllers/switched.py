@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
@@ -25,10 +26,10 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
-from network_provisioner.controllers.losses import Losses
+from network_provisioner.controllers.losses import BEST_EFFORT, GroupPath, Losses, Segment
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
-from network_provisioner.controllers.rules import FlowRule, same_but_lease
+from network_provisioner.controllers.rules import ROUTE_OWNER, FlowRule, make_cookie, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.topology.discovery import End, joined_ports
 from network_provisioner.topology.graph import Link, Topology
@@ -124,7 +125,10 @@ class SwitchedController:
         }
         self._losses = Losses(backend.count_late_s)
         self._lost: dict[Pair, tuple[float, str]] = {}  # until when, by the steady clock, and why
-        self._turn = 0
+        self._compared: SwitchPlan | None = None
+        self._segments = cache(partial(_segments, topology))
+        self._rules: dict[GroupPath, Sequence[FlowRule]] = {}
+        self._ways: dict[GroupPath, list[Segment]] = {}
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -241,52 +245,57 @@ class SwitchedController:
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        said = ""
+        looks: tuple[Callable[[], None], ...] = (
+            partial(self._backend.watch, self._joined),
+            self.look_for_losses,
+        )
+        said = [""] * len(looks)
         while not self._stopping.wait(self._backend.watch_s):
-            try:
-                self._backend.watch(self._joined)
-                self.look_for_losses()
-                said = ""
-            except ControllerError as error:
-                if str(error) != said and not self._stopping.is_set():
-                    LOG.warning("links are not watched: %s", error)
-                said = str(error)
-            except Exception:  # nobody else would notice that nobody watches
-                LOG.exception("links are not watched")
+            for number, look in enumerate(looks):
+                trouble = ""
+                try:
+                    look()
+                except Exception as error:  # nobody else would notice that nobody watches
+                    trouble = str(error) or type(error).__name__
+                    if trouble != said[number] and not self._stopping.is_set():
+                        unknown = not isinstance(error, ControllerError)
+                        LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
+                said[number] = trouble
 
     def look_for_losses(self) -> None:
         """Compare what the switches of some circuits have counted. Who changes something now goes
-        first."""
+        first, and waits for no counters."""
         if not self._lock.acquire(blocking=False):
             return
         try:
             if not self._running or self._reconciler.circuits is None:
                 return
-            groups = {(g.key, g.path): g for g in self._reconciler.plan().groups if _counts(g)}
-            self._losses.retain(groups)
-            doubtful = [g for key, g in groups.items() if self._losses.doubtful(key)]
-            others = [g for key, g in groups.items() if not self._losses.doubtful(key)]
-            self._turn = self._turn % max(1, len(others))
-            others = others[self._turn :] + others[: self._turn]
-            self._turn += self._backend.paths_at_once
-            some = [*doubtful, *others][: self._backend.paths_at_once]
-            for key, counts in self._reconciler.counted_along(some).items():
-                group = next(g for g in some if g.key == key)
-                delay_s = self._topology.path(group.path).rtt_s / 2
-                names = [n for n in group.path if self._topology.nodes[n].kind == "switch"]
-                circuit, now = (key, group.path), time.monotonic()
-                at = self._losses.observe(circuit, names, counts, now, delay_s)
-                if at is not None:
-                    self._lose(group.path, names[at], names[at + 1])
+            plan = self._reconciler.plan()
         finally:
             self._lock.release()
-
-    def _lose(self, path: Sequence[str], first: str, last: str) -> None:
-        """What a switch sends on a path does not reach the next one."""
-        why = f"what {first} forwards does not reach {last}"
-        until = time.monotonic() + LOST_S
-        for a, b in pairwise(path[path.index(first) : path.index(last) + 1]):
-            self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (until, why))
+        if plan is not self._compared:
+            self._compared = plan
+            self._rules = {
+                (group.key, group.path): plan.by_group[group.key]
+                for group in plan.groups
+                if group.data and len(group.branches) == 1
+            }
+            routes: dict[int, list[FlowRule]] = {}
+            for rule in plan.routes:
+                routes.setdefault(rule.cookie, []).append(rule)
+            for path in plan.default_paths:
+                if rules := routes.get(make_cookie(ROUTE_OWNER, ">".join(path.nodes))):
+                    self._rules[BEST_EFFORT, path.nodes] = rules
+            self._ways = {way: self._segments(way[1]) for way in self._rules}
+            self._losses.retain(self._ways)
+        due = self._losses.due(self._ways, self._backend.paths_at_once)
+        for way, counts in self._reconciler.counted_along({w: self._rules[w] for w in due}).items():
+            delay_s, now = self._topology.path(way[1]).rtt_s / 2, time.monotonic()
+            lost = self._losses.observe(way, self._ways[way], counts, now, delay_s)
+            if lost is not None:
+                why = f"what {lost[0]} forwards does not reach {lost[-1]}"
+                for a, b in pairwise(lost):
+                    self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (now + LOST_S, why))
 
     def stop(self) -> None:
         """See Controller. Never fails: what cannot be removed is logged and ends by its lease."""
@@ -297,18 +306,15 @@ class SwitchedController:
             if self._shared:
                 self._reconciler.forget()
             else:
-                self._unwatch()
+                self._stopping.set()
+                try:
+                    if self._watch:
+                        self._backend.unwatch()
+                except ControllerError as error:
+                    LOG.warning("rules were left behind: %s", error)
                 self._reconciler.wipe()
             self._ledger = ByteLedger()
         self._disconnect()
-
-    def _unwatch(self) -> None:
-        self._stopping.set()
-        if self._watch:
-            try:
-                self._backend.unwatch()
-            except ControllerError as error:
-                LOG.warning("rules were left behind: %s", error)
 
     def _disconnect(self) -> None:
         self._stopping.set()
@@ -420,9 +426,9 @@ class SwitchedController:
         return changed
 
 
-def _counts(group: CircuitGroup) -> bool:
-    """Whether the counters along a group's way can be compared: of data, on one path."""
-    return bool(group.data) and len(group.branches) == 1
+def _segments(topology: Topology, path: tuple[str, ...]) -> list[Segment]:
+    at = [n for n, name in enumerate(path) if topology.nodes[name].kind == "switch"]
+    return [path[first : last + 1] for first, last in pairwise(at)]
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

@@ -37,7 +37,6 @@ from network_provisioner.base.units import format_rate
 from network_provisioner.templates.template import MIN_SCORE, Template
 from network_provisioner.topology.graph import Path
 
-
 POOR = 0.5  # of what a path should give: less was measured of a poor one
 
 

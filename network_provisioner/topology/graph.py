@@ -125,9 +125,10 @@ class Link:
             return (self,)
 
         def half(a: str, b: str, end: str, **values: Any) -> Link:
-            ports = {end: (self.ports or {})[end]} if end in (self.ports or {}) else None
-            devices = {end: (self.devices or {})[end]} if end in (self.devices or {}) else None
-            return replace(self, a=a, b=b, name="", ports=ports, devices=devices, **values)
+            for what in ("ports", "devices"):
+                known = getattr(self, what) or {}
+                values[what] = {end: known[end]} if end in known else None
+            return replace(self, a=a, b=b, name="", **values)
 
         return (
             half(self.a, self.name, self.a),
@@ -212,6 +213,7 @@ class Topology:
         # Sorted, a prefix stands before all that is under it.
         found.sort(key=lambda it: (it[0].version, int(it[0].network_address), it[0].prefixlen))
         outer: tuple[IPv4Network | IPv6Network, Node] | None = None
+        before: IPv4Network | IPv6Network | None = None
         for one, node in found:
             if node.dmz and one.version == 6:
                 raise InputError(
@@ -219,13 +221,14 @@ class Topology:
                     f"{_words(one)}, expected IPv4 ones: no neighbour discovery passes there"
                 )
             if outer is not None and outer[0].version == one.version and outer[0].overlaps(one):
-                if outer[1] is not node or outer[0] == one:
+                if outer[1] is not node or before == one:
                     raise InputError(
                         f"topology: address {_words(one)} is that of {outer[1].name!r} and of "
                         f"{node.name!r}, expected each to have its own"
                     )
             else:
                 outer = one, node
+            before = one
 
     def _add_link(self, link: Link) -> None:
         label = f"topology: link {link.a}-{link.b}"

@@ -108,7 +108,7 @@ class FakeSwitch:
         down = int(number in self.down)
         return struct.pack("!I4x6s2x16sII24x", number, b"", b"eth", 0, down)
 
-    def _forward(self, data: bytes) -> None:
+    def _forward(self, data: bytes, xid: int) -> bytes:
         """Have a frame come out where a wire leads to, as a packet that is for the controller."""
         (length,) = struct.unpack_from("!H", data, 16)
         (port,) = struct.unpack_from("!I", data, 28)
@@ -118,6 +118,9 @@ class FakeSwitch:
             frame = data[24 + length :]
             head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, 0)
             other.say(_message(PACKET_IN, 0, head + match + b"\0\0" + frame))
+        # OFPET_BAD_ACTION, OFPBAC_BAD_OUT_PORT
+        refusal = _message(ERROR, xid, struct.pack("!HH", 2, 4) + data[:64])
+        return b"" if port in self._ports else refusal
 
     def put(self, entry: Entry) -> None:
         """Have a rule that nobody sent."""
@@ -175,16 +178,17 @@ class FakeSwitch:
         if kind == FEATURES_REQUEST:
             return _message(FEATURES_REPLY, xid, struct.pack("!QIBBxxII", self.dpid, 0, 1, 0, 0, 0))
         self.on_message(kind)
+        answer = b""
         if kind == BARRIER_REQUEST:
             return _message(BARRIER_REPLY, xid)
         if kind == PACKET_OUT:
-            self._forward(data)
+            answer = self._forward(data, xid)
         with self.lock:
             if kind in (GROUP_MOD, METER_MOD):
                 return self._entry_mod(kind, data, xid)
             if kind == FLOW_MOD:
                 return self._flow_mod(data, xid)
-            return self._multipart(data, xid) if kind == MULTIPART_REQUEST else b""
+            return self._multipart(data, xid) if kind == MULTIPART_REQUEST else answer
 
     def _flow_mod(self, data: bytes, xid: int) -> bytes:
         cookie, mask, _, command, _, hard, priority = struct.unpack_from("!QQBBHHH", data, 8)

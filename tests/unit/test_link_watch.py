@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pytest
@@ -10,13 +12,21 @@ from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS, two_switches
 from fake_switch import Entry
 
-from network_provisioner.controllers.base import Circuit, WatchesLinks
+from network_provisioner.base.flows import Flow
+from network_provisioner.controllers.base import Circuit, ControllerError, WatchesLinks
 from network_provisioner.controllers.losses import Losses
 from network_provisioner.controllers.openflow.silence import ROUNDS, Silence
 from network_provisioner.controllers.routes import default_paths
-from network_provisioner.controllers.rules import ROUTE_OWNER, TRANSIT_OWNER, make_cookie
+from network_provisioner.controllers.rules import (
+    ROUTE_OWNER,
+    TRANSIT_OWNER,
+    SeenRule,
+    make_cookie,
+)
 from network_provisioner.topology.discovery import joined_ports
 
+P = ("p", ())
+S12, S23 = ("s1", "s2"), ("s2", "s3")
 A, B = (1, 10), (2, 10)
 L2 = {("s1", "s2"), ("s2", "s1")}
 
@@ -44,26 +54,57 @@ def test_a_link_is_silent_when_frames_stop_to_come_through() -> None:
 
 def test_packets_that_enter_and_never_leave() -> None:
     losses = Losses(patience_s=1.0)
-    look = partial(losses.observe, "p", ["s1", "s2", "s3"])
+    look = partial(losses.observe, P, [S12, S23])
     assert look([0, 0, 0], 0.0) is None
     assert look([500_000, 400_000, 400_000], 0.5) is None
-    assert look([500_000, 500_000, 400_000], 1.0) is None and losses.doubtful("p")
+    assert look([500_000, 500_000, 400_000], 1.0) is None and P in losses.doubtful
     lost = [500_000, 501_500, 400_000]
     assert look(lost, 1.9) is None
     assert look(lost, 2.0, delay_s=0.3) is None  # they may be on their way
-    assert look(lost, 2.0) == 1
+    assert look(lost, 2.0) == S23
 
 
 def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
     losses = Losses(patience_s=1.5)
+    refusing, through = ("refused", ()), ("taken", ())
     found = []
     for second in range(6):
-        refused = losses.observe("refused", ["s1", "s2"], [100 * second, 0], second)
-        taken = losses.observe("taken", ["s1", "s2"], [100 * second] * 2, second)
+        refused = losses.observe(refusing, [S12], [100 * second, 0], second)
+        taken = losses.observe(through, [S12], [100 * second] * 2, second)
         found += [refused, taken]
     assert found == [None] * 12
-    lost = [losses.observe("refused", ["s1", "s2"], [100 * n, 0], n) for n in (6, 7)]
-    assert lost == [None, 0]  # nothing comes through any more
+    lost = [losses.observe(refusing, [S12], [100 * n, 0], n) for n in (6, 7)]
+    assert lost == [None, S12]  # nothing comes through any more
+
+
+def test_a_link_that_fails_with_many_circuits_is_found_though_others_always_lose() -> None:
+    losses, ways = Losses(patience_s=1.0), {(f"c{n}", ("a", "b")): [S12] for n in range(100)}
+    refused = {(f"r{n}", ("c", "b")): [S23] for n in range(30)}
+    fine = ("fine", ("c", "b"))
+    ways = {fine: [S23]} | ways | refused
+    found = []
+    for third in range(60):
+        now, failed_at = third / 3, 30
+        for way in losses.due(ways, 16):
+            came = 0 if way in refused else third if way == fine else min(third, failed_at)
+            if losses.observe(way, ways[way], [third, came], now):
+                found.append((ways[way], third - failed_at))
+    assert {tuple(segments) for segments, _ in found} == {(S12,)}
+    assert 0 < found[0][1] <= 20
+
+
+def test_what_was_lost_long_ago_was_lost_by_chance() -> None:
+    losses = Losses(patience_s=1.0)
+    look = partial(losses.observe, P, [S12])
+    look([0, 0], 0.0)
+    look([1500, 0], 0.3)
+    assert P in losses.doubtful
+    look([1500, 0], 10.0)
+    assert P not in losses.doubtful
+    look([3000, 0], 600.0)
+    assert look([4500, 0], 1200.0) is None  # the next switch counts a little later
+    assert look([6000, 0], 1202.0) is None  # as before
+    assert look([6000, 0], 1202.3) == S12
 
 
 @pytest.mark.parametrize(
@@ -76,7 +117,7 @@ def test_packets_of_one_circuit_that_a_router_refuses_are_no_loss() -> None:
 )
 def test_what_says_nothing(readings: list[list[int]]) -> None:
     losses = Losses(patience_s=1.0)
-    look = partial(losses.observe, "p", ["s1", "s2"])
+    look = partial(losses.observe, P, [S12])
     assert [look(counts, 2.0 * n) for n, counts in enumerate(readings)] == [None] * len(readings)
 
 
@@ -164,6 +205,32 @@ def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:
     rig.wait_for("a hole", black)
 
 
+def test_frames_of_hosts_do_not_reach_the_controller(rig: FakeRig) -> None:
+    look(rig)
+    laid = [e for e in rig.s1.table.values() if e.cookie == 0xAD1D << 48]
+    assert [e.match[4:12] for e in laid] == [struct.pack("!HBBI", 0x8000, 0, 4, 10)]
+
+
+def test_one_switch_without_a_port_does_not_end_the_watch(rig: FakeRig) -> None:
+    rig.wait_for("frames both ways", lambda: heard(rig))
+    rig.s1._ports.remove(10)
+    rig.openflow._switches._unasked.add(1)
+    rig.s2.down.add(2)  # nobody was told
+    rig.openflow._switches._unasked.add(2)
+    assert look(rig) == {*L2, ("s2", "tacc"), ("tacc", "s2")}
+    assert rig.openflow.failed_links()["s1", "s2"] == "port 10 of s1 is not there"
+
+
+def test_a_switch_that_refuses_does_not_end_the_watch_of_others(rig: FakeRig) -> None:
+    rig.wait_for("frames both ways", lambda: heard(rig))
+    rig.s1.refuse_adds = True
+    rig.s2.down.add(2)  # nobody was told
+    rig.openflow._switches._unasked |= {1, 2}
+    with pytest.raises(ControllerError, match=r"s1 .*refused the rule to watch by"):
+        look(rig)
+    assert set(rig.openflow.failed_links()) == {("s2", "tacc"), ("tacc", "s2")}
+
+
 def test_the_rule_to_watch_by_goes_with_the_controller(rig: FakeRig) -> None:
     look(rig)
     assert 0xAD1D << 48 in rig.cookies(rig.s1).values()
@@ -206,3 +273,104 @@ def test_counters_along_a_path_find_the_links_that_swallow_packets(
     assert PATH in routed
     now[0] += 61
     assert not rig.openflow.failed_links()
+
+
+def test_many_circuits_that_lose_do_not_hide_those_that_come_through(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    path = ("mu", "s1", "r1", "s2", "tacc")
+    lease = rig.now() + 600
+    flows = {n: Flow("udp", None, (5000 + n, 5000 + n)) for n in range(24)}
+    circuits = [Circuit(f"c{n}", path, 1.0, MBPS, lease, (f,)) for n, f in flows.items()]
+    rig.controller.apply(circuits)
+    honest = next(g for g in rig.openflow._reconciler.plan().groups if g.data == ("c23",))
+    cookie = make_cookie(TRANSIT_OWNER, honest.text)
+    (through,) = [e for e in rig.s2.table.values() if e.cookie == cookie]
+    for third in range(1, 60):
+        now[0] = third / 3
+        for e in rig.s1.table.values():  # of all the others no packet gets past the router
+            e.bytes += 1000
+        through.bytes += 1000
+        rig.openflow.look_for_losses()
+        assert rig.openflow.failed_links() == {}
+    for third in range(60, 70):
+        now[0] = third / 3
+        for e in rig.s1.table.values():
+            e.bytes += 1000
+        rig.openflow.look_for_losses()
+    assert ("s1", "r1") in rig.openflow.failed_links()
+
+
+def test_packets_of_one_circuit_say_nothing_where_best_effort_comes_through(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    path = ("mu", "s1", "r1", "s2", "tacc")
+    rig.controller.apply([Circuit("a", path, MBPS, MBPS, rig.now() + 600)])
+    near = Circuit("near", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
+    rig.controller.apply([*(rig.openflow._reconciler.circuits or ()), near])
+    others = make_cookie(ROUTE_OWNER, "local>s1>r1>s2>tacc")
+    for third in range(30):
+        now[0] = third / 3
+        rig.openflow.look_for_losses()
+        assert not rig.openflow.failed_links() or third > 20
+        for e in rig.s1.table.values():
+            e.bytes += 1000
+        for e in rig.s2.table.values():
+            e.bytes += 1000 * (e.cookie == others and third < 20)
+    assert ("s1", "r1") in rig.openflow.failed_links()
+
+
+def test_what_comes_through_beside_a_router_says_nothing_of_the_way_through_it(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
+    routed = ("mu", "s1", "r1", "s2", "tacc")
+    lease, flow = rig.now() + 600, Flow("udp", None, (5000, 5000))
+    rig.controller.apply(
+        [Circuit("a", PATH, 1.0, MBPS, lease), Circuit("b", routed, 1.0, MBPS, lease, (flow,))]
+    )
+    groups = {g.data: g for g in rig.openflow._reconciler.plan().groups}
+    straight = make_cookie(TRANSIT_OWNER, groups["a",].text)
+    for third in range(9):
+        now[0] = third / 3
+        rig.openflow.look_for_losses()
+        for e in rig.s1.table.values():
+            e.bytes += 1000
+        for e in rig.s2.table.values():
+            e.bytes += 1000 * (e.cookie == straight)
+    assert set(rig.openflow.failed_links()) == {
+        ("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1"),
+    }  # fmt: skip
+
+
+def test_who_changes_something_does_not_wait_for_counters(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.controller.apply([rig.circuit()])
+    asked, answer = threading.Event(), threading.Event()
+    read = rig.openflow._switches.read_bytes
+
+    def slow(wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
+        if threading.current_thread() is looking:
+            asked.set()
+            answer.wait(30)
+        return read(wanted, now)
+
+    monkeypatch.setattr(rig.openflow._switches, "read_bytes", slow)
+    looking = threading.Thread(target=rig.openflow.look_for_losses)
+    looking.start()
+    changing = threading.Thread(target=rig.controller.apply, args=([],))
+    try:
+        assert asked.wait(30)
+        changing.start()
+        changing.join(10)
+        assert not changing.is_alive()
+    finally:
+        answer.set()
+        looking.join()
+        changing.join()

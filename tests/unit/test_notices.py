@@ -203,6 +203,17 @@ def test_nobody_is_told_without_end() -> None:
     assert len(hook.texts) == OF_USER + 3
 
 
+def test_of_every_link_is_told_that_it_failed_and_that_it_works_again() -> None:
+    hook = Hook()
+    told = service(Archive(":memory:"), hook)
+    for number in range(2 * OF_USER):
+        for again in ("", ":again"):
+            link = {"link": f"s1-s{number}"}
+            told.tell_of(Notice("link", f"s1-s{number}{again}", "The link\n", T0, link))
+    work(told)
+    assert hook.texts == ["The link\n"] * 4 * OF_USER
+
+
 def test_what_was_told_before_a_restart_does_not_count() -> None:
     archive, hook, time = Archive(":memory:"), Hook(), Time()
     for _ in range(2):

@@ -82,6 +82,10 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
             ["address 10.0.0.1 is that of 'mu' and of 'mu'"],
         ),
         (
+            twice("hosts", [{"address": f"10.9.0.{n}"} for n in ("0/24", "5", "5")], []),
+            ["address 10.9.0.5 is that of 'mu' and of 'mu'"],
+        ),
+        (
             twice("hosts", [{"address": "10.0.0.0/8"}], [{"address": "10.1.2.3"}]),
             ["address 10.1.2.3 is that of 'mu' and of 'tacc'"],
         ),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from monitors.alerts.notices.targets import ANOMALY, Notice, Target
+from monitors.alerts.notices.targets import ANOMALY, LINK, Notice, Target
 
 WINDOW_S = 3600.0
 OF_WORKFLOW, OF_USER = 5, 20
-"""Within :data:`WINDOW_S`, to each target."""
+"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
 
 
 class NoticeLimits:
-    """Counts what is told of each workflow and each user. Anomalies belong to nobody, and are told
-    once each."""
+    """Counts what is told of each workflow and each user, or of each link. Anomalies are told once
+    each."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str, str], list[float]] = {}
@@ -27,15 +27,14 @@ class NoticeLimits:
             for of, times in self._told.items()
             if (kept := [t for t in times if t > since])
         }
-        full = ""
-        of = {"workflow": OF_WORKFLOW, "user": OF_USER}
-        keys = {what: (target.id, what, str(notice.details.get(what, ""))) for what in of}
-        for what, most in of.items():
-            left = most - len(self._told.get(keys[what], ()))
-            if left <= 0:
-                return False, ""
-            if left == 1:
-                full = f"{what} {keys[what][2]}".strip()
-        for key in keys.values():
-            self._told.setdefault(key, []).append(now)
-        return True, full
+        most = {"workflow": OF_WORKFLOW, "user": OF_USER}
+        if notice.kind == LINK:
+            most = {"link": OF_USER}
+        names = {what: str(notice.details.get(what, "")) for what in most}
+        told = {what: self._told.get((target.id, what, name), []) for what, name in names.items()}
+        if any(len(told[what]) >= most[what] for what in most):
+            return False, ""
+        for what, name in names.items():
+            self._told[target.id, what, name] = [*told[what], now]
+        last = [f"{what} {names[what]}" for what in most if len(told[what]) == most[what] - 1]
+        return True, last[-1].strip() if last else ""

@@ -41,8 +41,8 @@ class Assignment:
 
     ``id`` is the measurement's, the same for both ends; ``at`` (Unix seconds) is when it starts,
     and it is over ``duration_s`` later, whatever happens. ``subject`` is what is measured
-    (``mu>tacc``, ``mu>tacc via s1-s2``, or ``mu`` for a host), ``peer`` the address of the other end, ``port`` where its
-    server listens. ``options`` are the tool's own.
+    (``mu>tacc``, ``mu>tacc via s1-s2``, or ``mu`` for a host), ``peer`` the address of the other
+    end, ``port`` where its server listens. ``options`` are the tool's own.
     """
 
     id: Text

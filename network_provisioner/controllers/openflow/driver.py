@@ -192,8 +192,8 @@ class OpenFlowSwitches(Connections):
 
     def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
         """See SwitchBackend."""
-        found = self._ask(dpids, wire.ports_request())
-        return {dpid: {p.port_no: p.tx_bytes for p in ports} for dpid, ports in found.items()}
+        counts = self._counts(dpids)
+        return {dpid: {n: sent for n, (sent, _) in of.items()} for dpid, of in counts.items()}
 
     def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
@@ -253,17 +253,20 @@ class OpenFlowSwitches(Connections):
                 self._all_again_at = time.monotonic() + _WATCH_RULE_S / 3
             fresh = self._unasked & connected
             self._unasked -= fresh
-        if fresh:
+        problems = []
+        for dpid in fresh:
             try:
-                self._look_at_ports(fresh)
-            except ControllerError:
+                self._look_at_ports(dpid, {n for ends in joined for d, n in ends if d == dpid})
+            except ControllerError as error:
+                problems.append(str(error))
                 with self._lock:
-                    self._unasked |= fresh
-                raise
-        ways = [way for a, b in joined for way in ((a, b), (b, a))]
-        ways = [
-            w for w in ways if {w[0][0], w[1][0]} <= connected and self._down.keys().isdisjoint(w)
-        ]
+                    self._unasked.add(dpid)
+        ways = {
+            way
+            for a, b in joined
+            for way in ((a, b), (b, a))
+            if {a[0], b[0]} <= connected and self._down.keys().isdisjoint(way)
+        }
         frames: dict[int, list[_Message]] = {}
         for (dpid, port), _ in ways:
             frame = wire.packet_out(port, lldp.frame(dpid, port, self._number))
@@ -276,7 +279,9 @@ class OpenFlowSwitches(Connections):
             if in_time:
                 self._silence.sent(ways)
             doubtful = self._silence.doubtful()
-        self._judge({way: silent for way, silent in doubtful.items() if way in set(ways)})
+        self._judge({way: silent for way, silent in doubtful.items() if way in ways})
+        if problems:
+            raise ControllerError("; ".join(problems))
 
     def unwatch(self) -> None:
         """See SwitchBackend."""
@@ -287,15 +292,18 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend."""
         return {**self._silent, **self._down}
 
-    def _look_at_ports(self, dpids: set[int]) -> None:
-        rule = (
-            wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, _WATCH_RULE_S, _WATCH_PRIORITY),
-            "the rule to watch by",
-        )
-        self._tell({dpid: [rule] for dpid in dpids})
-        for dpid, ports in self._ask(dpids, wire.port_descriptions_request()).items():
-            for found in ports:
-                self._note_port(dpid, found)
+    def _look_at_ports(self, dpid: int, joined: Collection[int]) -> None:
+        """How a switch's ports are; and it sends on what comes in at those that links join."""
+        rules = [
+            wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, _WATCH_RULE_S, _WATCH_PRIORITY, in_port=number)
+            for number in joined
+        ]
+        self._tell({dpid: [(rule, "the rule to watch by") for rule in rules]})
+        found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
+        for port in found:
+            self._note_port(dpid, port)
+        for number in set(joined) - {port.port_no for port in found}:
+            self._down[dpid, number] = f"port {number} of {self._names[dpid]} is not there"
 
     def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
         end = (dpid, found.port_no)

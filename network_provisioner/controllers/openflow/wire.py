@@ -271,7 +271,7 @@ def port_descriptions_request() -> Any:
     return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
 
 
-def punt(eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF) -> Any:
+def punt(eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF, **match: int) -> Any:
     """A rule that sends frames of a type to the controller, whole, for some seconds."""
     send = PARSER.OFPActionOutput(OFP.OFPP_CONTROLLER, OFP.OFPCML_NO_BUFFER)
     return PARSER.OFPFlowMod(
@@ -280,7 +280,7 @@ def punt(eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF) -> An
         command=OFP.OFPFC_ADD,
         priority=priority,
         hard_timeout=seconds,
-        match=PARSER.OFPMatch(eth_type=eth_type),
+        match=PARSER.OFPMatch(eth_type=eth_type, **match),
         instructions=[PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, [send])],
     )
 
