@@ -83,3 +83,18 @@ def test_who_took_an_id_first_keeps_nobody_from_a_path(web: TestClient) -> None:
     assert ask(web, EVE, VICTIM)["id"] == VICTIM
     assert web.post(f"/v1/transits/{VICTIM}.2/release", headers=ADA).is_success
     assert ask(web, ADA, VICTIM)["id"] == f"{VICTIM}.3"
+
+
+def test_templates_tell_nobody_anothers_id(web: TestClient, rig: Rig) -> None:
+    engineer = {**bearer("engineer")}
+    for who, name in ((engineer, f"{UUID}:theirs"), (ADA, VICTIM)):
+        assert ask(web, who, name, template="soykb", lease_s=1000.0)["state"] == "installed"
+        rig.let_pass(10.0)
+        report = {"bytes": 100_000_000, "seconds": 10.0, "outcome": "success"}
+        assert web.post(f"/v1/transits/{name}/release", json=report, headers=who).is_success
+        made = web.post(f"/v1/templates/of-{name[-3:]}/from", json={"transit": name}, headers=who)
+        assert made.json()["source"]["transit"] == made.json()["learned"]["transit"] == name
+    assert f"{UUID}:theirs" in web.get("/v1/templates", headers=engineer).text
+    assert VICTIM in web.get("/v1/templates/of-acc", headers=ADA).text
+    for path in ("", "/soykb", "/of-irs", "/of-acc", "/of-acc/history", "/of-irs?version=1"):
+        assert UUID not in web.get(f"/v1/templates{path}", headers=EVE).text
