@@ -113,8 +113,9 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
 
     async def saved(caller: Principal, save: Save, *what: object) -> Response:
         def answer() -> dict[str, Any]:
-            who = {"by": caller.name, "trusted": caller.may(May.MANAGE), "users": caller.users}
-            entry, lowered = save(*what, **who)
+            entry, lowered = save(
+                *what, by=caller.name, trusted=caller.may(May.MANAGE), users=caller.users
+            )
             return {**shown(caller, entry), "lowered": list(lowered)}
 
         return answers.answer(await turns.change(answer))
@@ -184,8 +185,8 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def save_template(name: str, body: TemplateBody, caller: Caller) -> Response:
         """Save a new version. The same figures as those that stand there make none."""
         caller.need(May.SAVE_TEMPLATES)
-        figures = body.model_dump(exclude_none=True, exclude={"version"})
-        return await saved(caller, book.save, name, figures)
+        given = body.model_dump(exclude_none=True, exclude={"version"})
+        return await saved(caller, book.save, name, given)
 
     @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
@@ -206,16 +207,16 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        users = None if caller.may(May.MANAGE) else caller.users or {caller.name}
-        return answers.answer(shown(caller, await turns.change(book.reset, name, users)))
+        whose = None if caller.may(May.MANAGE) else caller.users or {caller.name}
+        return answers.answer(shown(caller, await turns.change(book.reset, name, whose)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        entry = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
-        return answers.answer(shown(caller, entry) if entry else None)
+        left = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
+        return answers.answer(left and shown(caller, left))
 
     return routes
 

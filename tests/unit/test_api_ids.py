@@ -65,6 +65,15 @@ def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
     assert UUID not in web.get("/v1/transits/mine", headers=EVE).text
 
 
+@pytest.mark.parametrize("name", ["run(1)", "it's", "'a,b'", "c;d:"])
+def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, name: str) -> None:
+    full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0}
+    assert ask(web, ADA, name, **full)["state"] == "installed"
+    waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
+    assert waits["state"] == "queued" and "held by another's" in waits["reason"]
+    assert name not in str(waits)
+
+
 def test_nobody_takes_anothers_next_id(web: TestClient) -> None:
     assert ask(web, ADA, "run")["id"] == "run"
     for name in ("run.2", "run.77"):
