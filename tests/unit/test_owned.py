@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import struct
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
@@ -69,6 +70,17 @@ def failing(run: Submitted, complaint: Path) -> None:
 def words(archive: Archive) -> str:
     found = [one for metric in ("job", "workflow", "status") for one in archive.query(metric)]
     return json.dumps([one.details for one in found])
+
+
+def test_logs_of_the_future_are_not_recorded(tmp_path: Path, archive: Archive) -> None:
+    run, late = Submitted(tmp_path / "run"), time.time() + 1e7
+    failing(run, tmp_path / "none")
+    run.nodes.write_text(
+        submitted(7, late, JOB) + executing(7, late + 1) + terminated(7, late + 2, 1)
+    )
+    Follower(run.path, archive).poll()
+    for metric in ("job", "status", "transfer", "compute"):
+        assert all(one.at < late - 1 for one in archive.query(metric))
 
 
 @pytest.mark.parametrize("linked", [False, True])
