@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from network_provisioner.access import Principal
@@ -18,6 +19,15 @@ _WORD, _EDGE = re.compile(r"\S+"), "(),;:.'\""
 _MOST_EDGE = 4
 # Of a workflow, which stands in all its ids.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@lru_cache(4096)
+def _readings(word: str) -> list[tuple[str, str, str]]:
+    """The ids that a word may be, the longest first, each with what stands before and behind it."""
+    first = min(len(word) - len(word.lstrip(_EDGE)), _MOST_EDGE)
+    last = max(len(word.rstrip(_EDGE)), len(word) - _MOST_EDGE)
+    ends = product(range(first + 1), range(len(word), last - 1, -1))
+    return [(word[:a], word[a:b], word[b:]) for a, b in ends]
 
 
 class Discretion:
@@ -58,14 +68,10 @@ class Discretion:
             return words
 
         def told(found: re.Match[str]) -> str:
-            word = found[0]
-            first = min(len(word) - len(word.lstrip(_EDGE)), _MOST_EDGE)
-            last = max(len(word.rstrip(_EDGE)), len(word) - _MOST_EDGE)
-            for a, b in product(range(first + 1), range(len(word), last - 1, -1)):
-                if self._broker.user_of(word[a:b]) is not None or (a, b) == (first, last):
-                    hidden = self._hidden(caller, word[a:b], own)
-                    return f"{word[:a]}{_OTHERS}{word[b:]}" if hidden else word
-            return word
+            known = self._broker.user_of
+            readings = _readings(found[0])
+            before, name, behind = next((r for r in readings if known(r[1])), readings[-1])
+            return f"{before}{_OTHERS}{behind}" if self._hidden(caller, name, own) else found[0]
 
         return _WORD.sub(told, words)
 
