@@ -12,8 +12,9 @@ from pydantic import Field, model_validator
 from network_provisioner.access import Issuer, Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
-from network_provisioner.base.schema import Duration, File, Name, Rate, Schema, Whole, checked
+from network_provisioner.base.schema import Duration, File, Name, Schema, checked
 from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.reservations.quotas import Quota
 from network_provisioner.stores.database_url import check_state
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
@@ -149,26 +150,6 @@ class SecurityConfig(Schema):
     tls: TlsConfig | None = None
 
 
-class QuotaConfig(Schema):
-    """What one user or project may hold (:class:`network_provisioner.reservations.quotas.Quota`).
-
-    ``live``     transits that hold a path or wait for one
-    ``rate``     the sum of their minima at any time
-    ``advance``  transits whose start is to come
-    """
-
-    live: Annotated[Whole, Field(ge=0)] | None = None
-    rate: Annotated[Rate, Field(gt=0)] | None = None
-    advance: Annotated[Whole, Field(ge=0)] | None = None
-
-
-class QuotasConfig(Schema):
-    """By name of user and of project; ``"*"`` for everybody else."""
-
-    user: dict[Name, QuotaConfig] = Field(default_factory=dict)
-    project: dict[Name, QuotaConfig] = Field(default_factory=dict)
-
-
 class LimitsConfig(Schema):
     """How the broker deals with links and leases; what is left out is as
     :class:`network_provisioner.selection.admission.BrokerLimits` has it.
@@ -178,7 +159,7 @@ class LimitsConfig(Schema):
     ``unsized_lease``  the lease of a transfer whose size nobody knows
     ``max_paths``      how many candidate paths are looked at
     ``aging``          what waits so long counts as one priority higher, so that nobody starves
-    ``quotas``         what one user or project may hold
+    ``quotas``         what each user or project of a name may hold, ``"*"`` for everybody else
     """
 
     reservable: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -186,7 +167,7 @@ class LimitsConfig(Schema):
     unsized_lease: Span | None = None
     max_paths: Annotated[int, Field(ge=1, le=64)] | None = None
     aging: Span | None = None
-    quotas: QuotasConfig = Field(default_factory=QuotasConfig)
+    quotas: dict[Literal["user", "project"], dict[Name, Quota]] = Field(default_factory=dict)
 
 
 class PoolConfig(Schema):
