@@ -74,13 +74,10 @@ class Issuers:
                 "unauthorized",
             )
         issuer, keys = found
-        return _principal(issuer, self._verified(token, issuer, keys.key(str(head.get("kid", "")))))
-
-    def _verified(self, token: str, issuer: Issuer, key: Any) -> Mapping[str, Any]:
         try:
-            claims: dict[str, Any] = jwt.decode(
+            claims = jwt.decode(
                 token,
-                key,
+                keys.key(str(head.get("kid", ""))),
                 algorithms=_ALGORITHMS,
                 audience=issuer.audience,
                 issuer=issuer.issuer,
@@ -88,12 +85,11 @@ class Issuers:
                 options={"require": ["exp", "iss", "aud", issuer.name]},
             )
         except jwt.ExpiredSignatureError:
-            raise BrokerError(
-                f"the token of {issuer.issuer} has expired", "token_expired"
-            ) from None
+            words = f"the token of {issuer.issuer} has expired"
+            raise BrokerError(words, "token_expired") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise BrokerError(f"the token of {issuer.issuer}: {error}", "unauthorized") from None
-        return claims
+        return _principal(issuer, claims)
 
 
 def _suffix(issuer: Issuer) -> str:
