@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -89,7 +90,7 @@ class Registry:
         known: dict[str, tuple[int, FoundWorkflow | None]] = {}
         try:
             with os.scandir(self._folder) as entries, as_owner(self._owner):
-                for entry in entries:
+                for entry in islice(entries, _MOST_LISTED):
                     if entry.name.endswith(".json") and not entry.name.startswith("."):
                         at = entry.stat().st_mtime_ns
                         before = self._known.get(entry.name)

@@ -272,6 +272,13 @@ def test_anothers_database_does_not_fill_the_memory(tmp_path: Path) -> None:
     assert most < 100e6  # of which a copy may have two thirds
 
 
+def test_a_full_registry_takes_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.workflows.discovery._MOST_LISTED", 3)
+    for number in range(9):
+        (tmp_path / f"{number}.json").write_text(json.dumps({"submit_dir": f"/runs/{number}"}))
+    assert len(Registry(tmp_path).look()) == 3
+
+
 def test_root_asks_others_about_a_workflow_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADON_TOKEN", "secret")
     assert (printed(["id", "-u"], user=ADA) or "").strip() == str(ADA)
