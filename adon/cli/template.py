@@ -244,7 +244,8 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     best = ""
     if learned:
         tuning = learned["tuning"]
-        best = f" ({learned['transit']}, {tuning['streams']} streams, {_at(learned['at'])})"
+        of = f"{learned['transit']}, " if "transit" in learned else ""
+        best = f" ({of}{tuning['streams']} streams, {_at(learned['at'])})"
     return [
         ("template", f"{entry['name']}, version {entry['version']}, {_origin(entry)}"),
         ("made of", _source(entry["source"])),

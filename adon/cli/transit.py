@@ -355,7 +355,7 @@ def _summary(t: Transit) -> list[str]:
         for c in t.changes
     ]
     if t.moves:
-        lines.append(f"moved {t.moves} times to another path for one of higher priority")
+        lines.append(f"moved {t.moves} times to another path")
     return [*lines, t.reason or "no reason was recorded"]
 
 

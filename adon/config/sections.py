@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from network_provisioner.access import Role
+from network_provisioner.access import Issuer, Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
-from network_provisioner.base.schema import Duration, File, Name, Rate, Schema, Whole, checked
+from network_provisioner.base.schema import Duration, File, Name, Schema, checked
 from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.reservations.quotas import Quota
 from network_provisioner.stores.database_url import check_state
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
@@ -132,40 +133,6 @@ class TokenConfig(Schema):
     projects: list[str] | None = None
 
 
-class EntitledConfig(Schema):
-    """What those are who hold any of these entitlements, group names or scopes of an issuer.
-    ``projects``: those that they may ask for; without them any."""
-
-    holds: Annotated[list[str], Field(min_length=1)]
-    role: Role
-    projects: list[str] | None = None
-
-
-class IssuerConfig(Schema):
-    """Who else says who somebody is: by OpenID Connect or SciTokens (JWT).
-
-    ``issuer``    its URL, as ``iss`` in its tokens has it; its keys are found from there
-    ``audience``  what ``aud`` must name, one of them: this broker
-    ``roles``     the first that fits; who has none of these is nobody
-    ``name``      the claim that has the name
-    ``suffix``    what is put behind that name, so that no two issuers' names are the same; without
-                  it ``@`` and the issuer's host. With ``""`` the names are those of local users
-    ``claims``    where entitlements, groups and scopes stand
-    """
-
-    issuer: Annotated[str, Field(pattern=r"^https://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
-    audience: Annotated[list[str], Field(min_length=1)]
-    roles: Annotated[list[EntitledConfig], Field(min_length=1)]
-    name: str = "sub"
-    suffix: str | None = None
-    claims: list[str] = Field(
-        default=[
-            "scope", "scp", "groups", "roles", "entitlements", "eduperson_entitlement",
-            "wlcg.groups",
-        ]
-    )  # fmt: skip
-
-
 class TlsConfig(Schema):
     """PEM files. ``clients``: who signs the certificates that clients must show; without it none
     is asked for."""
@@ -179,28 +146,8 @@ class SecurityConfig(Schema):
     """Who may ask the broker what, and how the line to it is protected. See docs/security.md."""
 
     tokens: list[TokenConfig] = Field(default_factory=list)
-    issuers: list[IssuerConfig] = Field(default_factory=list)
+    issuers: list[Issuer] = Field(default_factory=list)
     tls: TlsConfig | None = None
-
-
-class QuotaConfig(Schema):
-    """What one user or project may hold (:class:`network_provisioner.reservations.quotas.Quota`).
-
-    ``live``     transits that hold a path or wait for one
-    ``rate``     the sum of their minima at any time
-    ``advance``  transits whose start is to come
-    """
-
-    live: Annotated[Whole, Field(ge=0)] | None = None
-    rate: Annotated[Rate, Field(gt=0)] | None = None
-    advance: Annotated[Whole, Field(ge=0)] | None = None
-
-
-class QuotasConfig(Schema):
-    """By name of user and of project; ``"*"`` for everybody else."""
-
-    user: dict[Name, QuotaConfig] = Field(default_factory=dict)
-    project: dict[Name, QuotaConfig] = Field(default_factory=dict)
 
 
 class LimitsConfig(Schema):
@@ -212,7 +159,7 @@ class LimitsConfig(Schema):
     ``unsized_lease``  the lease of a transfer whose size nobody knows
     ``max_paths``      how many candidate paths are looked at
     ``aging``          what waits so long counts as one priority higher, so that nobody starves
-    ``quotas``         what one user or project may hold
+    ``quotas``         what each user or project of a name may hold, ``"*"`` for everybody else
     """
 
     reservable: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -220,7 +167,7 @@ class LimitsConfig(Schema):
     unsized_lease: Span | None = None
     max_paths: Annotated[int, Field(ge=1, le=64)] | None = None
     aging: Span | None = None
-    quotas: QuotasConfig = Field(default_factory=QuotasConfig)
+    quotas: dict[Literal["user", "project"], dict[Name, Quota]] = Field(default_factory=dict)
 
 
 class PoolConfig(Schema):

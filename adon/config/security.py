@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import load_config
-from adon.config.sections import Config, IssuerConfig, TlsConfig, TokenConfig, split_address
-from network_provisioner.access import Federation, Key, Keyring, Principal, Role, hash_of
+from adon.config.sections import Config, TlsConfig, TokenConfig, split_address
+from network_provisioner.access import Federation, Issuer, Key, Keyring, Principal, Role, hash_of
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from network_provisioner.client.credentials import long_enough, read_token
 from network_provisioner.topology.data import topology_from_dict
@@ -22,23 +21,32 @@ if TYPE_CHECKING:
     import ssl
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 def keyring_of(config: Config, clock: Callable[[], float] = time.time) -> Keyring:
     """All keys of the configuration, tokens read from their files. Raises InputError, and
     MissingError where issuers are named and there is no PyJWT."""
-    return _ring(config, lambda keys, issuers: Keyring(keys, clock, issuers))
+    ring = Keyring((), clock)
+    _fill(ring, config)
+    return ring
 
 
-def _ring(config: Config, make: Callable[[list[Key], Federation | None], T]) -> T:
-    keys = [_key(entry, config.security.tls) for entry in config.security.tokens]
+def _fill(ring: Keyring, config: Config, strict: bool = True) -> None:
+    """``strict``: a token that cannot be read is an InputError; else it is nobody's."""
+    keys = []
+    for entry in config.security.tokens:
+        try:
+            keys.append(_key(entry, config.security.tls))
+        except InputError as error:
+            if strict:
+                raise
+            log.warning("%r is nobody from now on: %s", entry.name, error)
     if config.broker.token is not None:
         # As it was before there were roles: whoever has it may do everything, in any name.
         keys.append(Key(Principal("", Role.ENGINEER), hash_of(config.broker.token)))
     issuers = _federation(config.security.issuers) if config.security.issuers else None
     try:
-        return make(keys, issuers)
+        ring.replace(keys, issuers)
     except InputError as error:
         raise InputError(f"security.tokens: {error}") from None
 
@@ -71,21 +79,7 @@ class LiveKeyring(Keyring):
         named = [Path(one.token_file) for one in config.security.tokens if one.token_file]
         # As they were before they are read.
         self._seen = {file: self._seen.get(file) or _state(file) for file in (self._file, *named)}
-        _ring(config if strict else self._without_lost(config), self.replace)
-
-    @staticmethod
-    def _without_lost(config: Config) -> Config:
-        kept = []
-        for entry in config.security.tokens:
-            try:
-                _key(entry, config.security.tls)
-            except InputError as error:
-                log.warning("%r is nobody from now on: %s", entry.name, error)
-            else:
-                kept.append(entry)
-        return config.model_copy(
-            update={"security": config.security.model_copy(update={"tokens": kept})}
-        )
+        _fill(self, config, strict)
 
 
 def _state(file: Path) -> object:
@@ -96,29 +90,14 @@ def _state(file: Path) -> object:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _federation(issuers: Sequence[IssuerConfig]) -> Federation:
+def _federation(issuers: Sequence[Issuer]) -> Federation:
     try:
-        from network_provisioner.api.federation import Entitled, Issuer, Issuers  # noqa: PLC0415
+        from network_provisioner.api.federation import Issuers  # noqa: PLC0415
     except ImportError as error:
         raise MissingError(
             f"security.issuers: {error}, expected PyJWT: pip install 'adon-wms[federation]'"
         ) from None
-
-    def trusted(one: IssuerConfig) -> Issuer:
-        suffix = f"@{urlsplit(one.issuer).hostname}" if one.suffix is None else one.suffix
-        roles = (
-            Entitled(
-                frozenset(entry.holds),
-                entry.role,
-                None if entry.projects is None else frozenset(entry.projects),
-            )
-            for entry in one.roles
-        )
-        return Issuer(
-            one.issuer, tuple(one.audience), tuple(roles), one.name, suffix, tuple(one.claims)
-        )
-
-    return Issuers([trusted(one) for one in issuers])
+    return Issuers(issuers)
 
 
 def _key(entry: TokenConfig, tls: TlsConfig | None) -> Key:

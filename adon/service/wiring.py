@@ -167,7 +167,6 @@ class Learning:
 
 def limits_of(config: LimitsConfig) -> BrokerLimits:
     """The broker's limits: those configured, the others as they are."""
-    from network_provisioner.reservations.quotas import Quota
     from network_provisioner.selection.admission import BrokerLimits
 
     given: dict[str, Any] = {
@@ -176,14 +175,10 @@ def limits_of(config: LimitsConfig) -> BrokerLimits:
         "unsized_lease_s": config.unsized_lease,
         "max_paths": config.max_paths,
         "aging_s": config.aging,
+        "quotas": config.quotas,
     }
     known = {name: value for name, value in given.items() if value is not None}
-    quotas = {
-        kind: {name: Quota(q.live, q.rate, q.advance) for name, q in by_name.items()}
-        for kind, by_name in (("user", config.quotas.user), ("project", config.quotas.project))
-        if by_name
-    }
-    return dataclasses.replace(BrokerLimits(), quotas=quotas, **known)
+    return dataclasses.replace(BrokerLimits(), **known)
 
 
 def measured_paths(

@@ -6,11 +6,10 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Port, Text
-from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 from network_provisioner.reservations.connections import Connection
@@ -73,13 +72,22 @@ class ResultsBody(Body):
     results: Annotated[list[dict[str, Any]], Field(max_length=_MOST_RESULTS)]
 
 
+def _address(text: str) -> str:
+    """An IPv4 address in IPv6's clothes (RFC 4291 §2.5.5.2) is that IPv4 address."""
+    found = ip_address(text)
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+Address = Annotated[Text, AfterValidator(_address)]
+
+
 class ConnectionBody(Body):
     """A TCP connection: its ends, and the port that the client of its process comes from."""
 
     client_port: Port
-    local: Text = Field(examples=["192.0.2.1"])
+    local: Address = Field(examples=["192.0.2.1"])
     local_port: Port
-    remote: Text
+    remote: Address
     remote_port: Port
 
 
@@ -89,21 +97,11 @@ class ConnectionsBody(Body):
     connections: Annotated[list[ConnectionBody], Field(max_length=_MOST_CONNECTIONS)]
 
     def found(self) -> list[Connection]:
-        """Raises InputError for addresses that are none."""
+        """As the broker takes them."""
         return [
-            Connection(
-                c.client_port,
-                (_address(c.local), c.local_port),
-                (_address(c.remote), c.remote_port),
-            )
+            Connection(c.client_port, (c.local, c.local_port), (c.remote, c.remote_port))
             for c in self.connections
         ]
-
-
-def _address(text: str) -> str:
-    """An IPv4 address in IPv6's clothes (RFC 4291 §2.5.5.2) is that IPv4 address."""
-    found = ip_address(fields.address(text, "address") or "::")
-    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 class AgentNameAnswer(Answer):

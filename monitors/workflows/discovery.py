@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,16 +40,18 @@ SINCE_S = 30 * 86400.0  # workflows that ended before are history
 
 _WAIT_S = 0.25
 _ENDINGS = ("", "-journal", "-wal")
-_MOST_ENTRY = 1 << 20  # bytes
-_LONGEST = _MOST_ENTRY  # of a row
+_MOST_ENTRY = 1 << 20  # bytes, of a row as well
 _MOST_COPIED = 1 << 26
 _SETTLED_S = 3.0  # the times of files are coarse
 _MOST_STEPS = 1 << 28  # of SQLite's: seconds
-_RUNNING = """
-    SELECT w.submit_dir, s.state, s.timestamp FROM master_workflow w
-    LEFT JOIN master_workflowstate s ON s.wf_id = w.wf_id AND s.timestamp =
+_MOST_LISTED = 10_000
+_LISTED = f"""
+    SELECT w.submit_dir,
+        CASE s.state WHEN 'WORKFLOW_TERMINATED' THEN CAST(s.timestamp AS REAL) END
+    FROM master_workflow w LEFT JOIN master_workflowstate s ON s.wf_id = w.wf_id AND s.timestamp =
         (SELECT max(timestamp) FROM master_workflowstate WHERE wf_id = w.wf_id)
-    WHERE w.submit_dir IS NOT NULL ORDER BY w.wf_id
+    WHERE typeof(w.submit_dir) = 'text' AND length(w.submit_dir) < 4096
+    ORDER BY w.wf_id DESC LIMIT {_MOST_LISTED}
 """
 
 
@@ -87,7 +90,7 @@ class Registry:
         known: dict[str, tuple[int, FoundWorkflow | None]] = {}
         try:
             with os.scandir(self._folder) as entries, as_owner(self._owner):
-                for entry in entries:
+                for entry in islice(entries, _MOST_LISTED):
                     if entry.name.endswith(".json") and not entry.name.startswith("."):
                         at = entry.stat().st_mtime_ns
                         before = self._known.get(entry.name)
@@ -130,42 +133,42 @@ class PegasusDatabase:
         if not os.path.isfile(self._path):  # noqa: PTH113  # Path's raises where one may not look
             return []
         try:
-            self._rows = self._own() if self._owner == os.geteuid() else self._others()
+            if self._owner == os.geteuid():
+                self._rows = _listed(f"{self._path.absolute().as_uri()}?mode=ro")
+            else:
+                self._copy()
         except (sqlite3.Error, OSError) as error:
             _log.info("%s: cannot be read just now: %s", self._path, error)
             return []
         return [
             FoundWorkflow(Path(folder))
-            for folder, state, at in self._rows
-            if isinstance(folder, str)
-            and (state != "WORKFLOW_TERMINATED" or _number(at) >= self._since())
+            for folder, ended in reversed(self._rows)
+            if ended is None or ended >= self._since()
         ]
 
-    def _own(self) -> list[tuple[Any, ...]]:
-        return _running(f"{self._path.absolute().as_uri()}?mode=ro")
-
-    def _others(self) -> list[tuple[Any, ...]]:
+    def _copy(self) -> None:
         seen = [state_of(self._path.with_name(self._path.name + one)) for one in _ENDINGS]
         if seen == self._seen:
-            return self._rows
+            return
         settled = time.time() - self._path.stat().st_mtime > _SETTLED_S
         with tempfile.TemporaryDirectory(prefix="adon-") as folder, as_owner(self._owner):
             copy = Path(folder) / self._path.name
-            for one in _ENDINGS:
+            # Not the journal: SQLite deletes the file that one names as its super-journal.
+            for one in ("", "-wal"):
                 with suppress(FileNotFoundError):
                     data = read_bytes(self._path.with_name(self._path.name + one), _MOST_COPIED)
                     copy.with_name(copy.name + one).write_bytes(data)
-            rows = _running(f"{copy.as_uri()}?mode=rw")
+            self._rows = _listed(f"{copy.as_uri()}?mode=rw")
         self._seen = seen if settled else None
-        return rows
 
 
-def _running(place: str) -> list[tuple[Any, ...]]:
+def _listed(place: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(place, uri=True, timeout=1.0)) as database:
         # What looks like a table may be a view, with anything in it.
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_ENTRY)
         database.set_progress_handler(lambda: 1, _MOST_STEPS)
-        return database.execute(_RUNNING).fetchall()
+        database.execute("PRAGMA trusted_schema = OFF")
+        return database.execute(_LISTED).fetchall()
 
 
 class CondorQueue:
@@ -286,7 +289,3 @@ class Discovery:
                     self._look(s for s in self._sources if changed & set(s.files()))
         finally:
             self._watch.close()
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
+from itertools import product
 
 from network_provisioner.access import Principal
 from network_provisioner.base.errors import BrokerError
@@ -12,9 +14,20 @@ from network_provisioner.base.model import RequestAnswer, Transit
 from network_provisioner.broker import Broker
 
 _OTHERS = "another's"
-_WORD = re.compile(r"[^\s(),;'\"]+")
+# A word, and what stands at its ends in a sentence; an id may have any of these, too.
+_WORD, _EDGE = re.compile(r"\S+"), "(),;:.'\""
+_MOST_EDGE = 4
 # Of a workflow, which stands in all its ids.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@lru_cache(4096)
+def _readings(word: str) -> list[tuple[str, str, str]]:
+    """The ids that a word may be, the longest first, each with what stands before and behind it."""
+    first = min(len(word) - len(word.lstrip(_EDGE)), _MOST_EDGE)
+    last = max(len(word.rstrip(_EDGE)), len(word) - _MOST_EDGE)
+    ends = product(range(first + 1), range(len(word), last - 1, -1))
+    return [(word[:a], word[a:b], word[b:]) for a, b in ends]
 
 
 class Discretion:
@@ -53,11 +66,18 @@ class Discretion:
         caller said itself."""
         if caller.users is None:
             return words
-        return _WORD.sub(lambda m: _OTHERS if self._hidden(caller, m[0], own) else m[0], words)
 
-    def _hidden(self, caller: Principal, word: str, own: str | None) -> bool:
-        user = self._broker.user_of(word.rstrip(":"))
+        def told(found: re.Match[str]) -> str:
+            known = self._broker.user_of
+            readings = _readings(found[0])
+            before, name, behind = next((r for r in readings if known(r[1])), readings[-1])
+            return f"{before}{_OTHERS}{behind}" if self._hidden(caller, name, own) else found[0]
+
+        return _WORD.sub(told, words)
+
+    def _hidden(self, caller: Principal, transit_id: str, own: str | None) -> bool:
+        user = self._broker.user_of(transit_id)
         if user is not None:
             return user != "" and not caller.owns(user)
         # Of one that has ended; its workflow may go on.
-        return own is not None and any(found != own for found in _UUID.findall(word))
+        return own is not None and any(found != own for found in _UUID.findall(transit_id))

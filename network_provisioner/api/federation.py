@@ -13,17 +13,17 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
 import requests
+from cryptography.exceptions import UnsupportedAlgorithm
 
-from network_provisioner.access import Principal, Role
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.access import Issuer, Principal, Role
+from network_provisioner.base.errors import BrokerError, InputError
 
 log = logging.getLogger(__name__)
 
@@ -42,27 +42,6 @@ Fetch = Callable[[str], Any]
 """The JSON document at a URL. Raises OSError, ValueError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entitled:
-    """The role of those who hold any of these. ``projects``: those it may ask for, None: any."""
-
-    holds: frozenset[str]
-    role: Role
-    projects: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Issuer:
-    """An issuer that is trusted; see :class:`adon.config.sections.IssuerConfig`."""
-
-    url: str
-    audience: tuple[str, ...]
-    roles: tuple[Entitled, ...]
-    name: str = "sub"
-    suffix: str = ""
-    claims: tuple[str, ...] = ("scope",)
-
-
 class Issuers:
     """Called with a token it gives whom that names: :data:`~network_provisioner.access.Federation`.
     Threads may share it."""
@@ -73,8 +52,13 @@ class Issuers:
         fetch: Fetch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``clock`` gives seconds that never go back."""
-        self._issuers = {one.url: (one, _Keys(one.url, fetch or fetched, clock)) for one in issuers}
+        """``clock`` gives seconds that never go back. Raises InputError for two issuers that one
+        could take for each other."""
+        self._issuers = {
+            one.issuer: (one, _Keys(one.issuer, fetch or fetched, clock)) for one in issuers
+        }
+        if min(len(self._issuers), len({_suffix(one) for one in issuers})) < len(issuers):
+            raise InputError("found an issuer or a suffix twice in security.issuers")
 
     def __call__(self, token: str) -> Principal | None:
         try:
@@ -90,35 +74,41 @@ class Issuers:
                 "unauthorized",
             )
         issuer, keys = found
-        return _principal(issuer, self._verified(token, issuer, keys.key(str(head.get("kid", "")))))
-
-    def _verified(self, token: str, issuer: Issuer, key: Any) -> Mapping[str, Any]:
         try:
-            claims: dict[str, Any] = jwt.decode(
+            claims = jwt.decode(
                 token,
-                key,
+                keys.key(str(head.get("kid", ""))),
                 algorithms=_ALGORITHMS,
                 audience=issuer.audience,
-                issuer=issuer.url,
+                issuer=issuer.issuer,
                 leeway=_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", issuer.name]},
             )
         except jwt.ExpiredSignatureError:
-            raise BrokerError(f"the token of {issuer.url} has expired", "token_expired") from None
-        except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise BrokerError(f"the token of {issuer.url}: {error}", "unauthorized") from None
-        return claims
+            words = f"the token of {issuer.issuer} has expired"
+            raise BrokerError(words, "token_expired") from None
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
+            raise BrokerError(f"the token of {issuer.issuer}: {error}", "unauthorized") from None
+        return _principal(issuer, claims)
+
+
+def _suffix(issuer: Issuer) -> str:
+    return f"@{urlsplit(issuer.issuer).hostname}" if issuer.suffix is None else issuer.suffix
 
 
 def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     """Raises BrokerError ``unauthorized`` for who has no name, or no role here."""
     said = claims[issuer.name]
-    name = f"{said}{issuer.suffix}"
-    if not (isinstance(said, str) and said and name.isprintable() and len(name) <= _LONGEST_NAME):
+    if not (isinstance(said, str) and said and said.isprintable() and len(said) <= _LONGEST_NAME):
         raise BrokerError(
-            f"the token of {issuer.url} has no name in {issuer.name!r}", "unauthorized"
+            f"the token of {issuer.issuer} has no name in {issuer.name!r}", "unauthorized"
         )
-    held = _held(claims, issuer.claims)
+    if issuer.name == "email" and claims.get("email_verified", True) not in (True, "true"):
+        raise BrokerError(
+            f"{issuer.issuer} has not verified that {said!r} is its holder's", "unauthorized"
+        )
+    name = f"{said}{_suffix(issuer)}"
+    held = {one for claim in issuer.claims for one in _held(claim, claims.get(claim))}
     for entitled in issuer.roles:
         if entitled.holds & held:
             own = frozenset({name}) if entitled.role is Role.RESEARCHER else None
@@ -128,14 +118,11 @@ def _principal(issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
     )
 
 
-def _held(claims: Mapping[str, Any], names: Collection[str]) -> set[str]:
-    """Scopes are words of one text, entitlements and groups a list."""
-    held: set[str] = set()
-    for name in names:
-        value = claims.get(name)
-        held.update(value.split() if isinstance(value, str) else ())
-        held.update(one for one in (value if isinstance(value, list) else ()) if type(one) is str)
-    return held
+def _held(claim: str, value: object) -> list[str]:
+    """Scopes are words of one text; a group or an entitlement may have blanks in it."""
+    if isinstance(value, str):
+        return value.split() if claim in ("scope", "scp") else [value]
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 class _Keys:
@@ -148,21 +135,33 @@ class _Keys:
         self._read_at = self._asked_at = float("-inf")
 
     def key(self, kid: str) -> Any:
-        """Raises BrokerError ``unauthorized``."""
-        with self._lock:
-            now = self._clock()
-            old = now - self._read_at > KEPT_S
-            if (old or kid not in self._keys) and now - self._asked_at > AGAIN_S:
-                self._asked_at = now
+        """Raises BrokerError ``unauthorized``. Who has a key that is known waits for nobody."""
+        found = self._known(kid, KEPT_S)
+        if found is None:
+            usable = self._known(kid, 2 * KEPT_S)
+            if self._lock.acquire(blocking=usable is None):
                 try:
-                    self._keys, self._read_at = self._read(), now
-                except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-                    log.warning("the keys of issuer %s cannot be read: %.200r", self._issuer, error)
-            if kid not in self._keys or now - self._read_at > 2 * KEPT_S:
-                raise BrokerError(
-                    f"issuer {self._issuer} has no key {kid!r:.100} just now", "unauthorized"
-                )
-            return self._keys[kid]
+                    self._read_again()
+                finally:
+                    self._lock.release()
+            found = self._known(kid, 2 * KEPT_S)
+        if found is None:
+            raise BrokerError(
+                f"issuer {self._issuer} has no key {kid!r:.100} just now", "unauthorized"
+            )
+        return found
+
+    def _known(self, kid: str, kept_s: float) -> Any:
+        return self._keys.get(kid) if self._clock() - self._read_at <= kept_s else None
+
+    def _read_again(self) -> None:
+        now = self._clock()
+        if now - self._asked_at > AGAIN_S:
+            self._asked_at = now
+            try:
+                self._keys, self._read_at = self._read(), now
+            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                log.warning("the keys of issuer %s cannot be read: %.200r", self._issuer, error)
 
     def _read(self) -> dict[str, Any]:
         known = f"{self._issuer.rstrip('/')}/.well-known"
@@ -176,17 +175,21 @@ class _Keys:
             raise ValueError(f"found keys at {said['jwks_uri']!r}")
         keys = {}
         for one in self._fetch(said["jwks_uri"])["keys"]:
-            if one.get("use", "sig") == "sig":
-                with suppress(jwt.PyJWTError):  # of a kind that we do not know
+            # Not of a kind that we do not know.
+            with suppress(jwt.PyJWTError, UnsupportedAlgorithm, ValueError, AttributeError):
+                if one.get("use", "sig") == "sig":
                     keys[str(one.get("kid", ""))] = jwt.PyJWK(one).key
         return keys
 
 
 def fetched(url: str) -> Any:
     """See :data:`Fetch`."""
+    until, text = time.monotonic() + _TIMEOUT_S, bytearray()
     with requests.get(url, timeout=_TIMEOUT_S, allow_redirects=False, stream=True) as answer:
-        answer.raise_for_status()
-        text = answer.raw.read(_MOST_BYTES + 1, decode_content=True)
-    if len(text) > _MOST_BYTES or answer.status_code != 200:
-        raise ValueError(f"found {answer.status_code}, {len(text)} bytes")
+        if answer.status_code != 200:
+            raise ValueError(f"{url}: found {answer.status_code}")
+        for piece in answer.iter_content(1):  # as it comes: it may come slowly
+            text += piece
+            if len(text) > _MOST_BYTES or time.monotonic() > until:
+                raise ValueError(f"{url}: found more than is meant, or it takes too long")
     return json.loads(text)

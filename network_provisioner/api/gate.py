@@ -85,7 +85,7 @@ class Gate:
         if token is None and _is_cross_site(headers):  # a browser adds no token by itself
             raise BrokerError("a page of another site asks, expected a token", "forbidden")
         certificate = scope.get("extensions", {}).get(TLS_NAME)
-        if token is not None and token.count(".") == 2 and self._keyring.federated:
+        if token is not None and "." in token and self._keyring.federated:
             return await asyncio.to_thread(self._keyring.recognise, token, certificate)
         return self._keyring.recognise(token, certificate)
 

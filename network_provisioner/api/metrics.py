@@ -62,16 +62,6 @@ class Metrics:
             self._seconds.observe(time.perf_counter() - started)
         return transit, new
 
-    def changed(self, change: Callable[..., Transit], *args: object) -> Transit:
-        """``change(*args)``, counted. Raises what it raises."""
-        try:
-            transit = change(*args)
-        except BrokerError as error:
-            self._decisions.labels(error.code).inc()
-            raise
-        self._decisions.labels("changed").inc()
-        return transit
-
     def asked(self, ask: Ask, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """``ask(requests)``, each counted. Raises what it raises."""
         started = time.perf_counter()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -103,9 +101,24 @@ class MatchAnswer(Answer):
     passed_over: dict[str, str]
 
 
+Save = Callable[..., tuple[TemplateEntry, Sequence[str]]]
+
+
 def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     """The routes."""
     routes = APIRouter(tags=["templates"])
+
+    def shown(caller: Principal, entry: TemplateEntry) -> dict[str, Any]:
+        return _view(caller, entry, book.taught(entry.template.name, caller.name))
+
+    async def saved(caller: Principal, save: Save, *what: object) -> Response:
+        def answer() -> dict[str, Any]:
+            entry, lowered = save(
+                *what, by=caller.name, trusted=caller.may(May.MANAGE), users=caller.users
+            )
+            return {**shown(caller, entry), "lowered": list(lowered)}
+
+        return answers.answer(await turns.change(answer))
 
     @routes.get("/v1/templates", response_model=list[TemplateAnswer])
     async def list_templates(caller: Caller) -> Response:
@@ -113,9 +126,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         caller.need(May.READ)
 
         def listed() -> list[dict[str, Any]]:
-            return [
-                _shown(book, caller, entry) for name in book.names() if (entry := book.entry(name))
-            ]
+            return [shown(caller, entry) for name in book.names() if (entry := book.entry(name))]
 
         return answers.answer(await turns.read(listed))
 
@@ -129,7 +140,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
             found = book.explain(body.application, wanted, caller.name or None)
             entry = book.entry(found.template.name) if found.template else None
             return {
-                "entry": _shown(book, caller, entry) if entry else None,
+                "entry": shown(caller, entry) if entry else None,
                 "how": found.how,
                 "reason": found.reason,
                 "passed_over": dict(found.passed_over),
@@ -144,13 +155,12 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         """A template, the newest version or an older one."""
         caller.need(May.READ)
 
-        def known() -> TemplateEntry:
-            entry = book.entry(name, version)
-            if entry is None:
-                raise unknown(name, book.names(), version)
-            return entry
+        def known() -> dict[str, Any]:
+            if entry := book.entry(name, version):
+                return shown(caller, entry)
+            raise unknown(name, book.names(), version)
 
-        return answers.answer(await turns.read(lambda: _shown(book, caller, known())))
+        return answers.answer(await turns.read(known))
 
     @routes.get("/v1/templates/{name}/history", response_model=list[VersionAnswer])
     async def get_history(name: str, caller: Caller) -> Response:
@@ -158,11 +168,14 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         caller.need(May.READ)
 
         def kept() -> list[dict[str, Any]]:
-            found = book.history(name)
-            if not found:
+            if not (found := book.history(name)):
                 raise unknown(name, book.names())
             return [
-                {"version": doc.version, "at": doc.at, "entry": _view(entry) if entry else None}
+                {
+                    "version": doc.version,
+                    "at": doc.at,
+                    "entry": _view(caller, entry, {}) if entry else None,
+                }
                 for doc, entry in found
             ]
 
@@ -172,8 +185,8 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def save_template(name: str, body: TemplateBody, caller: Caller) -> Response:
         """Save a new version. The same figures as those that stand there make none."""
         caller.need(May.SAVE_TEMPLATES)
-        figures = body.model_dump(exclude_none=True, exclude={"version"})
-        return answers.answer(await turns.change(_saved, book, caller, book.save, name, figures))
+        given = body.model_dump(exclude_none=True, exclude={"version"})
+        return await saved(caller, book.save, name, given)
 
     @routes.post("/v1/templates/{name}/from", response_model=TemplateAnswer)
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
@@ -182,62 +195,48 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
         transit = await turns.read(broker.get, body.transit)
         if not caller.owns(transit.user):
             raise BrokerError(f"transit {body.transit!r} is somebody else's", "forbidden")
-        return answers.answer(
-            await turns.change(_saved, book, caller, book.save_from, name, transit)
-        )
+        return await saved(caller, book.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
     async def restore_template(name: str, body: RestoreBody, caller: Caller) -> Response:
         """Save an old version anew."""
         caller.need(May.SAVE_TEMPLATES)
-        return answers.answer(
-            await turns.change(_saved, book, caller, book.restore, name, body.version)
-        )
+        return await saved(caller, book.restore, name, body.version)
 
     @routes.post("/v1/templates/{name}/reset", response_model=TemplateAnswer)
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        users = None if caller.may(May.MANAGE) else caller.users or {caller.name}
-        reset = partial(book.reset, name, users)
-        return answers.answer(await turns.change(lambda: _shown(book, caller, reset())))
+        whose = None if caller.may(May.MANAGE) else caller.users or {caller.name}
+        return answers.answer(shown(caller, await turns.change(book.reset, name, whose)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        entry = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
-        return answers.answer(_view(entry) if entry else None)
+        left = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
+        return answers.answer(left and shown(caller, left))
 
     return routes
 
 
-def _saved(
-    book: TemplateRegistry,
-    caller: Principal,
-    save: Callable[..., tuple[TemplateEntry, Sequence[str]]],
-    *what: object,
-) -> dict[str, Any]:
-    trusted = caller.may(May.MANAGE)
-    entry, lowered = save(*what, by=caller.name, trusted=trusted, users=caller.users)
-    return {**_shown(book, caller, entry), "lowered": list(lowered)}
-
-
-def _shown(book: TemplateRegistry, caller: Principal, entry: TemplateEntry) -> dict[str, Any]:
-    """With what transfers taught the caller."""
-    return _view(replace(entry, learned=book.taught(entry.template.name, caller.name)))
-
-
-def _view(entry: TemplateEntry) -> dict[str, Any]:
+def _view(caller: Principal, entry: TemplateEntry, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """A researcher is told the ids of its own transits alone."""
+    source, learned = dict(entry.source), dict(learned)
+    if caller.users is not None:
+        if entry.by != caller.name:
+            source.pop("transit", None)
+        if learned == entry.learned:  # what all are taught
+            learned.pop("transit", None)
     return {
         "name": entry.template.name,
         "version": entry.template.version,
         "origin": entry.origin,
         "by": entry.by,
         "at": entry.at,
-        "template": template_to_dict(entry.template) | {"peak": entry.learned.get("peak", 0.0)},
-        "source": dict(entry.source),
-        "learned": dict(entry.learned),
+        "template": template_to_dict(entry.template) | {"peak": learned.get("peak", 0.0)},
+        "source": source,
+        "learned": learned,
         "lowered": list(entry.capped),
     }

@@ -148,7 +148,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
         await own(caller, May.REQUEST, transit_id)
         rates = body.min_bps, body.max_bps
-        return told(caller, await turns.change(metrics.changed, broker.change, transit_id, *rates))
+        return told(caller, await turns.change(broker.change, transit_id, *rates))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:

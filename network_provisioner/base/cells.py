@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # the last four: full width
+
 
 def csv_cell(value: object) -> object:
     """A cell that no spreadsheet takes for a formula and runs; numbers stay numbers."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return value
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value

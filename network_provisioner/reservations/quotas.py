@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from network_provisioner.base.model import Transit
+from network_provisioner.base.schema import STRICT, Rate, Whole
 from network_provisioner.base.units import format_rate
 
 EVERYBODY_ELSE = "*"
@@ -21,9 +25,11 @@ class Quota:
     ``advance``   transits whose start is to come
     """
 
-    live: int | None = None
-    rate_bps: float | None = None
-    advance: int | None = None
+    __pydantic_config__ = STRICT
+
+    live: Annotated[Whole, Field(ge=0)] | None = None
+    rate_bps: Annotated[Annotated[Rate, Field(gt=0)] | None, Field(alias="rate")] = None
+    advance: Annotated[Whole, Field(ge=0)] | None = None
 
 
 Quotas = Mapping[str, Mapping[str, Quota]]

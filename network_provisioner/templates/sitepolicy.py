@@ -49,16 +49,13 @@ def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     max_patience?, max_paths?}``; a rate or priority that it does not name is the highest of the
     built-in templates, null is no limit. Raises InputError."""
     known = templates_from_dict(None).values()
-    usual = TemplatePolicy(max(t.rspec.max_bps for t in known), max(t.priority for t in known))
-    if data is None:
-        return usual
-    found = read(TemplatePolicy, data, "template_policy")
-    return TemplatePolicy(
-        found.max_bps if "max_throughput" in data else usual.max_bps,
-        found.max_priority if "max_priority" in data else usual.max_priority,
-        found.max_patience_s,
-        found.max_paths,
-    )
+    usual = {
+        "max_throughput": max(t.rspec.max_bps for t in known),
+        "max_priority": max(t.priority for t in known),
+    }
+    given = {} if data is None else data
+    both = usual | dict(given) if isinstance(given, Mapping) else given
+    return read(TemplatePolicy, both, "template_policy")
 
 
 def check(template: Template, policy: TemplatePolicy) -> None:

@@ -65,6 +65,15 @@ def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
     assert UUID not in web.get("/v1/transits/mine", headers=EVE).text
 
 
+@pytest.mark.parametrize("name", ["run(1)", "it's", "'a,b'", "c;d:"])
+def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, name: str) -> None:
+    full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0}
+    assert ask(web, ADA, name, **full)["state"] == "installed"
+    waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
+    assert waits["state"] == "queued" and "held by another's" in waits["reason"]
+    assert name not in str(waits)
+
+
 def test_nobody_takes_anothers_next_id(web: TestClient) -> None:
     assert ask(web, ADA, "run")["id"] == "run"
     for name in ("run.2", "run.77"):
@@ -83,3 +92,18 @@ def test_who_took_an_id_first_keeps_nobody_from_a_path(web: TestClient) -> None:
     assert ask(web, EVE, VICTIM)["id"] == VICTIM
     assert web.post(f"/v1/transits/{VICTIM}.2/release", headers=ADA).is_success
     assert ask(web, ADA, VICTIM)["id"] == f"{VICTIM}.3"
+
+
+def test_templates_tell_nobody_anothers_id(web: TestClient, rig: Rig) -> None:
+    engineer = {**bearer("engineer")}
+    for who, name in ((engineer, f"{UUID}:theirs"), (ADA, VICTIM)):
+        assert ask(web, who, name, template="soykb", lease_s=1000.0)["state"] == "installed"
+        rig.let_pass(10.0)
+        report = {"bytes": 100_000_000, "seconds": 10.0, "outcome": "success"}
+        assert web.post(f"/v1/transits/{name}/release", json=report, headers=who).is_success
+        made = web.post(f"/v1/templates/of-{name[-3:]}/from", json={"transit": name}, headers=who)
+        assert made.json()["source"]["transit"] == made.json()["learned"]["transit"] == name
+    assert f"{UUID}:theirs" in web.get("/v1/templates", headers=engineer).text
+    assert VICTIM in web.get("/v1/templates/of-acc", headers=ADA).text
+    for path in ("", "/soykb", "/of-irs", "/of-acc", "/of-acc/history", "/of-irs?version=1"):
+        assert UUID not in web.get(f"/v1/templates{path}", headers=EVE).text

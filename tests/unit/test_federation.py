@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,9 @@ from fastapi.testclient import TestClient
 
 from adon.config.adon_yml import parse_config
 from adon.config.security import check_exposure, keyring_of
-from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
+from network_provisioner.access import Entitled, Issuer, Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app, federation
-from network_provisioner.api.federation import Entitled, Issuer, Issuers
+from network_provisioner.api.federation import Issuers
 from network_provisioner.base.errors import BrokerError, InputError
 
 URL, AUDIENCE = "https://login.example.org/realm", "https://broker.example.org"
@@ -108,7 +109,10 @@ def test_a_token_names_its_holder_and_its_entitlements_give_the_role() -> None:
         (token(scope=["adon.request.not"]), "unauthorized"),
         (token(sub=None), "unauthorized"),
         (token(sub=""), "unauthorized"),
+        (token(sub="a" * 500), "unauthorized"),
+        (token(exp=float("inf")), "unauthorized"),
         (token(sub="a\nb"), "unauthorized"),
+        (token(scope=None, groups="former users"), "unauthorized"),  # one group, not two
     ],
 )
 def test_what_is_not_signed_for_us_names_nobody(bad: str, code: str) -> None:
@@ -144,6 +148,38 @@ def test_keys_of_somebody_else_are_not_taken(wrong: dict[str, Any]) -> None:
     assert code_of(issuers(web), token()) == "unauthorized"
 
 
+def test_an_odd_key_takes_no_other_with_it() -> None:
+    web = Web()
+    web.keys += [{"kid": "odd", "kty": "RSA", "n": "*", "e": "é"}, None]  # type: ignore[list-item]
+    assert issuers(web)(token()).name == "ada@example.org"
+
+
+def test_who_asks_for_an_unknown_key_keeps_nobody_waiting() -> None:
+    web, clock, begun, go_on = Web(), Clock(1000.0), threading.Event(), threading.Event()
+    known = Issuers([TRUSTED], web, clock)
+    known(token())
+    clock.now += federation.AGAIN_S + 1
+    read = web.__call__
+
+    def slow(url: str) -> Any:
+        begun.set()
+        go_on.wait(60.0)
+        return read(url)
+
+    known._issuers[URL][1]._fetch = slow  # an issuer that takes its time
+    asks = threading.Thread(target=code_of, args=(known, token(OTHER, "new")))
+    asks.start()
+    begun.wait(60.0)
+    honest = threading.Thread(target=known, args=(token(),))
+    honest.start()
+    honest.join(5.0)
+    waits = honest.is_alive()
+    go_on.set()
+    for thread in (asks, honest):
+        thread.join(60.0)
+    assert not waits
+
+
 def test_it_stands_beside_keys_and_goes_over_http(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state.sqlite")
     key = Key(Principal("bob", Role.OPERATOR), hash_of("b.b.b" * 5))
@@ -163,6 +199,14 @@ def test_it_stands_beside_keys_and_goes_over_http(tmp_path: Path) -> None:
 
 class Served(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == "/drops":
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b" ")
+                    time.sleep(0.02)
+            return
         bodies = {"/keys": b'{"keys": []}', "/long": b" " * (1 << 20) + b"{}", "/odd": b"<html>"}
         self.send_response(200 if self.path in bodies else 302)
         self.send_header("Location", "/keys")
@@ -173,7 +217,9 @@ class Served(BaseHTTPRequestHandler):
         pass
 
 
-def test_documents_are_fetched_whole_from_where_they_are_said_to_be() -> None:
+def test_documents_are_fetched_whole_from_where_they_are_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
@@ -181,6 +227,9 @@ def test_documents_are_fetched_whole_from_where_they_are_said_to_be() -> None:
         for wrong in ("/long", "/odd", "/moved"):
             with pytest.raises(ValueError):
                 federation.fetched(url + wrong)
+        monkeypatch.setattr(federation, "_TIMEOUT_S", 0.3)
+        with pytest.raises(ValueError):
+            federation.fetched(f"{url}/drops")
         server.shutdown()
     with pytest.raises(OSError):
         federation.fetched(f"{url}/keys")
@@ -204,7 +253,37 @@ def test_from_adon_yml(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     assert code_of(ring.recognise, None, None) == "unauthorized"  # it is closed to all others
     plain = keyring_of(configured(suffix="", name="email"))
-    assert plain.recognise(token(groups=["users"], email="e@x"), None).name == "e@x"
+    claims: dict[str, Any] = {"groups": ["users"], "email": "e@x"}
+    for verified in (None, True, "true"):
+        found = plain.recognise(token(**claims, email_verified=verified), None)
+        assert found.name == "e@x"
+    assert code_of(plain.recognise, token(**claims, email_verified=False), None) == "unauthorized"
+
+
+def test_names_of_two_issuers_are_never_the_same() -> None:
+    role = {"holds": ["users"], "role": "researcher"}
+    realms = [
+        {"issuer": f"https://login.example.org/{realm}", "audience": [AUDIENCE], "roles": [role]}
+        for realm in "ab"
+    ]
+    network: dict[str, list[object]] = {"nodes": [], "links": []}
+    read = {"topology": network, "security": {"issuers": realms}}
+    with pytest.raises(InputError, match="a suffix twice"):
+        keyring_of(parse_config(read, "adon.yml"))
+    keyring_of(
+        parse_config(
+            read
+            | {
+                "security": {
+                    "issuers": [{**realm, "suffix": f"@{n}"} for n, realm in enumerate(realms)]
+                }
+            },
+            "adon.yml",
+        )
+    )
+    twice = {"issuers": [realms[0], {**realms[0], "suffix": "@b"}]}
+    with pytest.raises(InputError, match="an issuer or"):
+        keyring_of(parse_config(read | {"security": twice}, "adon.yml"))
 
 
 @pytest.mark.parametrize(

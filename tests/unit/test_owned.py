@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import struct
+import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -67,6 +70,17 @@ def failing(run: Submitted, complaint: Path) -> None:
 def words(archive: Archive) -> str:
     found = [one for metric in ("job", "workflow", "status") for one in archive.query(metric)]
     return json.dumps([one.details for one in found])
+
+
+def test_logs_of_the_future_are_not_recorded(tmp_path: Path, archive: Archive) -> None:
+    run, late = Submitted(tmp_path / "run"), time.time() + 1e7
+    failing(run, tmp_path / "none")
+    run.nodes.write_text(
+        submitted(7, late, JOB) + executing(7, late + 1) + terminated(7, late + 2, 1)
+    )
+    Follower(run.path, archive).poll()
+    for metric in ("job", "status", "transfer", "compute"):
+        assert all(one.at < late - 1 for one in archive.query(metric))
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -214,6 +228,55 @@ def test_homes_of_others_are_looked_into_with_care(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert source.look() == []
+
+
+def hot_journal(database: Path, names: Path) -> bytes:
+    """What SQLite rolls back, and then deletes the file that it names (sqlite.org/fileformat.html,
+    section 3)."""
+    magic, page = bytes.fromhex("d9d505f920a163d7"), database.read_bytes()[:4096]
+    pages, name = database.stat().st_size // 4096, str(names).encode()
+    head = (magic + struct.pack(">5I", 1, 0, pages, 512, 4096)).ljust(512, b"\0")
+    record = struct.pack(">I", 1) + page + struct.pack(">I", sum(page[4096 - 200 : 0 : -200]))
+    last = struct.pack(">II", len(name), sum(name)) + magic
+    return head + record + struct.pack(">I", (1 << 30) // 4096 + 1) + name + last
+
+
+def test_anothers_journal_deletes_no_file(tmp_path: Path) -> None:
+    path, victim = tmp_path / "home" / "workflow.db", tmp_path / "victim"
+    path.parent.mkdir()
+    victim.write_text("kept")
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(SCHEMA)
+    journal = path.with_name("workflow.db-journal")
+    journal.write_bytes(hot_journal(path, victim))
+    given_to_ada(path.parent)
+    PegasusDatabase(path, lambda: 0.0, ADA).look()
+    assert victim.read_text() == "kept"
+
+
+def test_anothers_database_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "workflow.db"
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(
+            "CREATE VIEW master_workflow AS WITH RECURSIVE n(i) AS "
+            "(SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) "
+            "SELECT i wf_id, '/' || printf('%.*c', 900000, 'x') submit_dir FROM n;"
+            "CREATE TABLE master_workflowstate (wf_id, state, timestamp);"
+        )
+    given_to_ada(path.parent)
+    tracemalloc.start()
+    PegasusDatabase(path, lambda: 0.0, ADA).look()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 100e6  # of which a copy may have two thirds
+
+
+def test_a_full_registry_takes_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitors.workflows.discovery._MOST_LISTED", 3)
+    for number in range(9):
+        (tmp_path / f"{number}.json").write_text(json.dumps({"submit_dir": f"/runs/{number}"}))
+    assert len(Registry(tmp_path).look()) == 3
 
 
 def test_root_asks_others_about_a_workflow_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:

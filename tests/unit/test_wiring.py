@@ -101,7 +101,10 @@ def test_quotas_are_read_by_user_and_by_project(tmp_path: Path) -> None:
     ("section", "words"),
     [
         ({"quotas": {"user": {"ada": {"live": -1}}}}, "limits.quotas.user.ada.live: found -1"),
-        ({"quotas": {"users": {}}}, "limits.quotas has the unknown key 'users', did you mean"),
+        (
+            {"quotas": {"users": {}}},
+            "limits.quotas.users: found 'users', expected one of 'user' or 'project'",
+        ),
         ({"driver": "openflw"}, "did you mean 'openflow'?"),
         ({"bandwidth": "magic"}, "controller.bandwidth: found 'magic', expected one of 'auto'"),
         ({"reservable": 0}, "limits.reservable"),
