@@ -51,6 +51,8 @@ class AdvanceReservations:
         wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
         if size_bytes is not None:
             wanted.size_bytes = size_bytes
+        if over := self._admission.over_quota(wanted, now):
+            raise BrokerError(f"transit {transit.id!r} was not moved: {over}", "conflict")
         if moves_on:
             self._end_at(transit, wanted, end, now)
         elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
@@ -80,7 +82,8 @@ class AdvanceReservations:
             wanted.size_bytes = request.size_bytes
         self._admission.give_ports(wanted)
         begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._admission.begin_early(transit, wanted, now)
+        over = begun or self._admission.over_quota(wanted, now)
+        early = None if over else self._admission.begin_early(transit, wanted, now)
         if early is not None:
             self._hold_again(transit, *early, now)
             return
