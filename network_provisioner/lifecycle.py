@@ -343,6 +343,8 @@ class Lifecycle:
             transit.released_at = now
         if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
+        if transit.ports and not transit.installed_at:  # others may be given them
+            transit.ports, transit.flows, transit.ports_at = [], [], ""
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
         write([transit])

@@ -65,7 +65,7 @@ class ReportedConnections:
     ) -> dict[str, list[Flow]]:
         """All that is open now on the host of an agent at a site; the flows of every transit that
         has any there, also by what other agents reported."""
-        held = [(holder, c) for c in found if (holder := self._holder(c)) in transits]
+        held = [(holder, c) for c in found if (holder := self._holder(c, site)) in transits]
         self._last[agent] = _Report(site, now, tuple(held))
         here = {holder for holder, _ in held}
         ends: dict[str, set[tuple[int, int]]] = {}
@@ -77,9 +77,11 @@ class ReportedConnections:
                     ends.setdefault(holder, set()).add(pair)
         return {holder: named(sorted(pairs)) for holder, pairs in ends.items()}
 
-    def _holder(self, connection: Connection) -> str:
-        one, other = self._site(connection.local[0]), self._site(connection.remote[0])
-        return self._ports.holder(one, other, connection.client_port) or ""
+    def _holder(self, connection: Connection, site: str) -> str:
+        if self._site(connection.local[0]) != site:  # an agent speaks for its own site
+            return ""
+        other = self._site(connection.remote[0])
+        return self._ports.holder(site, other, connection.client_port) or ""
 
     def _site(self, address: str) -> str:
         """The site with the longest prefix of an address, "" for none."""

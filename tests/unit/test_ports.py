@@ -156,3 +156,21 @@ TABLE = """\
 
 def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
     assert has_clients(TABLE, {2812}) and not has_clients(TABLE, {2811})
+
+
+def test_an_agent_speaks_for_its_own_site(rig: Rig) -> None:
+    rig.broker.report_connections("tacc", "tacc", [])
+    given = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="client", job="a")
+    nodes = demo_network().nodes
+    ends = (nodes["tacc"].address, 50_000), (nodes["mu"].address, 40_000)
+    rig.broker.report_connections("local", "local", [Connection(given.ports[0], *ends)])
+    assert not rig.controller.circuits
+
+
+def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="src", job="a")
+    waits = rig.ask("b", "mu", "tacc", min_bps=170e6, ports_at="src", job="b")
+    assert waits.state is TransitState.QUEUED and waits.ports
+    rig.let_pass(1000)
+    late = rig.broker.get("b")
+    assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], [])
