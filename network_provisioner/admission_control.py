@@ -8,7 +8,7 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -31,7 +31,7 @@ from network_provisioner.selection.admission import (
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
-from network_provisioner.selection.transit import Metric, PathChoice
+from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.selection.verdicts import (
     Claim,
     ClassLimit,
@@ -412,16 +412,21 @@ class AdmissionControl:
             members.append(Movable(transit.id, transit.priority, paths, ways))
         return elsewhere(self._ledger, members, away, now, self._admission.switches)
 
-    def better(self, transit: Transit, freed: Collection[Hop], now: float) -> PathChoice | None:
-        """The choice of a better path for a transit that is on one, alone there with its packets,
-        among those that lead over links where room was given back; None where it stays."""
+    def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
+        """Whether a transit moves to better paths by its template, and one of its others leads
+        over links where room was given back."""
         template = template_of(transit, self._templates)
-        if template is None or template.better_path != "move" or transit.parts:
-            return None
-        here, paths = tuple(transit.path), self._admission.paths(transit.src, transit.dst)
-        if not any(hop in freed for p in paths if p.nodes != here for hop in p.hops):
-            return None
-        if transit.requested_bps <= 0 or self._active.pairs.mates(transit):
+        if template is None or template.better_path != "move":
+            return False
+        paths = self._admission.paths(transit.src, transit.dst)
+        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
+
+    def better(self, transit: Transit, now: float) -> Candidate | None:
+        """A better path with room for a transit that is on one, alone there with its packets; None
+        where there is none."""
+        template = template_of(transit, self._templates)
+        alone = not (transit.parts or self._active.pairs.mates(transit))
+        if template is None or transit.requested_bps <= 0 or not alone:
             return None
         wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
         claims = self._active.waitlist.claims_before(transit, now)
@@ -429,11 +434,11 @@ class AdmissionControl:
             verdict = self._admission.decide(
                 wanted, template, now, claimed=claims, limit_of=self._limit_of(wanted, now)
             )
-        if not isinstance(verdict, Grant) or len(verdict.parts) > 1:
+        if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
             return None
-        scores = {c.path.nodes: c.q for c in verdict.decision.candidates}
-        gain = scores[verdict.path.nodes] - scores.get(here, 0.0)
-        return verdict.decision if verdict.path.nodes != here and gain >= BETTER_BY else None
+        best = verdict.decision.chosen
+        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.path)
+        return best if best.q - next(here, 0.0) >= BETTER_BY else None
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a

@@ -213,8 +213,8 @@ class Broker(Queries):
             if news:
                 self._lifecycle.take_in(news, now)
             freed = self._expire(now)
-            links = self._rerouting.take_in(now)
             self._lifecycle.start_due(now)
+            links = self._rerouting.take_in(now)
             if freed or news or clock_set_s or links:
                 self._serve_queue(now)
             # Apart from a new one, so that it is clear who fails.

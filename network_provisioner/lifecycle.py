@@ -395,9 +395,9 @@ class Lifecycle:
     # -- the switches ------------------------------------------------------------------------
 
     @property
-    def starting(self) -> bool:
-        """Whether transits are about to be put on the switches."""
-        return bool(self._starts)
+    def starting(self) -> list[Transit]:
+        """The transits that are about to be put on the switches."""
+        return [start.transit for start in self._starts]
 
     def apply(self, now: float, everything: bool = False) -> None:
         """Share anew, and tell the switches, once, all that has changed since the last time.

@@ -18,6 +18,7 @@ from network_provisioner.selection.push import Reroute
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
+ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
 DoWithout = Callable[[Transit, str, float], None]
 
 
@@ -41,6 +42,7 @@ class Rerouting:
         self._active = active
         self._desired = desired
         self._do_without = do_without
+        self._near: dict[str, None] = {}  # transits beside whose paths room was given back
 
     def take_in(self, now: float) -> bool:
         """Take in which links have failed, or work again; whether that is news.
@@ -60,12 +62,9 @@ class Rerouting:
 
     def _leave_failed(self, now: float, news: bool) -> None:
         """Without ``news`` only who is to start is looked at: the others were before."""
-        there = [
-            transit
-            for transit in self._active.all.values()
-            if (transit.state is TransitState.HELD and transit.start <= now)
-            or (news and transit.state in ON_SWITCHES)
-        ]
+        there = self._lifecycle.starting
+        if news:
+            there += self._active.on_switches()
         for transit in sorted(there, key=lambda t: -t.priority):
             failed = self._admission.failure(transit)
             if failed is None or transit.state not in LIVE:  # it went along with another, or ended
@@ -92,13 +91,19 @@ class Rerouting:
         """Move transits whose templates say so to better paths that room was given back on. Who
         waits is to be served before."""
         freed, self._lifecycle.freed = self._lifecycle.freed, set()
-        if not freed or self._desired.out_of_step:
-            return
-        for transit in sorted(self._active.on_switches(), key=lambda t: -t.priority):
-            choice = self._admission.better(transit, freed, now)
-            if choice is None or choice.chosen is None:
+        if freed:
+            live = sorted(self._active.on_switches(), key=lambda t: -t.priority)
+            self._near.update((t.id, None) for t in live if self._admission.may_move(t, freed))
+        self._lifecycle.apply(now)  # so that a move that is refused takes nothing with it
+        for name in list(self._near)[:ASKED_AT_ONCE]:
+            if self._desired.out_of_step:
+                return
+            del self._near[name]
+            transit = self._active.all.get(name)
+            if transit is None or transit.state not in ON_SWITCHES:
                 continue
-            path, q = choice.chosen.path, choice.chosen.q
-            (way,) = circuits.ways(transit, self._topology)
-            move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
-            self._lifecycle.move([move], f"it scores {q:.2f}", now, may_stay=True)
+            best = self._admission.better(transit, now)
+            if best is not None:
+                (way,) = circuits.ways(transit, self._topology)
+                move = Reroute(name, (replace(way, path=best.path),), way.path.hops[0])
+                self._lifecycle.move([move], f"it scores {best.q:.2f}", now, may_stay=True)
