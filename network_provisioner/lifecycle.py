@@ -127,12 +127,8 @@ class Lifecycle:
         refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"granted more than is free: {refusal}")
-        moved = [self._active.all[move.id] for move in grant.moves]
-        before = tuple(other.copy() for other in moved)
+        moved, before = self._take_ways(grant.moves, now)
         for other, move in zip(moved, grant.moves, strict=True):
-            meter(other, now)
-            circuits.take(other, move.ways)
-            other.moves += 1
             other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
         _set(transit, times or {})
         circuits.take(transit, grant.parts)
@@ -179,28 +175,35 @@ class Lifecycle:
         refusal = self._ledger.commit(None, lanes, now)
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"moved to where there is no room: {refusal}")
-        moved = [self._active.all[move.id] for move in moves]
-        before_all = [transit.copy() for transit in moved]
+        moved, before = self._take_ways(moves, now)
         for transit, move in zip(moved, moves, strict=True):
-            meter(transit, now)
-            circuits.take(transit, move.ways)
-            transit.moves += 1
-            before = transit.reason.partition("; moved to ")[0]
             ways = " and ".join("-".join(way.path.nodes) for way in move.ways)
-            transit.reason = f"{before}; moved to {ways}: {why}"
+            reason = transit.reason.partition("; moved to ")[0]
+            transit.reason = f"{reason}; moved to {ways}: {why}"
             if transit.state in ON_SWITCHES:
                 self._desired.put(transit, now)
         if may_stay:
             self.apply(now)
             if self._desired.out_of_step:
-                self._move_back(before_all, now)
+                self._move_back(before, now)
                 self._desired.share(now, everything=False)
                 self._mended(now)
                 return
         self._repository.save(moved)
-        for held in was:
-            if held is not None:
-                self._room_on(held)
+        for held in filter(None, was):
+            self._room_on(held)
+
+    def _take_ways(
+        self, moves: Sequence[Reroute], now: float
+    ) -> tuple[list[Transit], tuple[Transit, ...]]:
+        """Those that move, on their new ways, and as they were before."""
+        moved = [self._active.all[move.id] for move in moves]
+        before = tuple(transit.copy() for transit in moved)
+        for transit, move in zip(moved, moves, strict=True):
+            meter(transit, now)
+            circuits.take(transit, move.ways)
+            transit.moves += 1
+        return moved, before
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -236,70 +239,49 @@ class Lifecycle:
         now: float,
         what: str,
         end: float | None = None,
+        ways: Sequence[PathPart] = (),
         write: Write | None = None,
     ) -> None:
-        """Give an active transit other ``values``, and its reservation another ``end``, in ledger,
-        switches and store, or raise BrokerError with nothing changed: ``conflict`` (others hold the
-        time after it), ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen
-        then, in words."""
+        """Give an active transit other ``values``, its reservation another ``end``, or other rates
+        on the ``ways`` that it has, in ledger, switches and store, or raise BrokerError with
+        nothing changed: ``conflict`` (others hold the room or the time for more),
+        ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen then, in words.
+        Its rules stay on the switches."""
         write = write or self._repository.write
-        before = {name: getattr(transit, name) for name in values}
-        held = None if end is None else self._ledger.reservations.get(transit.id)
+        held = self._ledger.reservations.get(transit.id)
+        refusal = None
         if held is not None and end is not None:
             refusal = self._ledger.move_end(transit.id, end)
-            if refusal is not None:
-                raise BrokerError(f"{what}: {refusal}", "conflict")
+        elif held is not None and ways:
+            lanes = tuple(way.lane for way in ways)
+            refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
+        if refusal is not None:
+            raise BrokerError(f"{what}: {refusal}", "conflict")
+        meter(transit, now)
+        was, on = transit.copy(), transit.state in ON_SWITCHES
         _set(transit, values)
-        on = transit.state in ON_SWITCHES
+        if ways:
+            circuits.take(transit, ways)
         try:
-            if on and self._desired.update(transit):
+            if on and ways:
+                self._desired.put(transit, now)
+            if on and (self._desired.update(transit) or ways):
                 self._desired.share(now, everything=False)
                 self._desired.apply(now)
             write([transit])
         except (ControllerError, BrokerError) as error:
+            self._ledger.release(transit.id)
             if held is not None:
-                self._ledger.move_end(transit.id, held.end)
-            _set(transit, before)
+                self._ledger.admit(held)
+            transit.assign(was)
             if on:
-                self._desired.update(transit)  # the next change takes it back where it was taken
+                self._desired.put(transit, now)  # the next change takes it back where it was taken
             if isinstance(error, BrokerError):
                 raise
             raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
         self._active.enter(transit)
-        if held is not None and end is not None and end < held.end:
+        if held is not None and (ways or (end is not None and end < held.end)):
             self._room_on(held)
-
-    def rerate(
-        self, transit: Transit, ways: Sequence[PathPart], values: Mapping[str, Any], now: float
-    ) -> None:
-        """Give a live transit other rates on the paths it has, and ``values`` with them, or raise
-        BrokerError as :meth:`change` with nothing changed. Its rules stay on the switches."""
-        what = "the rates were not changed"
-        held = self._ledger.reservations[transit.id]
-        lanes = tuple(way.lane for way in ways)
-        refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
-        if refusal is not None:
-            raise BrokerError(f"{what}: {refusal}", "conflict")
-        meter(transit, now)
-        was = transit.copy()
-        _set(transit, values)
-        circuits.take(transit, ways)
-        on = transit.state in ON_SWITCHES
-        try:
-            if on:
-                self._desired.put(transit, now)
-                self._desired.share(now, everything=False)
-                self._desired.apply(now)
-            self._repository.write([transit])
-        except (ControllerError, BrokerError) as error:
-            self._ledger.commit(None, [(transit.id, held.lanes)], now)
-            transit.assign(was)
-            if on:
-                self._desired.put(transit, now)
-            if isinstance(error, BrokerError):
-                raise
-            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
-        self._active.waitlist.room_on(held.rates())
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
@@ -310,7 +292,7 @@ class Lifecycle:
             "the lease was not renewed",
             None if transit.end else until,  # up to its end it is reserved already
             # Other brokers give away the time after the lease that the store has.
-            self._repository.write_if_shared,
+            write=self._repository.write_if_shared,
         )
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
@@ -475,10 +457,9 @@ class Lifecycle:
         elif otherwise is TransitState.HELD:
             self._active.enter(transit)  # to be started again
         else:
-            self._ledger.release(transit.id)
+            self.withdraw(transit, now)
             self._active.leave(transit)
-            circuits.leave(transit)
-            transit.state, transit.lease_until, transit.reason = otherwise, 0.0, reason
+            transit.reason = reason
             self._active.enter(transit)
             self._repository.save([transit])
 
@@ -574,12 +555,6 @@ class Lifecycle:
             self._take_off(known)
         self._free(transit_id)
         self._repository.forget(transit_id)
-
-    def let_go(self, transit: Transit, now: float) -> None:
-        """Take what it holds from a transit that is to be placed anew."""
-        meter(transit, now)
-        self.forget(transit.id)
-        circuits.leave(transit)
 
     def move_time(self, by_s: float, now: float) -> None:
         """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.base.clock`).

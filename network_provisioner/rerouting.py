@@ -19,11 +19,11 @@ from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
 ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
-DoWithout = Callable[[Transit, str, float], None]
+FallBack = Callable[[Transit, str, float], None]
 
 
 class Rerouting:
-    """Moves transits. Not thread-safe. ``do_without`` leaves one to best effort, for a reason."""
+    """Moves transits. Not thread-safe. ``fall_back`` takes its path from one, for a reason."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Rerouting:
         lifecycle: Lifecycle,
         active: ActiveTransits,
         desired: DesiredState,
-        do_without: DoWithout,
+        fall_back: FallBack,
     ) -> None:
         self._topology = topology
         self._failures = failures
@@ -41,7 +41,7 @@ class Rerouting:
         self._lifecycle = lifecycle
         self._active = active
         self._desired = desired
-        self._do_without = do_without
+        self._fall_back = fall_back
         self._near: dict[str, None] = {}  # transits beside whose paths room was given back
 
     def take_in(self, now: float) -> bool:
@@ -83,9 +83,7 @@ class Rerouting:
         if transit.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
             return
-        if self._admission.open_path(transit) is not None:  # at a Science DMZ
-            self._lifecycle.let_go(transit, now)
-        self._do_without(transit, reason, now)
+        self._fall_back(transit, reason, now)
 
     def improve(self, now: float) -> None:
         """Move transits whose templates say so to better paths that room was given back on. Who

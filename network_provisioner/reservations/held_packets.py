@@ -34,9 +34,17 @@ class HeldPackets:
         self._pairs = pairs
         self._desired = desired
         self._held: dict[str, Transit] = {}
+        self.possible = False
+        """Whether the switches are this broker's alone, and tell packets apart by their ports."""
 
     def hold(self, name: str, nodes: Sequence[str], flow: Flow, until: float, now: float) -> None:
         """Raises BrokerError ``conflict``, ``controller_unavailable``."""
+        if not self.possible:
+            raise BrokerError(
+                f"{name} cannot be held to a path: expected switches of this broker alone, which "
+                "tell packets apart by their ports",
+                "conflict",
+            )
         try:
             path = self._topology.path(nodes)
         except InputError as error:

@@ -1,0 +1,85 @@
+"""Transits that began before others who wait for their room, and give way to them (backfilling)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from network_provisioner.admission_control import AdmissionControl, Claims, is_before
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.instants import iso
+from network_provisioner.base.model import Transit
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.policies.links import hops
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.selection.verdicts import Grant
+from network_provisioner.templates.template import Template
+
+log = logging.getLogger(__name__)
+
+FallBack = Callable[[Transit, str, float], None]
+
+
+class EarlyTransits:
+    """Not thread-safe. ``fall_back`` takes its path from a transit, for a reason."""
+
+    def __init__(
+        self,
+        admission: AdmissionControl,
+        lifecycle: Lifecycle,
+        active: ActiveTransits,
+        fall_back: FallBack,
+    ) -> None:
+        self._admission = admission
+        self._lifecycle = lifecycle
+        self._active = active
+        self._fall_back = fall_back
+
+    def late(self, waits: Transit, now: float) -> list[Transit]:
+        """Those that began before one that waits, on links that it waits for, and are not done when
+        they were expected to be."""
+        late = self._active.overrun(now)
+        wanted = self._active.waitlist.claims_of(waits).keys()
+        return [t for t in late if is_before(waits, t) and not wanted.isdisjoint(hops(t))]
+
+    def make_way(
+        self,
+        waits: Transit,
+        template: Template,
+        claims: Claims,
+        late: Sequence[Transit],
+        now: float,
+    ) -> None:
+        """Have those that are ``late`` fall to best effort, where one that waits can start then and
+        not otherwise."""
+        if isinstance(self._admission.decide(waits, template, claims, now), Grant):
+            return
+        verdict = self._admission.without(late, waits, template, claims, now)
+        if isinstance(verdict, Grant):
+            needed = {hop for part in verdict.parts for hop in part.path.hops}
+            for transit in late:
+                if not needed.isdisjoint(hops(transit)):
+                    self._give_way(transit, waits.id, now)
+
+    def goes_on(self, transit: Transit, until: float, now: float) -> bool:
+        """Let one have its usual lease, ``until`` then, or until others come; whether they do not
+        now."""
+        until = min(until, self._admission.keep_until(transit, transit, now))
+        claim = self._admission.next_claim(transit, until, now)
+        until = until if claim is None else min(until, claim.start)
+        if until > now:
+            try:
+                self._lifecycle.extend(transit, until, now)
+                return True
+            except BrokerError as error:
+                log.warning("transit %s is not made longer: %s", transit.id, error)
+        self._give_way(transit, "others" if claim is None else claim.id, now)
+        return False
+
+    def _give_way(self, transit: Transit, to: str, now: float) -> None:
+        done = iso(transit.expected_end)
+        self._fall_back(
+            transit,
+            f"began before {to}, and was not done by {done} as expected: goes on without a path",
+            now,
+        )
