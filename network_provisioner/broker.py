@@ -21,17 +21,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from urllib.parse import quote
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
-from network_provisioner.advance import AdvanceReservations
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
     LIVE,
-    SHARES,
     RequestAnswer,
     Transit,
     TransitRequest,
@@ -44,23 +40,26 @@ from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
-from network_provisioner.rerouting import Rerouting
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.changes import Changes
 from network_provisioner.reservations.connections import Connection, ReportedConnections
-from network_provisioner.reservations.early import EarlyTransits
-from network_provisioner.reservations.held_packets import HeldPackets
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.steps.advance import AdvanceReservations
+from network_provisioner.steps.changes import Changes
+from network_provisioner.steps.early import EarlyTransits
+from network_provisioner.steps.held_packets import HeldPackets
+from network_provisioner.steps.rerouting import Rerouting
+from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
+    check_own,
     check_same,
     is_claim,
     is_recorded,
@@ -75,10 +74,6 @@ from network_provisioner.topology.link_failures import LinkFailures, LinkNews
 log = logging.getLogger(__name__)
 
 WATCHED = 32  # installed transits whose bytes one sweep looks for
-STANDING_S = 30.0  # how long a standing circuit outlives its last use
-_RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
-_STANDING_IDS = 10**9
-_CHANGES_KEPT = 16  # of the rates of one transit
 
 
 class Broker(Queries):
@@ -152,6 +147,9 @@ class Broker(Queries):
             self._fall_back,
         )
         self._early = EarlyTransits(self._admission, self._lifecycle, self._active, self._fall_back)
+        self._standing = StandingCircuits(
+            self._admission, self._lifecycle, self._active, self._early, self._find, self._decide
+        )
         self._changes = Changes(
             topology, self._admission, self._lifecycle, self._active, connections
         )
@@ -282,7 +280,7 @@ class Broker(Queries):
         with self._turn() as now:
             known = self._find(request.id)
             if known is None:
-                self._check_own(request)
+                check_own(request, self._find)
                 return self._done(self._create(request, now), now), True
             check_same(known, request)
             return known.copy(), False
@@ -318,7 +316,7 @@ class Broker(Queries):
         unknown id ─► a new transit          live or queued ─► as it is
         ended ─► its next id                 reserved in advance ─► begun
         """
-        self._check_own(request)
+        check_own(request, self._find)
         number, known = latest(request.id, self._find, user=request.user)
         asked = replace(request, id=numbered(request.id, number))
         if known is None:
@@ -341,16 +339,6 @@ class Broker(Queries):
                 self._repository.save([known])
         return known, False
 
-    def _check_own(self, request: TransitRequest) -> None:
-        """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
-        base, _, number = request.id.rpartition(".")
-        before = self._find(base) if base and number.isdecimal() else None
-        if before is not None and before.user != request.user:
-            raise BrokerError(
-                f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
-                "conflict",
-            )
-
     def _create(self, request: TransitRequest, now: float) -> Transit:
         """The transit of a checked request: held, queued, or best effort.
 
@@ -365,7 +353,7 @@ class Broker(Queries):
         elif reason:
             self._do_without(transit, reason, now)
         elif reason := self._admission.too_small(transit, template, now):
-            self._do_without(transit, self._sharing(transit, template, reason, now), now)
+            self._do_without(transit, self._standing.sharing(transit, template, reason, now), now)
         else:
             self._admission.check_possible(request, terms, template)
             if reason := self._admission.over_quota(transit, now):
@@ -446,44 +434,6 @@ class Broker(Queries):
         """Take its path from a live transit, whose transfer goes on without."""
         self._lifecycle.withdraw(transit, now)
         self._do_without(transit, reason, now)
-
-    # -- standing circuits, which transfers share that are too small for one of their own --------
-
-    def _sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
-        """Have a small transit share a standing circuit, where its template wants that and the
-        transit is for now; the reason, completed."""
-        if template.small != "share" or transit.start > now:
-            return reason
-        try:
-            name, refusal = self._standing(template, transit.src, transit.dst, now)
-        except BrokerError as error:
-            refusal = str(error)
-        if refusal:
-            return f"{reason}; there is no standing circuit to share: {refusal}"
-        return f"{SHARES} {name}: {reason}"
-
-    def _standing(self, template: Template, src: str, dst: str, now: float) -> tuple[str, str]:
-        """The id of the standing circuit of a template from ``src`` to ``dst``, which lives
-        :data:`STANDING_S` from now, and why there is none or "". Nobody gives it back: each use
-        renews its short lease. Raises BrokerError."""
-        base = f"standing:{quote(template.name, '')}:{quote(src, '')}-{quote(dst, '')}"
-        number, known = latest(base, self._find, _STANDING_IDS)
-        name = numbered(base, number)
-        if known is None:
-            request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
-            check(request)
-            transit, template, _ = self._admission.build(request, now)
-            claims = self._active.waitlist.claims_before(transit, now)
-            verdict = self._decide(transit, template, claims, now)
-            if not isinstance(verdict, Grant):
-                return name, verdict if isinstance(verdict, str) else verdict.reason
-            self._hold(transit, verdict, now)
-        elif known.lease_until < now + STANDING_S - _RENEW_S:
-            try:
-                self._extend(known, now + STANDING_S, now)
-            except BrokerError as error:  # it lives until its lease ends, and another follows
-                log.info("standing circuit %s is not renewed: %s", known.id, error)
-        return name, ""
 
     # -- the queue, and the end ----------------------------------------------------------------
 
@@ -603,19 +553,8 @@ class Broker(Queries):
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._extend(transit, until, now)
+                self._early.extend(transit, until, now)
             return transit.copy()
-
-    def _extend(self, transit: Transit, until: float, now: float) -> None:
-        early = transit.expected_end > 0
-        claim = self._admission.next_claim(transit, until, now) if early else None
-        if claim is not None:
-            raise BrokerError(
-                f"the lease was not renewed: {claim.id} waits for its room first, expected a lease "
-                f"up to {iso(max(now, claim.start))}",
-                "conflict",
-            )
-        self._lifecycle.extend(transit, until, now)
 
     def change(
         self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None

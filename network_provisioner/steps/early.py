@@ -76,6 +76,18 @@ class EarlyTransits:
         self._give_way(transit, "others" if claim is None else claim.id, now)
         return False
 
+    def extend(self, transit: Transit, until: float, now: float) -> None:
+        """Renew a lease, where nobody waits for the room first. Raises BrokerError."""
+        early = transit.expected_end > 0
+        claim = self._admission.next_claim(transit, until, now) if early else None
+        if claim is not None:
+            raise BrokerError(
+                f"the lease was not renewed: {claim.id} waits for its room first, expected a lease "
+                f"up to {iso(max(now, claim.start))}",
+                "conflict",
+            )
+        self._lifecycle.extend(transit, until, now)
+
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
         done = iso(transit.expected_end)
         self._fall_back(
