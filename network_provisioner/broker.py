@@ -235,12 +235,12 @@ class Broker(Queries):
         """Tell recorder and policies what became of transits: outside of the turn, for they may
         take their time, and may fail."""
         if self._recorder is not None:
-            notify(self._reported, self._recorder.record, "recorded")
+            notify(self._reported, [self._recorder.record], "recorded")
         if self._policies is None:
             self._lifecycle.ended.clear()
         else:
-            notify(self._lifecycle.ended, self._policies.ended, "accounted for")
-        self._failures.tell(self.link_listeners)
+            notify(self._lifecycle.ended, [self._policies.ended], "accounted for")
+        notify(self._failures.news, self.link_listeners, "told")
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
