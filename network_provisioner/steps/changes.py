@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl
@@ -23,23 +23,16 @@ log = logging.getLogger(__name__)
 _KEPT = 16  # changes of the rates of one transit
 
 
+@dataclass(eq=False)
 class Changes:
     """Not thread-safe: the broker's turn is around every call. What raises BrokerError changes
     nothing."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        active: ActiveTransits,
-        connections: ReportedConnections,
-    ) -> None:
-        self._topology = topology
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._active = active
-        self._connections = connections
+    _topology: Topology
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _connections: ReportedConnections
 
     def rates(
         self, transit: Transit, min_bps: float | None, max_bps: float | None, now: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from network_provisioner.admission_control import AdmissionControl, Claims, is_before
 from network_provisioner.base.errors import BrokerError
@@ -20,20 +21,14 @@ log = logging.getLogger(__name__)
 FallBack = Callable[[Transit, str, float], None]
 
 
+@dataclass(eq=False)
 class EarlyTransits:
     """Not thread-safe. ``fall_back`` takes its path from a transit, for a reason."""
 
-    def __init__(
-        self,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        active: ActiveTransits,
-        fall_back: FallBack,
-    ) -> None:
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._active = active
-        self._fall_back = fall_back
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _fall_back: FallBack
 
     def late(self, waits: Transit, now: float) -> list[Transit]:
         """Those that began before one that waits, on links that it waits for, and are not done when

@@ -6,7 +6,7 @@ Each step is made in the broker's turn; the switches are told in it, or at its e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
@@ -22,27 +22,19 @@ ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
 FallBack = Callable[[Transit, str, float], None]
 
 
+@dataclass(eq=False)
 class Rerouting:
     """Moves transits. Not thread-safe. ``fall_back`` takes its path from one, for a reason."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        failures: LinkFailures,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        active: ActiveTransits,
-        desired: DesiredState,
-        fall_back: FallBack,
-    ) -> None:
-        self._topology = topology
-        self._failures = failures
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._active = active
-        self._desired = desired
-        self._fall_back = fall_back
-        self._near: dict[str, None] = {}  # transits beside whose paths room was given back
+    _topology: Topology
+    _failures: LinkFailures
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _desired: DesiredState
+    _fall_back: FallBack
+    # Transits beside whose paths room was given back.
+    _near: dict[str, None] = field(default_factory=dict)
 
     def take_in(self, now: float) -> bool:
         """Take in which links have failed, or work again; whether that is news.

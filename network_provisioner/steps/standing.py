@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from network_provisioner.admission_control import AdmissionControl, Claims
@@ -29,25 +30,17 @@ _IDS = 10**9
 Decide = Callable[[Transit, Template, Claims, float], Grant | Wait | Never | str]
 
 
+@dataclass(eq=False)
 class StandingCircuits:
     """Not thread-safe: the broker's turn is around every call. ``find`` gives the transit with an
     id; ``decide`` is admission's word, once nothing is about to start."""
 
-    def __init__(
-        self,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        active: ActiveTransits,
-        early: EarlyTransits,
-        find: Callable[[str], Transit | None],
-        decide: Decide,
-    ) -> None:
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._active = active
-        self._early = early
-        self._find = find
-        self._decide = decide
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _early: EarlyTransits
+    _find: Callable[[str], Transit | None]
+    _decide: Decide
 
     def sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
         """Have a small transit share a standing circuit, where its template wants that and the
