@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -34,12 +35,12 @@ from network_provisioner.selection.push import Movable, Reroute, elsewhere
 from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.selection.verdicts import (
     Claim,
-    ClassLimit,
     Grant,
     LimitOf,
     Never,
     Wait,
     crowded,
+    unlimited,
 )
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -331,11 +332,9 @@ class AdmissionControl:
     ) -> str:
         """Why a live transit may not hold higher ``rates`` until then, though there is room, in
         words; "" where it may."""
-        start = max(now, transit.start)
-        limit_of = self._limit_of(transit, now)
+        start, limit_of = max(now, transit.start), self._limit_of(transit, now)
         for hop, rate in rates.items():
-            limit = None if limit_of is None else limit_of(hop)
-            if limit is None:
+            if (limit := limit_of(hop)) is None:
                 continue
             with self._without(transit):
                 left = limit.bps - self._ledger.held(hop, start, until, limit.of)
@@ -482,21 +481,11 @@ class AdmissionControl:
             if held is not None:
                 self._ledger.admit(held)
 
-    def _limit_of(self, transit: Transit, now: float) -> LimitOf | None:
+    def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
-            return None
-        policies, at = self._policies, max(now, transit.start)
-
-        def limit_of(hop: Hop) -> ClassLimit | None:
-            bound = policies.bound(transit, hop, self._ledger.capacity(hop), at)
-            if bound is None:
-                return None
-            known = self._active.all
-            return ClassLimit(
-                int(bound.bps), lambda name: name in known and bound.of(known[name]), bound.words
-            )
-
-        return limit_of
+            return unlimited
+        bound, known, at = self._policies.bound, self._active.all, max(now, transit.start)
+        return cache(lambda hop: bound(transit, hop, self._ledger.capacity(hop), at, known))
 
     def _free_until(self, held: Reservation, most: float) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free."""

@@ -23,7 +23,7 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Queue
-from network_provisioner.desired_state import Bound
+from network_provisioner.desired_state import Known
 from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.links import Governing, Hop, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
@@ -35,6 +35,7 @@ from network_provisioner.policies.policy import (
 )
 from network_provisioner.policies.queues import LinkQueues, sure_when_idle
 from network_provisioner.policies.schema import acted, stopped
+from network_provisioner.selection.verdicts import ClassLimit
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
 
@@ -132,7 +133,9 @@ class PolicyRegistry:
             by_hop = self._by_hop(now)
             return queue_of(transit, by_hop) if by_hop else ""
 
-    def bound(self, transit: Transit, hop: Hop, capacity_bps: float, at: float) -> Bound | None:
+    def bound(
+        self, transit: Transit, hop: Hop, capacity_bps: float, at: float, known: Known
+    ) -> ClassLimit | None:
         """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
         by the policy that governs it from ``at`` on; None where none does that names it."""
         with self._lock:
@@ -143,9 +146,11 @@ class PolicyRegistry:
         bps = sure_when_idle(hop, capacity_bps, policy).get(queue)
         if bps is None:
             return None
-        rate = format_rate(bps)
-        words = f"where policy {policy.name!r} leaves its class {rate} to reserve"
-        return Bound(bps, lambda other: policy.queue_of(other) == queue, words)
+        return ClassLimit(
+            int(bps),
+            lambda name: name in known and policy.queue_of(known[name]) == queue,
+            f"where policy {policy.name!r} leaves its class {format_rate(bps)} to reserve",
+        )
 
     def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
         """What the links shall have now: queues wherever a live transit shares one."""
