@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 
@@ -65,6 +65,7 @@ Claims = dict[Hop, list[Claim]]
 BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 
+@dataclass(eq=False)
 class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
@@ -73,32 +74,24 @@ class AdmissionControl:
     ``failed``: directed links that carry nothing now, as the broker keeps them.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        templates: Templates,
-        ledger: Ledger,
-        active: ActiveTransits,
-        limits: BrokerLimits,
-        setup_times: SetupTimes,
-        metrics_of: MetricsOf | None,
-        best_effort_of: BestEffortOf | None,
-        failed: Mapping[Hop, str],
-        policies: Differentiator | None = None,
-        reports_flows: ReportsFlows = lambda _site: False,
-    ) -> None:
-        self._policies = policies
-        self._topology = topology
-        self._reports_flows = reports_flows
-        self._templates = templates
-        self._ledger = ledger
-        self._active = active
-        self._limits = limits
-        self._setup_times = setup_times
-        self._metrics_of = metrics_of
-        self._best_effort_of = best_effort_of
-        self._admission = Admission(topology, ledger, self._measured, limits, failed=failed)
-        self._multipath = self._real = False
+    _topology: Topology
+    _templates: Templates
+    _ledger: Ledger
+    _active: ActiveTransits
+    _limits: BrokerLimits
+    _setup_times: SetupTimes
+    _metrics_of: MetricsOf | None
+    _best_effort_of: BestEffortOf | None
+    _failed: Mapping[Hop, str]
+    _policies: Differentiator | None
+    _reports_flows: ReportsFlows
+    _multipath: bool = False
+    _real: bool = False
+
+    def __post_init__(self) -> None:
+        self._admission = Admission(
+            self._topology, self._ledger, self._measured, self._limits, failed=self._failed
+        )
 
     def trust(self, can: Capabilities) -> None:
         """What decides about a path: reserved rates where the network keeps them, measurements
@@ -393,7 +386,7 @@ class AdmissionControl:
 
     def failure(self, transit: Transit) -> tuple[Hop, str] | None:
         """A link of a transit's paths that has failed, and that in words; None where none has."""
-        failed = self._admission.failed
+        failed = self._failed
         nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
         hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
         return None if hop is None else (hop, failed[hop])
@@ -451,7 +444,7 @@ class AdmissionControl:
         if ways:
             return self._topology.path(ways.pop())
         paths = self._admission.paths(transit.src, transit.dst)
-        return next((p for p in paths if not failure(p, self._admission.failed)), None)
+        return next((p for p in paths if not failure(p, self._failed)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""

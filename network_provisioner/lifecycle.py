@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from network_provisioner.base.clock import has_begun, move_times
@@ -60,32 +60,24 @@ class Start:
         return self.otherwise is TransitState.FAILED and not self.transit.start
 
 
+@dataclass(eq=False)
 class Lifecycle:
     """The steps of transits. Not thread-safe: the broker's turn is around every call.
 
     ``clock`` gives Unix seconds: the switches take their time.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        ledger: Ledger,
-        active: ActiveTransits,
-        repository: Repository,
-        desired: DesiredState,
-        clock: Callable[[], float],
-    ) -> None:
-        self._topology = topology
-        self._ledger = ledger
-        self._active = active
-        self._repository = repository
-        self._desired = desired
-        self._clock = clock
-        self._starts: list[Start] = []
-        self._unseen: deque[str] = deque()  # installed ones that no byte was seen of
-        self.ended: deque[Transit] = deque()  # for whoever keeps accounts
-        self.freed: set[Hop] = set()  # where room was given back since it was cleared
-        self.setup_times = SetupTimes()
+    _topology: Topology
+    _ledger: Ledger
+    _active: ActiveTransits
+    _repository: Repository
+    _desired: DesiredState
+    _clock: Callable[[], float]
+    _starts: list[Start] = field(default_factory=list)
+    _unseen: deque[str] = field(default_factory=deque)  # installed ones that no byte was seen of
+    ended: deque[Transit] = field(default_factory=deque)  # for whoever keeps accounts
+    freed: set[Hop] = field(default_factory=set)  # where room was given back since it was cleared
+    setup_times: SetupTimes = field(default_factory=SetupTimes)
 
     # -- the steps ---------------------------------------------------------------------------
 

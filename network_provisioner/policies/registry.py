@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import Any
 
 from network_provisioner.base.errors import AdonError, BrokerError
@@ -69,8 +70,8 @@ class PolicyRegistry:
         self._lock = threading.RLock()
         self._stamp: int | None = None
         self._policies: dict[str, Policy] = {}
-        self._governing: tuple[tuple[Policy, ...], Governing] = (), {}
-        self._later: tuple[tuple[Policy, ...], Governing] = (), {}
+        # The same answer while the same policies run: now, and at some times to come.
+        self._governing = lru_cache(8)(partial(governing, topology=topology))
         self._changed = False  # since the queues were last asked for
         self._due: float | None = None  # when what was last answered is outdated
         self._looked_at = -1e99  # when the history was last read
@@ -139,7 +140,7 @@ class PolicyRegistry:
         """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
         by the policy that governs it from ``at`` on; None where none does that names it."""
         with self._lock:
-            policy = self._ahead(at).get(hop)
+            policy = self._by_hop(at).get(hop)
         queue = "" if policy is None else policy.queue_of(transit)
         if policy is None or not queue:
             return None
@@ -160,7 +161,7 @@ class PolicyRegistry:
             by_hop = self._by_hop(now)
             if not by_hop:
                 return []
-            self._read_history(self._governing[0], now)
+            self._read_history(self._running(now), now)
             return self._link_queues.queues(
                 by_hop, live, lambda policy: self._used(policy, live, now), now, again
             )
@@ -233,21 +234,12 @@ class PolicyRegistry:
         except AdonError as error:
             raise BrokerError(f"policy {policy.name!r}: links: {error}", "bad_request") from error
 
-    def _by_hop(self, now: float) -> Governing:
-        """Who governs each link direction now."""
-        running = tuple(p for p in self._policies.values() if p.state(now) is PolicyState.RUNNING)
-        if running != self._governing[0]:
-            self._governing = running, governing(running, self._topology)
-        return self._governing[1]
+    def _running(self, at: float) -> tuple[Policy, ...]:
+        return tuple(p for p in self._policies.values() if p.state(at) is PolicyState.RUNNING)
 
-    def _ahead(self, at: float) -> Governing:
-        """Who governs each link direction from a later time on."""
-        running = tuple(p for p in self._policies.values() if p.state(at) is PolicyState.RUNNING)
-        for known in (self._governing, self._later):
-            if known[0] == running:
-                return known[1]
-        self._later = running, governing(running, self._topology)
-        return self._later[1]
+    def _by_hop(self, at: float) -> Governing:
+        """Who governs each link direction now, or at a later time."""
+        return self._governing(self._running(at))
 
     def _used(self, policy: Policy, live: Sequence[Transit], now: float) -> tuple[float, float]:
         if policy.strategy in _FIXED:

@@ -6,7 +6,7 @@ All of it happens in the broker's turn. Whatever is refused leaves the transit a
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl
@@ -23,15 +23,13 @@ log = logging.getLogger(__name__)
 _CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "ports", "flows")
 
 
+@dataclass(eq=False)
 class AdvanceReservations:
     """What is reserved for later. Not thread-safe."""
 
-    def __init__(
-        self, admission: AdmissionControl, lifecycle: Lifecycle, desired: DesiredState
-    ) -> None:
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._desired = desired
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _desired: DesiredState
 
     def shift(
         self, transit: Transit, start: float, end: float, size_bytes: int | None, now: float
