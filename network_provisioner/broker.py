@@ -591,7 +591,7 @@ class Broker(Queries):
         """Take in all connections that transfer servers have open now on the host of an agent at a
         site: transits whose clients have them open get their flows.
 
-        Raises BrokerError ``unknown_site``, ``store_unavailable``, ``controller_unavailable``.
+        Raises BrokerError ``unknown_site``, ``store_unavailable``.
         """
         with self._turn() as now:
             if site not in self.topology.sites:

@@ -91,4 +91,7 @@ class Changes:
             if self._active.pairs.clash(replace(transit, flows=named)) is not None:
                 log.info("transit %s: its ports are those of another", transit_id)
                 continue
-            self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            try:
+                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            except BrokerError as error:  # of one: the others have theirs
+                log.warning("transit %s: %s", transit_id, error)

@@ -174,3 +174,15 @@ def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Ri
     rig.let_pass(1000)
     late = rig.broker.get("b")
     assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], [])
+
+
+def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> None:
+    rig.broker.report_connections("tacc", "tacc", [])
+    nodes, opened = demo_network().nodes, []
+    for number, name in enumerate("ab"):
+        got = rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at="client", job=name)
+        ends = (nodes["tacc"].address, 50_000 + number), (nodes["mu"].address, 40_000)
+        opened.append(Connection(got.ports[0], *ends))
+    rig.controller.cursed = {"a"}
+    rig.broker.report_connections("tacc", "tacc", opened)
+    assert set(rig.controller.circuits) == {"b"} and rig.broker.health()["status"] == "ok"
