@@ -19,8 +19,6 @@ from network_provisioner.selection.verdicts import ClassLimit
 
 log = logging.getLogger(__name__)
 
-Known = Mapping[str, Transit]
-"""Transits by id."""
 AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
 
 
@@ -36,7 +34,12 @@ class Differentiator(Protocol):
         ...
 
     def bound(
-        self, transit: Transit, hop: Hop, capacity_bps: float, at: float, known: Known
+        self,
+        transit: Transit,
+        hop: Hop,
+        capacity_bps: float,
+        at: float,
+        known: Mapping[str, Transit],
     ) -> ClassLimit | None:
         """How much of what can be reserved on a link direction those of a transit's class may
         reserve together from ``at`` on, None for all of it."""

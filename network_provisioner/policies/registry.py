@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -24,7 +24,6 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Queue
-from network_provisioner.desired_state import Known
 from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.links import Governing, Hop, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
@@ -135,7 +134,12 @@ class PolicyRegistry:
             return queue_of(transit, by_hop) if by_hop else ""
 
     def bound(
-        self, transit: Transit, hop: Hop, capacity_bps: float, at: float, known: Known
+        self,
+        transit: Transit,
+        hop: Hop,
+        capacity_bps: float,
+        at: float,
+        known: Mapping[str, Transit],
     ) -> ClassLimit | None:
         """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
         by the policy that governs it from ``at`` on; None where none does that names it."""
