@@ -181,6 +181,8 @@ class AdmissionControl:
             if transit.ports and transit.ports_at != CLIENT:
                 key = f"{transit.ports_at}_ports"
                 transit.flows = [{"protocol": "tcp", key: transit.ports}]
+                if self._active.pairs.clash(transit) is not None:  # somebody names them as its own
+                    transit.ports, transit.flows = [], []
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

@@ -186,3 +186,9 @@ def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> No
     rig.controller.cursed = {"a"}
     rig.broker.report_connections("tacc", "tacc", opened)
     assert set(rig.controller.circuits) == {"b"} and rig.broker.health()["status"] == "ok"
+
+
+def test_nobody_keeps_others_from_a_path_by_naming_all_ports(rig: Rig) -> None:
+    rig.ask("wide", "mu", "tacc", min_bps=1e6, user="eve", flows=(Flow(dst_ports=(1, 65_535)),))
+    got = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="dst", job="a", user="ada")
+    assert (got.state, got.ports, got.flows) == (TransitState.INSTALLED, [], [])
