@@ -32,6 +32,7 @@ from network_provisioner.selection.admission import (
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.selection.verdicts import (
     Claim,
@@ -322,12 +323,12 @@ class AdmissionControl:
                 stack.enter_context(self._without(other))
             return self.decide(transit, template, claims, now)
 
-    def refusal(
-        self, transit: Transit, rates: Mapping[Hop, float], until: float, now: float
-    ) -> str:
-        """Why a live transit may not hold higher ``rates`` until then, though there is room, in
-        words; "" where it may."""
-        start, limit_of = max(now, transit.start), self._limit_of(transit, now)
+    def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
+        """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
+        in words; "" where it may."""
+        start, until = max(now, transit.start), transit.end or transit.lease_until
+        rates = Reservation(transit.id, tuple(way.lane for way in ways), start, until).rates()
+        limit_of = self._limit_of(transit, now)
         for hop, rate in rates.items():
             if (limit := limit_of(hop)) is None:
                 continue

@@ -15,7 +15,6 @@ from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
-from network_provisioner.reservations.ledger import Reservation
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -43,9 +42,12 @@ class Changes:
         was = transit.requested_bps, transit.max_bps
         if was == (low, high):
             return
-        what = "the rates were not changed"
+        what, queued = "the rates were not changed", transit.state is TransitState.QUEUED
+        ways = () if queued else circuits.with_rates(transit, self._topology, low, high)
         if low > was[0]:
-            refusal = self._admission.over_quota(replace(transit, requested_bps=low), now)
+            wanted = replace(transit, requested_bps=low)
+            over = self._admission.over_quota(wanted, now)
+            refusal = over or self._admission.refusal(transit, ways, now)
             if refusal:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
         change = {
@@ -54,18 +56,9 @@ class Changes:
         }  # fmt: skip
         changes = [*transit.changes, change][-_KEPT:]
         values = {"requested_bps": low, "max_bps": high, "changes": changes}
-        if transit.state is TransitState.QUEUED:
-            self._lifecycle.change(transit, values, now, what)
-            self._active.waitlist.ask_again(transit)
-            return
-        ways = circuits.with_rates(transit, self._topology, low, high)
-        if low > was[0]:
-            until = transit.end or transit.lease_until
-            wanted = Reservation(transit.id, tuple(w.lane for w in ways), now, until).rates()
-            refusal = self._admission.refusal(transit, wanted, until, now)
-            if refusal:
-                raise BrokerError(f"{what}: {refusal}", "conflict")
         self._lifecycle.change(transit, values, now, what, ways=ways)
+        if queued:
+            self._active.waitlist.ask_again(transit)
 
     def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
         """Other packets; what ports it was given counts no more."""
