@@ -8,9 +8,10 @@ transit ─► readmit: what it may have instead of what it holds
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
@@ -31,15 +32,16 @@ from network_provisioner.selection.admission import (
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
-from network_provisioner.selection.transit import Metric, PathChoice
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.transit import Candidate, Metric
 from network_provisioner.selection.verdicts import (
     Claim,
-    ClassLimit,
     Grant,
     LimitOf,
     Never,
     Wait,
     crowded,
+    unlimited,
 )
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -64,6 +66,7 @@ Claims = dict[Hop, list[Claim]]
 BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 
+@dataclass(eq=False)
 class AdmissionControl:
     """Decides for one transit at a time, and changes nothing. Not thread-safe.
 
@@ -72,32 +75,24 @@ class AdmissionControl:
     ``failed``: directed links that carry nothing now, as the broker keeps them.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        templates: Templates,
-        ledger: Ledger,
-        active: ActiveTransits,
-        limits: BrokerLimits,
-        setup_times: SetupTimes,
-        metrics_of: MetricsOf | None,
-        best_effort_of: BestEffortOf | None,
-        failed: Mapping[Hop, str],
-        policies: Differentiator | None = None,
-        reports_flows: ReportsFlows = lambda _site: False,
-    ) -> None:
-        self._policies = policies
-        self._topology = topology
-        self._reports_flows = reports_flows
-        self._templates = templates
-        self._ledger = ledger
-        self._active = active
-        self._limits = limits
-        self._setup_times = setup_times
-        self._metrics_of = metrics_of
-        self._best_effort_of = best_effort_of
-        self._admission = Admission(topology, ledger, self._measured, limits, failed=failed)
-        self._multipath = self._real = False
+    _topology: Topology
+    _templates: Templates
+    _ledger: Ledger
+    _active: ActiveTransits
+    _limits: BrokerLimits
+    _setup_times: SetupTimes
+    _metrics_of: MetricsOf | None
+    _best_effort_of: BestEffortOf | None
+    _failed: Mapping[Hop, str]
+    _policies: Differentiator | None
+    _reports_flows: ReportsFlows
+    _multipath: bool = False
+    _real: bool = False
+
+    def __post_init__(self) -> None:
+        self._admission = Admission(
+            self._topology, self._ledger, self._measured, self._limits, failed=self._failed
+        )
 
     def trust(self, can: Capabilities) -> None:
         """What decides about a path: reserved rates where the network keeps them, measurements
@@ -187,6 +182,8 @@ class AdmissionControl:
             if transit.ports and transit.ports_at != CLIENT:
                 key = f"{transit.ports_at}_ports"
                 transit.flows = [{"protocol": "tcp", key: transit.ports}]
+                if self._active.pairs.clash(transit) is not None:  # somebody names them as its own
+                    transit.ports, transit.flows = [], []
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""
@@ -326,16 +323,14 @@ class AdmissionControl:
                 stack.enter_context(self._without(other))
             return self.decide(transit, template, claims, now)
 
-    def refusal(
-        self, transit: Transit, rates: Mapping[Hop, float], until: float, now: float
-    ) -> str:
-        """Why a live transit may not hold higher ``rates`` until then, though there is room, in
-        words; "" where it may."""
-        start = max(now, transit.start)
+    def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
+        """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
+        in words; "" where it may."""
+        start, until = max(now, transit.start), transit.end or transit.lease_until
+        rates = Reservation(transit.id, tuple(way.lane for way in ways), start, until).rates()
         limit_of = self._limit_of(transit, now)
         for hop, rate in rates.items():
-            limit = None if limit_of is None else limit_of(hop)
-            if limit is None:
+            if (limit := limit_of(hop)) is None:
                 continue
             with self._without(transit):
                 left = limit.bps - self._ledger.held(hop, start, until, limit.of)
@@ -394,7 +389,7 @@ class AdmissionControl:
 
     def failure(self, transit: Transit) -> tuple[Hop, str] | None:
         """A link of a transit's paths that has failed, and that in words; None where none has."""
-        failed = self._admission.failed
+        failed = self._failed
         nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
         hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
         return None if hop is None else (hop, failed[hop])
@@ -412,16 +407,21 @@ class AdmissionControl:
             members.append(Movable(transit.id, transit.priority, paths, ways))
         return elsewhere(self._ledger, members, away, now, self._admission.switches)
 
-    def better(self, transit: Transit, freed: Collection[Hop], now: float) -> PathChoice | None:
-        """The choice of a better path for a transit that is on one, alone there with its packets,
-        among those that lead over links where room was given back; None where it stays."""
+    def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
+        """Whether a transit moves to better paths by its template, and one of its others leads
+        over links where room was given back."""
         template = template_of(transit, self._templates)
-        if template is None or template.better_path != "move" or transit.parts:
-            return None
-        here, paths = tuple(transit.path), self._admission.paths(transit.src, transit.dst)
-        if not any(hop in freed for p in paths if p.nodes != here for hop in p.hops):
-            return None
-        if transit.requested_bps <= 0 or self._active.pairs.mates(transit):
+        if template is None or template.better_path != "move":
+            return False
+        paths = self._admission.paths(transit.src, transit.dst)
+        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
+
+    def better(self, transit: Transit, now: float) -> Candidate | None:
+        """A better path with room for a transit that is on one, alone there with its packets; None
+        where there is none."""
+        template = template_of(transit, self._templates)
+        alone = not (transit.parts or self._active.pairs.mates(transit))
+        if template is None or transit.requested_bps <= 0 or not alone:
             return None
         wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
         claims = self._active.waitlist.claims_before(transit, now)
@@ -429,11 +429,11 @@ class AdmissionControl:
             verdict = self._admission.decide(
                 wanted, template, now, claimed=claims, limit_of=self._limit_of(wanted, now)
             )
-        if not isinstance(verdict, Grant) or len(verdict.parts) > 1:
+        if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
             return None
-        scores = {c.path.nodes: c.q for c in verdict.decision.candidates}
-        gain = scores[verdict.path.nodes] - scores.get(here, 0.0)
-        return verdict.decision if verdict.path.nodes != here and gain >= BETTER_BY else None
+        best = verdict.decision.chosen
+        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.path)
+        return best if best.q - next(here, 0.0) >= BETTER_BY else None
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
@@ -447,7 +447,7 @@ class AdmissionControl:
         if ways:
             return self._topology.path(ways.pop())
         paths = self._admission.paths(transit.src, transit.dst)
-        return next((p for p in paths if not failure(p, self._admission.failed)), None)
+        return next((p for p in paths if not failure(p, self._failed)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""
@@ -477,21 +477,11 @@ class AdmissionControl:
             if held is not None:
                 self._ledger.admit(held)
 
-    def _limit_of(self, transit: Transit, now: float) -> LimitOf | None:
+    def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
-            return None
-        policies, at = self._policies, max(now, transit.start)
-
-        def limit_of(hop: Hop) -> ClassLimit | None:
-            bound = policies.bound(transit, hop, self._ledger.capacity(hop), at)
-            if bound is None:
-                return None
-            known = self._active.all
-            return ClassLimit(
-                int(bound.bps), lambda name: name in known and bound.of(known[name]), bound.words
-            )
-
-        return limit_of
+            return unlimited
+        bound, known, at = self._policies.bound, self._active.all, max(now, transit.start)
+        return cache(lambda hop: bound(transit, hop, self._ledger.capacity(hop), at, known))
 
     def _free_until(self, held: Reservation, most: float) -> float:
         """How long beyond its end, and up to ``most``, the lanes of a reservation are free."""

@@ -18,23 +18,16 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
-from urllib.parse import quote
 
-from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims, is_before
-from network_provisioner.advance import AdvanceReservations
+from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.instants import iso
 from network_provisioner.base.model import (
-    CLIENT,
     LIVE,
-    ON_SWITCHES,
-    SHARES,
     RequestAnswer,
     Transit,
     TransitRequest,
@@ -43,27 +36,30 @@ from network_provisioner.base.model import (
 from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.controllers.base import Controller
 from network_provisioner.desired_state import DesiredState, Differentiator
-from network_provisioner.lifecycle import UNMET, Lifecycle
-from network_provisioner.policies.links import hops
+from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.queries import Queries, TransitRecorder, notify
 from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
-from network_provisioner.rerouting import Rerouting
-from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
-from network_provisioner.reservations.held_packets import HeldPackets
-from network_provisioner.reservations.ledger import Ledger, Reservation
+from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.reservations.waitlist import Waitlist
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.steps.advance import AdvanceReservations
+from network_provisioner.steps.changes import Changes
+from network_provisioner.steps.early import EarlyTransits
+from network_provisioner.steps.held_packets import HeldPackets
+from network_provisioner.steps.rerouting import Rerouting
+from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
+    check_own,
     check_same,
     is_claim,
     is_recorded,
@@ -78,11 +74,6 @@ from network_provisioner.topology.link_failures import LinkFailures, LinkNews
 log = logging.getLogger(__name__)
 
 WATCHED = 32  # installed transits whose bytes one sweep looks for
-STANDING_S = 30.0  # how long a standing circuit outlives its last use
-COUNTED_S = 10.0  # how late switches may count a packet
-_RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
-_STANDING_IDS = 10**9
-_CHANGES_KEPT = 16  # of the rates of one transit
 
 
 class Broker(Queries):
@@ -117,14 +108,13 @@ class Broker(Queries):
         self._latest = 0.0
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
-        self._can_pin = False
         self._turnless = ""
 
         self._ledger = Ledger.of(topology, limits.reservable)
         self._active = ActiveTransits(
             templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
         )
-        self._connections = ReportedConnections(topology, self._active.ports)
+        connections = ReportedConnections(topology, self._active.ports)
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -144,7 +134,7 @@ class Broker(Queries):
             best_effort_of,
             self._failures.hops,
             policies,
-            lambda site: self._connections.reports(site, self._latest),
+            lambda site: connections.reports(site, self._latest),
         )
         self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
         self._rerouting = Rerouting(
@@ -154,7 +144,14 @@ class Broker(Queries):
             self._lifecycle,
             self._active,
             self._desired,
-            self._do_without,
+            self._fall_back,
+        )
+        self._early = EarlyTransits(self._admission, self._lifecycle, self._active, self._fall_back)
+        self._standing = StandingCircuits(
+            self._admission, self._lifecycle, self._active, self._early, self._find, self._decide
+        )
+        self._changes = Changes(
+            topology, self._admission, self._lifecycle, self._active, connections
         )
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
@@ -169,7 +166,7 @@ class Broker(Queries):
         can = self._controller.capabilities()
         self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
-        self._can_pin = can.matches and can.real_packets
+        self._held.possible = can.matches and can.real_packets and not self._store.shared
         self._desired.counts = can.real_packets
         with self._lock, self._store.turn():
             now = self._now()
@@ -215,8 +212,8 @@ class Broker(Queries):
             if news:
                 self._lifecycle.take_in(news, now)
             freed = self._expire(now)
-            links = self._rerouting.take_in(now)
             self._lifecycle.start_due(now)
+            links = self._rerouting.take_in(now)
             if freed or news or clock_set_s or links:
                 self._serve_queue(now)
             # Apart from a new one, so that it is clear who fails.
@@ -238,12 +235,12 @@ class Broker(Queries):
         """Tell recorder and policies what became of transits: outside of the turn, for they may
         take their time, and may fail."""
         if self._recorder is not None:
-            notify(self._reported, self._recorder.record, "recorded")
+            notify(self._reported, [self._recorder.record], "recorded")
         if self._policies is None:
             self._lifecycle.ended.clear()
         else:
-            notify(self._lifecycle.ended, self._policies.ended, "accounted for")
-        self._failures.tell(self.link_listeners)
+            notify(self._lifecycle.ended, [self._policies.ended], "accounted for")
+        notify(self._failures.news, self.link_listeners, "told")
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
@@ -283,7 +280,7 @@ class Broker(Queries):
         with self._turn() as now:
             known = self._find(request.id)
             if known is None:
-                self._check_own(request)
+                check_own(request, self._find)
                 return self._done(self._create(request, now), now), True
             check_same(known, request)
             return known.copy(), False
@@ -319,7 +316,7 @@ class Broker(Queries):
         unknown id ─► a new transit          live or queued ─► as it is
         ended ─► its next id                 reserved in advance ─► begun
         """
-        self._check_own(request)
+        check_own(request, self._find)
         number, known = latest(request.id, self._find, user=request.user)
         asked = replace(request, id=numbered(request.id, number))
         if known is None:
@@ -342,16 +339,6 @@ class Broker(Queries):
                 self._repository.save([known])
         return known, False
 
-    def _check_own(self, request: TransitRequest) -> None:
-        """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
-        base, _, number = request.id.rpartition(".")
-        before = self._find(base) if base and number.isdecimal() else None
-        if before is not None and before.user != request.user:
-            raise BrokerError(
-                f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
-                "conflict",
-            )
-
     def _create(self, request: TransitRequest, now: float) -> Transit:
         """The transit of a checked request: held, queued, or best effort.
 
@@ -366,7 +353,7 @@ class Broker(Queries):
         elif reason:
             self._do_without(transit, reason, now)
         elif reason := self._admission.too_small(transit, template, now):
-            self._do_without(transit, self._sharing(transit, template, reason, now), now)
+            self._do_without(transit, self._standing.sharing(transit, template, reason, now), now)
         else:
             self._admission.check_possible(request, terms, template)
             if reason := self._admission.over_quota(transit, now):
@@ -443,43 +430,10 @@ class Broker(Queries):
             log.warning("transit %s is not let through: %s", transit.id, error)
             self._lifecycle.decline(transit, now)
 
-    # -- standing circuits, which transfers share that are too small for one of their own --------
-
-    def _sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
-        """Have a small transit share a standing circuit, where its template wants that and the
-        transit is for now; the reason, completed."""
-        if template.small != "share" or transit.start > now:
-            return reason
-        try:
-            name, refusal = self._standing(template, transit.src, transit.dst, now)
-        except BrokerError as error:
-            refusal = str(error)
-        if refusal:
-            return f"{reason}; there is no standing circuit to share: {refusal}"
-        return f"{SHARES} {name}: {reason}"
-
-    def _standing(self, template: Template, src: str, dst: str, now: float) -> tuple[str, str]:
-        """The id of the standing circuit of a template from ``src`` to ``dst``, which lives
-        :data:`STANDING_S` from now, and why there is none or "". Nobody gives it back: each use
-        renews its short lease. Raises BrokerError."""
-        base = f"standing:{quote(template.name, '')}:{quote(src, '')}-{quote(dst, '')}"
-        number, known = latest(base, self._find, _STANDING_IDS)
-        name = numbered(base, number)
-        if known is None:
-            request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
-            check(request)
-            transit, template, _ = self._admission.build(request, now)
-            claims = self._active.waitlist.claims_before(transit, now)
-            verdict = self._decide(transit, template, claims, now)
-            if not isinstance(verdict, Grant):
-                return name, verdict if isinstance(verdict, str) else verdict.reason
-            self._hold(transit, verdict, now)
-        elif known.lease_until < now + STANDING_S - _RENEW_S:
-            try:
-                self._extend(known, now + STANDING_S, now)
-            except BrokerError as error:  # it lives until its lease ends, and another follows
-                log.info("standing circuit %s is not renewed: %s", known.id, error)
-        return name, ""
+    def _fall_back(self, transit: Transit, reason: str, now: float) -> None:
+        """Take its path from a live transit, whose transfer goes on without."""
+        self._lifecycle.withdraw(transit, now)
+        self._do_without(transit, reason, now)
 
     # -- the queue, and the end ----------------------------------------------------------------
 
@@ -495,7 +449,7 @@ class Broker(Queries):
         lowest = min((t.priority for t in self._active.all.values() if t.state in LIVE), default=0)
         for transit in waitlist.in_order(now):
             if waitlist.stirs(transit, now):
-                late = self._late(transit, now)
+                late = self._early.late(transit, now)
                 if late or not admission.shut_out(transit, claimed, lowest, now):
                     self._try_again(transit, claimed, late, now)
             for hop, claim in waitlist.claims_of(transit).items():
@@ -513,61 +467,13 @@ class Broker(Queries):
             self._do_without(transit, "its flows name packets that another transit names too", now)
             return
         if late:
-            self._make_way(transit, template, claimed, late, now)
+            self._early.make_way(transit, template, claimed, late, now)
         try:
             self._place(transit, template, claimed, now, arriving=False)
         except BrokerError as error:  # the store is full, or the site has left the topology
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
             self._lifecycle.decline(transit, now)
-
-    # -- who began before others that wait -----------------------------------------------------
-
-    def _late(self, waits: Transit, now: float) -> list[Transit]:
-        """Those that began before one that waits, on links that it waits for, and are not done when
-        they were expected to be."""
-        late = self._active.overrun(now)
-        wanted = self._active.waitlist.claims_of(waits).keys()
-        return [t for t in late if is_before(waits, t) and not wanted.isdisjoint(hops(t))]
-
-    def _make_way(
-        self,
-        waits: Transit,
-        template: Template,
-        claims: Claims,
-        late: Sequence[Transit],
-        now: float,
-    ) -> None:
-        """Have those that are ``late`` fall to best effort, where one that waits can start then and
-        not otherwise."""
-        if isinstance(self._admission.decide(waits, template, claims, now), Grant):
-            return
-        verdict = self._admission.without(late, waits, template, claims, now)
-        if isinstance(verdict, Grant):
-            needed = {hop for part in verdict.parts for hop in part.path.hops}
-            for transit in late:
-                if not needed.isdisjoint(hops(transit)):
-                    self._give_way(transit, waits.id, now)
-
-    def _goes_on(self, transit: Transit, until: float, now: float) -> bool:
-        """Let what began before others that waited have its usual lease, ``until`` then, or until
-        they come; whether they do not now."""
-        until = min(until, self._admission.keep_until(transit, transit, now))
-        claim = self._admission.next_claim(transit, until, now)
-        until = until if claim is None else min(until, claim.start)
-        if until > now:
-            try:
-                self._lifecycle.extend(transit, until, now)
-                return True
-            except BrokerError as error:
-                log.warning("transit %s is not made longer: %s", transit.id, error)
-        self._give_way(transit, "others" if claim is None else claim.id, now)
-        return False
-
-    def _give_way(self, transit: Transit, to: str, now: float) -> None:
-        reason = f"began before {to}, and was not done by {iso(transit.expected_end)} as expected"
-        self._lifecycle.withdraw(transit, now)
-        self._do_without(transit, f"{reason}: goes on without a path", now)
 
     def _expire(self, now: float) -> bool:
         """End the leases and the patience that are over; whether that left room for others."""
@@ -577,7 +483,7 @@ class Broker(Queries):
                 waited = now - transit.requested_at
                 self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
             elif transit.expected_end and now < (until := self._admission.usual_end(transit)):
-                if self._goes_on(transit, until, now):
+                if self._early.goes_on(transit, until, now):
                     continue
             else:
                 over = "its end has come" if 0 < transit.end <= now else "its lease ended"
@@ -647,19 +553,8 @@ class Broker(Queries):
             if transit.end:
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
-                self._extend(transit, until, now)
+                self._early.extend(transit, until, now)
             return transit.copy()
-
-    def _extend(self, transit: Transit, until: float, now: float) -> None:
-        early = transit.expected_end > 0
-        claim = self._admission.next_claim(transit, until, now) if early else None
-        if claim is not None:
-            raise BrokerError(
-                f"the lease was not renewed: {claim.id} waits for its room first, expected a lease "
-                f"up to {iso(max(now, claim.start))}",
-                "conflict",
-            )
-        self._lifecycle.extend(transit, until, now)
 
     def change(
         self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
@@ -674,39 +569,9 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            terms = self._admission.changed_terms(transit, min_bps, max_bps)
-            low, high = terms.min_bps, terms.max_bps
-            was = (transit.requested_bps, transit.max_bps)
-            if was != (low, high):
-                wanted = replace(transit, requested_bps=low)
-                over = self._admission.over_quota(wanted, now) if low > was[0] else ""
-                if over:
-                    raise BrokerError(f"the rates were not changed: {over}", "conflict")
-                change = {
-                    "at": now, "min_bps": low, "max_bps": high,
-                    "was_min_bps": was[0], "was_max_bps": was[1],
-                }  # fmt: skip
-                changes = [*transit.changes, change][-_CHANGES_KEPT:]
-                values = {"requested_bps": low, "max_bps": high, "changes": changes}
-                self._change_rates(transit, low, high, values, now)
-                self._serve_queue(now)
+            self._changes.rates(transit, min_bps, max_bps, now)
+            self._serve_queue(now)
             return self._done(transit, now)
-
-    def _change_rates(
-        self, transit: Transit, low: float, high: float, values: Mapping[str, Any], now: float
-    ) -> None:
-        if transit.state is TransitState.QUEUED:
-            self._lifecycle.change(transit, values, now, "the rates were not changed")
-            self._active.waitlist.ask_again(transit)
-            return
-        ways = circuits.with_rates(transit, self.topology, low, high)
-        if low > transit.requested_bps:
-            until = transit.end or transit.lease_until
-            wanted = Reservation(transit.id, tuple(w.lane for w in ways), now, until).rates()
-            refusal = self._admission.refusal(transit, wanted, until, now)
-            if refusal:
-                raise BrokerError(f"the rates were not changed: {refusal}", "conflict")
-        self._lifecycle.rerate(transit, ways, values, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
         """Say which packets a transit carries, once its application knows; what ports it was given
@@ -719,17 +584,7 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             self._check_not_ended(transit)
-            named = [flow.as_dict() for flow in flows]
-            values: dict[str, Any] = {"flows": named, "ports": [], "ports_at": ""}
-            wanted, pairs = replace(transit, **values), self._active.pairs
-            other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
-            if other_ways or pairs.clash(wanted) is not None:
-                raise BrokerError(
-                    f"some of the packets of {transit.id} go another way already, with another "
-                    "transit between its sites; expected ports of its own",
-                    "conflict",
-                )
-            self._lifecycle.change(transit, values, now, "the flows were not changed")
+            self._changes.flows(transit, flows, now)
             return transit.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
@@ -740,34 +595,20 @@ class Broker(Queries):
         """
         with self._turn() as now:
             transit = self._known(transit_id)
-            if transit.state in ON_SWITCHES and not transit.awaits_flows:
-                self._lifecycle.reported(transit, n_bytes, now)
-                counted_s = now - transit.installed_at
-                unmet = self._desired.counts and not self._desired.bytes_of(transit_id)
-                if n_bytes and unmet and counted_s >= COUNTED_S:
-                    transit.reason += f"; {UNMET}: its room is given back"
-                    self._lifecycle.decline(transit, now)
-                    self._serve_queue(now)
+            if self._lifecycle.unmet(transit, n_bytes, now):
+                self._serve_queue(now)
             return self._done(transit, now)
 
     def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
         """Take in all connections that transfer servers have open now on the host of an agent at a
         site: transits whose clients have them open get their flows.
 
-        Raises BrokerError ``unknown_site``, ``store_unavailable``, ``controller_unavailable``.
+        Raises BrokerError ``unknown_site``, ``store_unavailable``.
         """
         with self._turn() as now:
             if site not in self.topology.sites:
                 raise BrokerError(f"unknown site {site!r}", "unknown_site")
-            flows = self._connections.take_in(agent, site, found, now, self._active.all)
-            for transit_id, its in flows.items():
-                transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
-                if transit.ports_at != CLIENT or transit.flows == named:
-                    continue
-                if self._active.pairs.clash(replace(transit, flows=named)) is not None:
-                    log.info("transit %s: its ports are those of another", transit_id)
-                    continue
-                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            self._changes.connections(agent, site, found, now)
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
@@ -797,12 +638,6 @@ class Broker(Queries):
         Raises BrokerError ``conflict`` (they cannot be told from others, or another transit has
         them, or the path has failed), ``controller_unavailable``, ``store_unavailable``.
         """
-        if self._store.shared or not self._can_pin:
-            raise BrokerError(
-                f"{name} cannot be held to a path: expected switches of this broker alone, which "
-                "tell packets apart by their ports",
-                "conflict",
-            )
         with self._turn() as now:
             self._held.hold(name, nodes, flow, until, now)
 

@@ -7,27 +7,19 @@ was cut short. Here that state is kept, and told only where something of it has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from network_provisioner.base.model import Transit
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Queue
 from network_provisioner.reservations.circuits import circuit
+from network_provisioner.reservations.ledger import Hop
 from network_provisioner.reservations.shares import Shares
+from network_provisioner.selection.verdicts import ClassLimit
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """``bps`` for all transits ``of`` a class together, and whose class that is, in ``words``."""
-
-    bps: float
-    of: Callable[[Transit], bool]
-    words: str
 
 
 class Differentiator(Protocol):
@@ -42,8 +34,13 @@ class Differentiator(Protocol):
         ...
 
     def bound(
-        self, transit: Transit, hop: tuple[str, str], capacity_bps: float, at: float
-    ) -> Bound | None:
+        self,
+        transit: Transit,
+        hop: Hop,
+        capacity_bps: float,
+        at: float,
+        known: Mapping[str, Transit],
+    ) -> ClassLimit | None:
         """How much of what can be reserved on a link direction those of a transit's class may
         reserve together from ``at`` on, None for all of it."""
         ...

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from network_provisioner.base.clock import has_begun, move_times
@@ -42,6 +42,7 @@ from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
 
+COUNTED_S = 10.0  # how late switches may count a packet
 UNMET = "no packet of its transfer met its rules on the switches"
 
 Write = Callable[[Sequence[Transit]], None]
@@ -62,32 +63,24 @@ class Start:
         return self.otherwise is TransitState.FAILED and not self.transit.start
 
 
+@dataclass(eq=False)
 class Lifecycle:
     """The steps of transits. Not thread-safe: the broker's turn is around every call.
 
     ``clock`` gives Unix seconds: the switches take their time.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        ledger: Ledger,
-        active: ActiveTransits,
-        repository: Repository,
-        desired: DesiredState,
-        clock: Callable[[], float],
-    ) -> None:
-        self._topology = topology
-        self._ledger = ledger
-        self._active = active
-        self._repository = repository
-        self._desired = desired
-        self._clock = clock
-        self._starts: list[Start] = []
-        self._unseen: deque[str] = deque()  # installed ones that no byte was seen of
-        self.ended: deque[Transit] = deque()  # for whoever keeps accounts
-        self.freed: set[Hop] = set()  # where room was given back since it was cleared
-        self.setup_times = SetupTimes()
+    _topology: Topology
+    _ledger: Ledger
+    _active: ActiveTransits
+    _repository: Repository
+    _desired: DesiredState
+    _clock: Callable[[], float]
+    _starts: list[Start] = field(default_factory=list)
+    _unseen: deque[str] = field(default_factory=deque)  # installed ones that no byte was seen of
+    ended: deque[Transit] = field(default_factory=deque)  # for whoever keeps accounts
+    freed: set[Hop] = field(default_factory=set)  # where room was given back since it was cleared
+    setup_times: SetupTimes = field(default_factory=SetupTimes)
 
     # -- the steps ---------------------------------------------------------------------------
 
@@ -129,12 +122,8 @@ class Lifecycle:
         refusal = self._ledger.commit(grant.reservation(transit.id), moves, now)
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"granted more than is free: {refusal}")
-        moved = [self._active.all[move.id] for move in grant.moves]
-        before = tuple(other.copy() for other in moved)
+        moved, before = self._take_ways(grant.moves, now)
         for other, move in zip(moved, grant.moves, strict=True):
-            meter(other, now)
-            circuits.take(other, move.ways)
-            other.moves += 1
             other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
         _set(transit, times or {})
         circuits.take(transit, grant.parts)
@@ -181,28 +170,35 @@ class Lifecycle:
         refusal = self._ledger.commit(None, lanes, now)
         if refusal is not None:  # decided a moment ago in the same turn
             raise RuntimeError(f"moved to where there is no room: {refusal}")
-        moved = [self._active.all[move.id] for move in moves]
-        before_all = [transit.copy() for transit in moved]
+        moved, before = self._take_ways(moves, now)
         for transit, move in zip(moved, moves, strict=True):
-            meter(transit, now)
-            circuits.take(transit, move.ways)
-            transit.moves += 1
-            before = transit.reason.partition("; moved to ")[0]
             ways = " and ".join("-".join(way.path.nodes) for way in move.ways)
-            transit.reason = f"{before}; moved to {ways}: {why}"
+            reason = transit.reason.partition("; moved to ")[0]
+            transit.reason = f"{reason}; moved to {ways}: {why}"
             if transit.state in ON_SWITCHES:
                 self._desired.put(transit, now)
         if may_stay:
             self.apply(now)
             if self._desired.out_of_step:
-                self._move_back(before_all, now)
+                self._move_back(before, now)
                 self._desired.share(now, everything=False)
                 self._mended(now)
                 return
         self._repository.save(moved)
-        for held in was:
-            if held is not None:
-                self._room_on(held)
+        for held in filter(None, was):
+            self._room_on(held)
+
+    def _take_ways(
+        self, moves: Sequence[Reroute], now: float
+    ) -> tuple[list[Transit], tuple[Transit, ...]]:
+        """Those that move, on their new ways, and as they were before."""
+        moved = [self._active.all[move.id] for move in moves]
+        before = tuple(transit.copy() for transit in moved)
+        for transit, move in zip(moved, moves, strict=True):
+            meter(transit, now)
+            circuits.take(transit, move.ways)
+            transit.moves += 1
+        return moved, before
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
         """Open the way for a transit without a guarantee, where none is open by itself.
@@ -238,70 +234,49 @@ class Lifecycle:
         now: float,
         what: str,
         end: float | None = None,
+        ways: Sequence[PathPart] = (),
         write: Write | None = None,
     ) -> None:
-        """Give an active transit other ``values``, and its reservation another ``end``, in ledger,
-        switches and store, or raise BrokerError with nothing changed: ``conflict`` (others hold the
-        time after it), ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen
-        then, in words."""
+        """Give an active transit other ``values``, its reservation another ``end``, or other rates
+        on the ``ways`` that it has, in ledger, switches and store, or raise BrokerError with
+        nothing changed: ``conflict`` (others hold the room or the time for more),
+        ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen then, in words.
+        Its rules stay on the switches."""
         write = write or self._repository.write
-        before = {name: getattr(transit, name) for name in values}
-        held = None if end is None else self._ledger.reservations.get(transit.id)
+        held = self._ledger.reservations.get(transit.id)
+        refusal = None
         if held is not None and end is not None:
             refusal = self._ledger.move_end(transit.id, end)
-            if refusal is not None:
-                raise BrokerError(f"{what}: {refusal}", "conflict")
+        elif held is not None and ways:
+            lanes = tuple(way.lane for way in ways)
+            refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
+        if refusal is not None:
+            raise BrokerError(f"{what}: {refusal}", "conflict")
+        meter(transit, now)
+        was, on = transit.copy(), transit.state in ON_SWITCHES
         _set(transit, values)
-        on = transit.state in ON_SWITCHES
+        if ways:
+            circuits.take(transit, ways)
         try:
-            if on and self._desired.update(transit):
+            if on and ways:
+                self._desired.put(transit, now)
+            if on and (self._desired.update(transit) or ways):
                 self._desired.share(now, everything=False)
                 self._desired.apply(now)
             write([transit])
         except (ControllerError, BrokerError) as error:
+            self._ledger.release(transit.id)
             if held is not None:
-                self._ledger.move_end(transit.id, held.end)
-            _set(transit, before)
+                self._ledger.admit(held)
+            transit.assign(was)
             if on:
-                self._desired.update(transit)  # the next change takes it back where it was taken
+                self._desired.put(transit, now)  # the next change takes it back where it was taken
             if isinstance(error, BrokerError):
                 raise
             raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
         self._active.enter(transit)
-        if held is not None and end is not None and end < held.end:
+        if held is not None and (ways or (end is not None and end < held.end)):
             self._room_on(held)
-
-    def rerate(
-        self, transit: Transit, ways: Sequence[PathPart], values: Mapping[str, Any], now: float
-    ) -> None:
-        """Give a live transit other rates on the paths it has, and ``values`` with them, or raise
-        BrokerError as :meth:`change` with nothing changed. Its rules stay on the switches."""
-        what = "the rates were not changed"
-        held = self._ledger.reservations[transit.id]
-        lanes = tuple(way.lane for way in ways)
-        refusal = self._ledger.commit(None, [(transit.id, lanes)], now)
-        if refusal is not None:
-            raise BrokerError(f"{what}: {refusal}", "conflict")
-        meter(transit, now)
-        was = transit.copy()
-        _set(transit, values)
-        circuits.take(transit, ways)
-        on = transit.state in ON_SWITCHES
-        try:
-            if on:
-                self._desired.put(transit, now)
-                self._desired.share(now, everything=False)
-                self._desired.apply(now)
-            self._repository.write([transit])
-        except (ControllerError, BrokerError) as error:
-            self._ledger.commit(None, [(transit.id, held.lanes)], now)
-            transit.assign(was)
-            if on:
-                self._desired.put(transit, now)
-            if isinstance(error, BrokerError):
-                raise
-            raise BrokerError(f"{what}: {error}", "controller_unavailable") from error
-        self._active.waitlist.room_on(held.rates())
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
@@ -312,7 +287,7 @@ class Lifecycle:
             "the lease was not renewed",
             None if transit.end else until,  # up to its end it is reserved already
             # Other brokers give away the time after the lease that the store has.
-            self._repository.write_if_shared,
+            write=self._repository.write_if_shared,
         )
 
     def end(self, transit: Transit, state: TransitState, now: float) -> None:
@@ -345,6 +320,8 @@ class Lifecycle:
             transit.released_at = now
         if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
+        if transit.ports and not transit.installed_at:  # others may be given them
+            transit.ports, transit.flows, transit.ports_at = [], [], ""
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
         write([transit])
@@ -395,9 +372,9 @@ class Lifecycle:
     # -- the switches ------------------------------------------------------------------------
 
     @property
-    def starting(self) -> bool:
-        """Whether transits are about to be put on the switches."""
-        return bool(self._starts)
+    def starting(self) -> list[Transit]:
+        """The transits that are about to be put on the switches."""
+        return [start.transit for start in self._starts]
 
     def apply(self, now: float, everything: bool = False) -> None:
         """Share anew, and tell the switches, once, all that has changed since the last time.
@@ -475,10 +452,9 @@ class Lifecycle:
         elif otherwise is TransitState.HELD:
             self._active.enter(transit)  # to be started again
         else:
-            self._ledger.release(transit.id)
+            self.withdraw(transit, now)
             self._active.leave(transit)
-            circuits.leave(transit)
-            transit.state, transit.lease_until, transit.reason = otherwise, 0.0, reason
+            transit.reason = reason
             self._active.enter(transit)
             self._repository.save([transit])
 
@@ -512,6 +488,19 @@ class Lifecycle:
         on = transit.state in ON_SWITCHES
         if on and self._desired.report(transit.id, n_bytes) and n_bytes:
             transit.state, transit.active_at = TransitState.ACTIVE, transit.active_at or now
+
+    def unmet(self, transit: Transit, n_bytes: int, now: float) -> bool:
+        """Take in what a transfer has moved until now. Where no packet of it met its transit's
+        rules, it goes on as best effort; whether it does."""
+        if transit.state not in ON_SWITCHES or transit.awaits_flows or not n_bytes:
+            return False
+        self.reported(transit, n_bytes, now)
+        seen = not self._desired.counts or self._desired.bytes_of(transit.id)
+        if seen or now - transit.installed_at < COUNTED_S:
+            return False
+        transit.reason += f"; {UNMET}: its room is given back"
+        self.decline(transit, now)
+        return True
 
     # -- after a crash, another broker's turn, or a clock that was set ----------------------------
 
@@ -574,12 +563,6 @@ class Lifecycle:
             self._take_off(known)
         self._free(transit_id)
         self._repository.forget(transit_id)
-
-    def let_go(self, transit: Transit, now: float) -> None:
-        """Take what it holds from a transit that is to be placed anew."""
-        meter(transit, now)
-        self.forget(transit.id)
-        circuits.leave(transit)
 
     def move_time(self, by_s: float, now: float) -> None:
         """The wall clock was set by ``by_s`` seconds, and it is ``now`` (:mod:`~.base.clock`).

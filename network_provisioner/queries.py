@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit
@@ -23,6 +23,7 @@ from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # What changes too often to be saved each time.
 _CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at")
@@ -185,14 +186,15 @@ def _known(transit_id: str, found: Transit | None) -> Transit:
     return found
 
 
-def notify(queue: deque[Transit], take: Callable[[Transit], object], what: str) -> None:
-    """Hand all transits of a queue over."""
+def notify(queue: deque[T], takers: Iterable[Callable[[T], object]], what: str) -> None:
+    """Hand all that is in a queue over."""
     while queue:
         try:
-            transit = queue.popleft()
+            news = queue.popleft()
         except IndexError:  # another thread took the last one
             return
-        try:
-            take(transit)
-        except Exception:  # somebody else's failure must not fail the release
-            log.exception("transit %s was not %s", transit.id, what)
+        for take in takers:
+            try:
+                take(news)
+            except Exception:  # somebody else's failure must not fail a request
+                log.exception("%s was not %s", getattr(news, "id", news), what)

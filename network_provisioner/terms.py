@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from network_provisioner.base.errors import BrokerError, printable
@@ -185,6 +185,17 @@ def check_same(transit: Transit, request: TransitRequest) -> None:
         raise BrokerError(
             f"id {request.id!r} is taken by a transit from {transit.src!r} to {transit.dst!r} that "
             "was asked for on other terms, expected an id of its own for each request",
+            "conflict",
+        )
+
+
+def check_own(request: TransitRequest, find: Callable[[str], Transit | None]) -> None:
+    """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
+    base, _, number = request.id.rpartition(".")
+    before = find(base) if base and number.isdecimal() else None
+    if before is not None and before.user != request.user:
+        raise BrokerError(
+            f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
             "conflict",
         )
 

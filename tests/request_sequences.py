@@ -23,10 +23,11 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.model import TransitState as State
-from network_provisioner.broker import STANDING_S, Broker
+from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.steps.standing import STANDING_S
 from network_provisioner.stores.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.terms import is_claim

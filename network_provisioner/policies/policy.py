@@ -92,12 +92,8 @@ class Policy:
     def queue_of(self, transit: Transit) -> str:
         """The queue that a transfer shares under this policy, "" where it names no such one."""
         value = getattr(transit, self.type)
-        for spec, queue in zip(self.specs, self.queues, strict=True):
-            if spec == value:
-                return queue
-        if EVERYBODY_ELSE in self.specs:
-            return self.queues[self.specs.index(EVERYBODY_ELSE)]
-        return ""
+        spec = value if value in self.specs else EVERYBODY_ELSE
+        return self.queues[self.specs.index(spec)] if spec in self.specs else ""
 
     def guaranteed(self) -> tuple[Amount, Amount]:
         """What `computed` keeps for each queue."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import Any
 
 from network_provisioner.base.errors import AdonError, BrokerError
@@ -23,7 +24,6 @@ from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Queue
-from network_provisioner.desired_state import Bound
 from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.links import Governing, Hop, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
@@ -35,6 +35,7 @@ from network_provisioner.policies.policy import (
 )
 from network_provisioner.policies.queues import LinkQueues, sure_when_idle
 from network_provisioner.policies.schema import acted, stopped
+from network_provisioner.selection.verdicts import ClassLimit
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology.graph import Topology
 
@@ -68,8 +69,8 @@ class PolicyRegistry:
         self._lock = threading.RLock()
         self._stamp: int | None = None
         self._policies: dict[str, Policy] = {}
-        self._governing: tuple[tuple[Policy, ...], Governing] = (), {}
-        self._later: tuple[tuple[Policy, ...], Governing] = (), {}
+        # The same answer while the same policies run: now, and at some times to come.
+        self._governing = lru_cache(8)(partial(governing, topology=topology))
         self._changed = False  # since the queues were last asked for
         self._due: float | None = None  # when what was last answered is outdated
         self._looked_at = -1e99  # when the history was last read
@@ -132,20 +133,29 @@ class PolicyRegistry:
             by_hop = self._by_hop(now)
             return queue_of(transit, by_hop) if by_hop else ""
 
-    def bound(self, transit: Transit, hop: Hop, capacity_bps: float, at: float) -> Bound | None:
+    def bound(
+        self,
+        transit: Transit,
+        hop: Hop,
+        capacity_bps: float,
+        at: float,
+        known: Mapping[str, Transit],
+    ) -> ClassLimit | None:
         """What the class of a transit may reserve of ``capacity_bps`` on a link direction at most,
         by the policy that governs it from ``at`` on; None where none does that names it."""
         with self._lock:
-            policy = self._ahead(at).get(hop)
+            policy = self._by_hop(at).get(hop)
         queue = "" if policy is None else policy.queue_of(transit)
         if policy is None or not queue:
             return None
         bps = sure_when_idle(hop, capacity_bps, policy).get(queue)
         if bps is None:
             return None
-        rate = format_rate(bps)
-        words = f"where policy {policy.name!r} leaves its class {rate} to reserve"
-        return Bound(bps, lambda other: policy.queue_of(other) == queue, words)
+        return ClassLimit(
+            int(bps),
+            lambda name: name in known and policy.queue_of(known[name]) == queue,
+            f"where policy {policy.name!r} leaves its class {format_rate(bps)} to reserve",
+        )
 
     def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
         """What the links shall have now: queues wherever a live transit shares one."""
@@ -155,7 +165,7 @@ class PolicyRegistry:
             by_hop = self._by_hop(now)
             if not by_hop:
                 return []
-            self._read_history(self._governing[0], now)
+            self._read_history(self._running(now), now)
             return self._link_queues.queues(
                 by_hop, live, lambda policy: self._used(policy, live, now), now, again
             )
@@ -228,21 +238,12 @@ class PolicyRegistry:
         except AdonError as error:
             raise BrokerError(f"policy {policy.name!r}: links: {error}", "bad_request") from error
 
-    def _by_hop(self, now: float) -> Governing:
-        """Who governs each link direction now."""
-        running = tuple(p for p in self._policies.values() if p.state(now) is PolicyState.RUNNING)
-        if running != self._governing[0]:
-            self._governing = running, governing(running, self._topology)
-        return self._governing[1]
+    def _running(self, at: float) -> tuple[Policy, ...]:
+        return tuple(p for p in self._policies.values() if p.state(at) is PolicyState.RUNNING)
 
-    def _ahead(self, at: float) -> Governing:
-        """Who governs each link direction from a later time on."""
-        running = tuple(p for p in self._policies.values() if p.state(at) is PolicyState.RUNNING)
-        for known in (self._governing, self._later):
-            if known[0] == running:
-                return known[1]
-        self._later = running, governing(running, self._topology)
-        return self._later[1]
+    def _by_hop(self, at: float) -> Governing:
+        """Who governs each link direction now, or at a later time."""
+        return self._governing(self._running(at))
 
     def _used(self, policy: Policy, live: Sequence[Transit], now: float) -> tuple[float, float]:
         if policy.strategy in _FIXED:

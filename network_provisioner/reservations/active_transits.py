@@ -43,6 +43,7 @@ class ActiveTransits:
         for kind in _OWNERS:
             self._owned.setdefault((kind, getattr(transit, kind)), {})[transit.id] = transit
         self.ports.enter(transit)
+        self._early.pop(transit.id, None)
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
@@ -52,7 +53,6 @@ class ActiveTransits:
                 self._early[transit.id] = transit
                 heapq.heappush(self._deadlines, (transit.expected_end, transit.id))
         else:
-            self._early.pop(transit.id, None)
             self.pairs.leave(transit)
             self.waitlist.enter(transit)
         heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))

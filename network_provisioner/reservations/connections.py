@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import ip_address, ip_network
 
 from network_provisioner.base.flows import MAX_FLOWS, Flow
@@ -32,11 +33,11 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What one agent said last, and of which transits the connections are."""
+    """What one agent said last: source and destination ports of each transit's connections."""
 
     site: str
     at: float
-    held: tuple[tuple[str, Connection], ...]
+    ends: dict[str, set[tuple[int, int]]]
 
 
 class ReportedConnections:
@@ -65,21 +66,25 @@ class ReportedConnections:
     ) -> dict[str, list[Flow]]:
         """All that is open now on the host of an agent at a site; the flows of every transit that
         has any there, also by what other agents reported."""
-        held = [(holder, c) for c in found if (holder := self._holder(c)) in transits]
-        self._last[agent] = _Report(site, now, tuple(held))
-        here = {holder for holder, _ in held}
-        ends: dict[str, set[tuple[int, int]]] = {}
-        for report in self._last.values():
-            for holder, connection in report.held:
-                if holder in here and now - report.at < FRESH_S:
-                    local = self._site(connection.local[0])
-                    pair = _ports_of(connection, local == transits[holder].src)
-                    ends.setdefault(holder, set()).add(pair)
-        return {holder: named(sorted(pairs)) for holder, pairs in ends.items()}
-
-    def _holder(self, connection: Connection) -> str:
-        one, other = self._site(connection.local[0]), self._site(connection.remote[0])
-        return self._ports.holder(one, other, connection.client_port) or ""
+        site_of = cache(self._site)
+        here: dict[str, set[tuple[int, int]]] = {}
+        for connection in found:
+            (near, port), (far, other_port) = connection.local, connection.remote
+            if site_of(near) != site:  # an agent speaks for its own site
+                continue
+            holder = self._ports.holder(site, site_of(far), connection.client_port)
+            if holder is not None and holder in transits:
+                at_source = transits[holder].src == site
+                ends = (port, other_port) if at_source else (other_port, port)
+                here.setdefault(holder, set()).add(ends)
+        fresh = {name: r for name, r in self._last.items() if now - r.at < FRESH_S}
+        self._last = fresh | {agent: _Report(site, now, here)}
+        return {
+            holder: named(
+                sorted(set().union(*(r.ends.get(holder, ()) for r in self._last.values())))
+            )
+            for holder in here
+        }
 
     def _site(self, address: str) -> str:
         """The site with the longest prefix of an address, "" for none."""
@@ -97,8 +102,3 @@ def named(ends: Sequence[tuple[int, int]]) -> list[Flow]:
     else:
         flows = [Flow("tcp", src_ports=(port, port)) for port in sources]
     return flows[:MAX_FLOWS]
-
-
-def _ports_of(connection: Connection, at_source: bool) -> tuple[int, int]:
-    local, remote = connection.local[1], connection.remote[1]
-    return (local, remote) if at_source else (remote, local)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.timeline import Interval, Timeline
+from network_provisioner.reservations.timeline import Interval, Timeline, peak
 from network_provisioner.topology.graph import Topology
 
 Hop = tuple[str, str]
@@ -229,15 +229,13 @@ class Ledger:
     def held(self, hop: Hop, start: float, end: float, of: Callable[[str], bool]) -> int:
         """The most bits per second that the reservations of some ids hold together on a directed
         link at any instant of [start, end)."""
-        changes: list[tuple[float, int]] = []
-        for name, (rate, since, until) in self._holders[hop].items():
-            if since < end and start < until and of(name):
-                changes += [(since, rate), (until, -rate)]
-        most = level = 0
-        for _, change in sorted(changes):  # at the same instant what ends first
-            level += change
-            most = max(most, level)
-        return most
+        return int(
+            peak(
+                (since, until, rate)
+                for name, (rate, since, until) in self._holders[hop].items()
+                if since < end and start < until and of(name)
+            )
+        )
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:

@@ -28,22 +28,22 @@ class SitePairs:
 
     def enter(self, transit: Transit) -> None:
         """Take note of a transit that has a path."""
-        self._live.setdefault(_pair(transit), {})[transit.id] = transit
+        self._live.setdefault(pair_of(transit), {})[transit.id] = transit
 
     def leave(self, transit: Transit) -> bool:
         """Forget a transit; whether others may have been bound to its path."""
-        live = self._live.get(_pair(transit))
+        live = self._live.get(pair_of(transit))
         if live is None or live.pop(transit.id, None) is None:
             return False
         if not live:
-            del self._live[_pair(transit)]
+            del self._live[pair_of(transit)]
         return self.pin
 
     def mates(self, transit: Transit) -> list[Transit]:
         """The other live transits that must take the way this one takes."""
         if not self.pin:
             return []
-        live = self._live.get(_pair(transit), {})
+        live = self._live.get(pair_of(transit), {})
         return [t for t in live.values() if t.id != transit.id and self._alike(t, transit)]
 
     def clash(self, transit: Transit) -> Transit | None:
@@ -51,7 +51,7 @@ class SitePairs:
         carry both."""
         if not (self.matches and transit.flows):
             return None
-        for other in self._live.get(_pair(transit), {}).values():
+        for other in self._live.get(pair_of(transit), {}).values():
             if (
                 other.id != transit.id
                 and other.src == transit.src
@@ -102,5 +102,6 @@ def _overlap(a: list[int] | None, b: list[int] | None) -> bool:
     return a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])
 
 
-def _pair(transit: Transit) -> frozenset[str]:
+def pair_of(transit: Transit) -> frozenset[str]:
+    """The two sites of a transit."""
     return frozenset((transit.src, transit.dst))

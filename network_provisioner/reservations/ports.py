@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from network_provisioner.base.flows import Ports
 from network_provisioner.base.model import Transit
+from network_provisioner.reservations.pairs import pair_of
 
 # Each call of a tool uses one for its control connection and one for each stream, and does not use
 # it again for a minute. Outside of what Linux gives away by itself (from 32768 on).
@@ -29,7 +30,7 @@ class PortBlocks:
     def choose(self, transit: Transit) -> list[int]:
         """A block that no other transit between its sites has, the same for all pairs that one job
         asks for together: its tool has one setting for all. Empty where there is none."""
-        taken = self._taken.get(_pair(transit), {})
+        taken = self._taken.get(pair_of(transit), {})
         job = (transit.workflow, transit.job, transit.user, transit.requested_at)
         if self._last is not None and self._last[0] == job:
             return [] if self._last[1] in taken else list(self._last[1])
@@ -43,16 +44,16 @@ class PortBlocks:
     def enter(self, transit: Transit) -> None:
         """Take note of a transit's block."""
         if transit.ports:
-            taken = self._taken.setdefault(_pair(transit), {})
+            taken = self._taken.setdefault(pair_of(transit), {})
             taken[transit.ports[0], transit.ports[1]] = transit.id
 
     def leave(self, transit: Transit) -> None:
         """A transit needs its block no more."""
-        taken = self._taken.get(_pair(transit), {})
+        taken = self._taken.get(pair_of(transit), {})
         for block in [b for b, holder in taken.items() if holder == transit.id]:
             del taken[block]
         if not taken:
-            self._taken.pop(_pair(transit), None)
+            self._taken.pop(pair_of(transit), None)
 
     def holder(self, one: str, other: str, port: int) -> str | None:
         """The id of the transit between two sites that has a port in its block."""
@@ -60,7 +61,3 @@ class PortBlocks:
             if first <= port <= last:
                 return holder
         return None
-
-
-def _pair(transit: Transit) -> frozenset[str]:
-    return frozenset((transit.src, transit.dst))

@@ -12,6 +12,7 @@ from pydantic import Field
 from network_provisioner.base.model import Transit
 from network_provisioner.base.schema import STRICT, Rate, Whole
 from network_provisioner.base.units import format_rate
+from network_provisioner.reservations.timeline import peak
 
 EVERYBODY_ELSE = "*"
 
@@ -63,8 +64,8 @@ def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -
     if quota.rate_bps is None:
         return ""
     begin, end = _times(transit, now)
-    least = sum(
-        other.requested_bps
+    least = peak(
+        (since, until, other.requested_bps)
         for other in others
         for since, until in (_times(other, now),)
         if since < end and begin < until

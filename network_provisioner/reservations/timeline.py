@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 
 Interval = tuple[float, float]
 
@@ -80,6 +81,12 @@ class Timeline:
         first, last = bisect_right(self._times, start), bisect_left(self._times, end)
         levels = [step >> _COUNT_BITS for step in self._steps[first - 1 : last]]
         return [self._times[first + i] for i in range(last - first) if levels[i + 1] < levels[i]]
+
+
+def peak(periods: Iterable[tuple[float, float, float]]) -> float:
+    """The most that comes together at any instant of periods, each as start, end and amount."""
+    changes = sorted(one for a, b, much in periods for one in ((a, much), (b, -much)))
+    return max(accumulate(change for _, change in changes), default=0)
 
 
 def first_gap(busy: Iterable[Interval], duration_s: float, not_before: float) -> float:

@@ -27,14 +27,8 @@ from network_provisioner.reservations.quotas import Quotas
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import (
-    Metric,
-    PathChoice,
-    PathMetrics,
-    choose,
-    meets,
-)
-from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait
+from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, meets
+from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait, unlimited
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path, Topology
 
@@ -193,29 +187,21 @@ class Admission:
 
     def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
         """The paths that work and meet a transit's QSpec, whatever is free there."""
-        fit = self._fit(transit, template, {}, now)
+        fit = self._fit(self._ask(transit, now), template)
         known = self._known(fit, self.paths(transit.src, transit.dst), transit.user)
         return tuple(fit.fitting(choose(known, template)))
 
     def _fit(
         self,
-        transit: Transit,
+        ask: Requirement,
         template: Template,
-        claimed: Claims,
-        now: float,
-        limit_of: LimitOf | None = None,
+        claimed: Claims | None = None,
+        limit_of: LimitOf = unlimited,
     ) -> Fit:
-        ask = self._ask(transit, now)
         return Fit(
-            self.ledger,
-            ask,
-            template,
-            claimed,
-            self.switches,
-            self.guaranteed,
-            self.failed,
+            self.ledger, ask, template, claimed or {}, self.switches, self.guaranteed, self.failed,
             limit_of,
-        )
+        )  # fmt: skip
 
     def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:
         return [(path, fit.metrics(path, self.metrics_of(path, user))) for path in paths]
@@ -229,7 +215,7 @@ class Admission:
         claimed: Claims | None = None,
         movable_of: MovableOf | None = None,
         multipath: bool = False,
-        limit_of: LimitOf | None = None,
+        limit_of: LimitOf = unlimited,
     ) -> Grant | Wait | Never:
         """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to
         its ``end`` (0: as long as its lease).
@@ -238,7 +224,7 @@ class Admission:
         ``claimed``     links that transits before it in the queue wait for
         ``movable_of``  who may be moved to another path for it; None where nobody may
         ``multipath``   the switches can divide its packets over several paths
-        ``limit_of``    what its class may reserve on each link, None for all there is
+        ``limit_of``    what its class may reserve on each link
 
         Tried in this order, so that nobody moves without need: one path, several where the template
         allows them, one path after moving others. Raises BrokerError ``unknown_site``.
@@ -249,7 +235,7 @@ class Admission:
         paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
         if not paths:
             return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
-        fit = self._fit(transit, template, claimed or {}, now, limit_of)
+        fit = self._fit(ask, template, claimed, limit_of)
         known = self._known(fit, paths, transit.user)
         decision = choose(known, template, ask.low, ask.high, self.guaranteed)
         if decision.chosen is None and not pinned and len(paths) >= self.limits.max_paths:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
@@ -17,12 +17,12 @@ from network_provisioner.selection.verdicts import (
     Blocked,
     Claim,
     Claims,
-    ClassLimit,
     Grant,
     LimitOf,
     Never,
     Wait,
     crowded,
+    unlimited,
 )
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
@@ -58,41 +58,32 @@ class Requirement:
         return min(self.end, self.start + self.brief_s)
 
 
+@dataclass(eq=False)
 class Fit:
     """One request held against the ledger and the claims of those who wait before it.
 
     ``dividers``: the nodes that can divide packets over several paths; ``guaranteed`` as in
     :func:`~network_provisioner.selection.transit.choose`; ``failed``: directed links that carry
-    nothing, and why.
+    nothing, and why; ``limit_of``: what the request's class may reserve.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        ask: Requirement,
-        template: Template,
-        claims: Claims,
-        dividers: Collection[str],
-        guaranteed: bool,
-        failed: Mapping[Hop, str],
-        limit_of: LimitOf | None = None,
-    ) -> None:
-        self._limit_of = limit_of
-        self.ledger = ledger
-        self.ask = ask
-        self.template = template
-        self.dividers = dividers
-        self.guaranteed = guaranteed
-        self._failed = failed
-        self._need = whole_bps(ask.low)
-        self._claims = claims
-        self._free: dict[Hop, int] = {}
-        self._share: dict[Hop, int] = {}
-        self._held: dict[Hop, tuple[str, ...]] = {}
-        self._busy: dict[Hop, list[Interval]] = {}
-        self._crowding: dict[Hop, list[Claim]] = {}
-        self._limits: dict[Hop, ClassLimit | None] = {}
-        self._class_full: set[Hop] = set()
+    ledger: Ledger
+    ask: Requirement
+    template: Template
+    claims: Claims
+    dividers: Collection[str]
+    guaranteed: bool
+    failed: Mapping[Hop, str]
+    limit_of: LimitOf = unlimited
+    _free: dict[Hop, int] = field(default_factory=dict)
+    _share: dict[Hop, int] = field(default_factory=dict)
+    _held: dict[Hop, tuple[str, ...]] = field(default_factory=dict)
+    _busy: dict[Hop, list[Interval]] = field(default_factory=dict)
+    _crowding: dict[Hop, list[Claim]] = field(default_factory=dict)
+    _class_full: set[Hop] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._need = whole_bps(self.ask.low)
 
     def metrics(self, path: Path, measured: Mapping[str, Metric]) -> PathMetrics:
         """What is known of a path for the time of the request. ``measured``: of that path, by
@@ -103,8 +94,8 @@ class Fit:
         if free < self._need:
             holders = self._holders(tight)
             held = f"held by {some(holders)}" if holders else "which carries no more"
-            there = self._limit(tight) if tight in self._class_full else None
-            words = "" if there is None else f"{there.words}, "
+            there = self.limit_of(tight) if tight in self._class_full else None
+            words = f"{there.words}, " if there else ""
             limit = f"{tight[0]}>{tight[1]}, {words}{held}"
         ahead = sorted({claim.id for hop in hops for claim in self._ahead(hop)})
         return PathMetrics(
@@ -116,14 +107,14 @@ class Fit:
             limit=limit,
             blocked=f"{some(ahead)} waits for it first" if ahead else "",
             share_bps=min(self._share[hop] for hop in hops),
-            failed=failure(path, self._failed),
+            failed=failure(path, self.failed),
         )
 
     def is_open(self, a: str, b: str) -> bool:
         """Whether a directed link works, has room for the whole request, and nobody before claims
         it."""
         hop = (a, b)
-        return hop not in self._failed and self._room(hop) >= self._need and not self._ahead(hop)
+        return hop not in self.failed and self._room(hop) >= self._need and not self._ahead(hop)
 
     def grant(self, path: Path, decision: PathChoice) -> Grant:
         """The whole request on one path."""
@@ -133,12 +124,8 @@ class Fit:
     def fitting(self, decision: PathChoice) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
         roomy = [
-            (
-                c.path,
-                PathMetrics(math.inf, k.throughput, k.delay, k.jitter, k.loss, failed=k.failed),
-            )
+            (c.path, replace(c.metrics, free_bps=math.inf, share_bps=None, blocked=""))
             for c in decision.candidates
-            for k in (c.metrics,)
         ]
         low, high = self.ask.low, self.ask.high
         made = choose(roomy, self.template, low, high, self.guaranteed)
@@ -194,11 +181,9 @@ class Fit:
         begins, ends = ask.start, math.inf
         if earliest is not None:
             begins, ends = earliest, max(ask.end, earliest + ask.duration_s)
-        brief_s = ask.done - ask.start
         likely = self._likely_from(path)
-        claim = Claim(ask.id, begins, ends, self._need, brief_s, likely=likely)
-        reason = f"{decision.reason}{when}"
-        blocking = self._blocking(worth)
+        claim = Claim(ask.id, begins, ends, self._need, ask.done - ask.start, likely=likely)
+        reason, blocking = f"{decision.reason}{when}", self._blocking(worth)
         full = frozenset(self._class_full)
         return Wait(reason, earliest, blocking, decision, claim, path, full)
 
@@ -206,7 +191,7 @@ class Fit:
 
     def _room(self, hop: Hop) -> int:
         if hop not in self._free:
-            ask, limit = self.ask, self._limit(hop)
+            ask, limit = self.ask, self.limit_of(hop)
             free, others = self.ledger.fullest(hop, ask.start, ask.end)
             if limit is not None:
                 left = max(0, limit.bps - self.ledger.held(hop, ask.start, ask.end, limit.of))
@@ -223,19 +208,12 @@ class Fit:
     def _holders(self, hop: Hop) -> tuple[str, ...]:
         if hop not in self._held:
             held = self.ledger.holders(hop, self.ask.start, self.ask.end)
-            limit = self._limit(hop) if hop in self._class_full else None
+            limit = self.limit_of(hop) if hop in self._class_full else None
             self._held[hop] = held if limit is None else tuple(filter(limit.of, held))
         return self._held[hop]
 
-    def _limit(self, hop: Hop) -> ClassLimit | None:
-        if self._limit_of is None:
-            return None
-        if hop not in self._limits:
-            self._limits[hop] = self._limit_of(hop)
-        return self._limits[hop]
-
     def _capacity(self, hop: Hop) -> int:
-        limit, most = self._limit(hop), self.ledger.capacity(hop)
+        limit, most = self.limit_of(hop), self.ledger.capacity(hop)
         return most if limit is None else min(most, limit.bps)
 
     def _unclaimed(self, hop: Hop) -> int:
@@ -254,7 +232,7 @@ class Fit:
 
     def _crowded(self, hop: Hop) -> list[Claim]:
         if hop not in self._crowding:
-            ask, claims = self.ask, self._claims.get(hop, ())
+            ask, claims = self.ask, self.claims.get(hop, ())
             self._crowding[hop] = crowded(self.ledger, hop, self._need, ask.start, ask.end, claims)
         return self._crowding[hop]
 
@@ -302,7 +280,7 @@ class Fit:
     def _likely_from(self, path: Path | None) -> float:
         """When a path is free if all that is on it ends when it is expected to; infinite for none,
         and where others come first."""
-        if path is None or any(c.rate_bps for hop in path.hops for c in self._claims.get(hop, ())):
+        if path is None or any(c.rate_bps for hop in path.hops for c in self.claims.get(hop, ())):
             return math.inf
         ask, likely = self.ask, self.ledger.likely_busy
         busy = [interval for hop in path.hops for interval in likely(hop, ask.low, ask.start)]
@@ -310,7 +288,7 @@ class Fit:
 
     def _after(self, hops: Sequence[Hop]) -> float:
         """When all who wait for one of these links before will have had it."""
-        ends = (c.end for hop in hops for c in self._claims.get(hop, ()) if c.end > self.ask.start)
+        ends = (c.end for hop in hops for c in self.claims.get(hop, ()) if c.end > self.ask.start)
         return max(ends, default=self.ask.start)
 
     def _window(self, start: float) -> tuple[float, float]:

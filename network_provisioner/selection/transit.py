@@ -158,9 +158,7 @@ def choose(
 
 def meets(path: Path, template: Template) -> bool:
     """Whether a path meets a QSpec by what the topology says of it, room aside."""
-    return not any(
-        _too_much(name, metric, template) for name, metric in declared(path).items() if metric
-    )
+    return not any(_too_much(name, said, template) for name, said in declared(path).items())
 
 
 def declared(path: Path) -> dict[str, Metric | None]:
@@ -169,9 +167,9 @@ def declared(path: Path) -> dict[str, Metric | None]:
     return {k: None if v is None else Metric(v, "topology") for k, v in known.items()}
 
 
-def _too_much(name: str, metric: Metric, template: Template) -> str:
+def _too_much(name: str, metric: Metric | None, template: Template) -> str:
     limit = template.qspec.limit(name)
-    if limit is None or metric.value <= limit:
+    if metric is None or limit is None or metric.value <= limit:
         return ""
     return f"{name} {metric.value:g} ({metric.source}), at most {limit:g} allowed"
 
@@ -222,9 +220,10 @@ def _rejection(
             f"{format_rate(low)} needed, and this network keeps no rates"
         )
     for name, said in declared(path).items():
-        for metric in (known.get(name, template.max_age_s), said):
-            if metric is not None and (words := _too_much(name, metric, template)):
-                return words
+        measured = known.get(name, template.max_age_s)
+        words = _too_much(name, measured, template) or _too_much(name, said, template)
+        if words:
+            return words
     return ""
 
 

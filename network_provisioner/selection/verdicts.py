@@ -60,6 +60,10 @@ LimitOf = Callable[[Hop], ClassLimit | None]
 """The limit on each directed link, None where no policy sets one."""
 
 
+def unlimited(_: Hop) -> None:
+    """Where there are no policies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blocked:
     """A directed link that lacks room: what is free on it, and whose reservations hold the rest, or

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from network_provisioner.controllers.base import Controller, WatchesLinks
@@ -45,7 +44,7 @@ class LinkFailures:
         self.hops: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
         self._seen: dict[Hop, str] = {}
-        self.news: deque[LinkNews] = deque()
+        self.news: deque[LinkNews] = deque()  # to be told
 
     def stirs(self) -> bool:
         """Whether the controller sees something else than what was taken in."""
@@ -55,39 +54,24 @@ class LinkFailures:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
         if not self.stirs() or self._watched is None:
             return False
-        found = dict(self._watched.failed_links())
-        self._seen = found
+        self._seen = found = dict(self._watched.failed_links())
         self.hops.clear()
-        failed = {}
+        was, failed = self._now, {}
         for link in self._topology.whole_links:
             why = next((found[hop] for hop in link.hops if hop in found), "")
+            known = was.get(link.label)
             if why:
-                known = self._now.get(link.label)
-                failed[link.label] = known or LinkNews(link.label, why, now)
-                self.hops.update(dict.fromkeys(link.hops, str(failed[link.label])))
-        told = [one for name, one in failed.items() if name not in self._now]
-        for name, one in self._now.items():
-            if name not in failed:
-                told.append(LinkNews(name, one.reason, one.since, now))
-        for news in told:
-            log.warning("%s", news)
-        self.news.extend(told)
+                failed[link.label] = one = known or self._told(LinkNews(link.label, why, now))
+                self.hops.update(dict.fromkeys(link.hops, str(one)))
+            elif known is not None:
+                self._told(replace(known, at=now))
         self._now = failed
         return True
 
-    def tell(self, listeners: Sequence[Callable[[LinkNews], object]]) -> None:
-        """Hand all news over, outside of the turn: whoever is told may take its time, and may
-        fail."""
-        while self.news:
-            try:
-                news = self.news.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            for tell in listeners:
-                try:
-                    tell(news)
-                except Exception:  # somebody else's failure must not fail a request
-                    log.exception("%s: not told", news)
+    def _told(self, news: LinkNews) -> LinkNews:
+        log.warning("%s", news)
+        self.news.append(news)
+        return news
 
     def described(self) -> list[dict[str, Any]]:
         """JSON-ready: link, reason, since."""

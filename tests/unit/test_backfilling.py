@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.reservations.waitlist import Waitlist
 from tests.storm import Storm
 
 
@@ -11,3 +15,13 @@ def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
     found = Storm(tmp_path / "s", 40, warm_s=10.0, measured_s=30.0, most_bytes=10**9).run()
     assert found.reserved > 0.9
     assert found.waits and found.late == []
+
+
+def test_who_is_placed_anew_began_before_nobody() -> None:
+    active = ActiveTransits({}, SitePairs(pin=False), Waitlist(60.0))
+    one = Transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
+    active.enter(one)
+    assert active.overrun(10.0) == [one]
+    one.expected_end = 0.0
+    active.enter(one)
+    assert active.overrun(10.0) == []

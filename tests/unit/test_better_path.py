@@ -10,6 +10,7 @@ from test_broker_ways import port
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import ControllerError
+from network_provisioner.steps import rerouting
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
 RATES = {"qspec": {"min_throughput": "10 Mb/s"}, "rspec": {"max_throughput": "150 Mb/s"}}
@@ -129,3 +130,14 @@ def test_a_link_that_works_again_is_room(rig: Rig) -> None:
     rig.controller.failed = {}
     rig.let_pass(1)
     assert rig.broker.get("a").path == L2
+
+
+def test_one_sweep_asks_for_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="60 Mb/s"), TEMPLATES, matches=True)
+    rig.ask("big", "mu", "tacc", template="big", flows=port(1))
+    movers = [on_l3(rig, f"mover-{number}", "mover", number).id for number in (2, 3)]
+    rig.broker.release("big")
+    monkeypatch.setattr(rerouting, "ASKED_AT_ONCE", 1)
+    for moves in ([1, 0], [1, 1]):
+        rig.let_pass(1)
+        assert [rig.broker.get(name).moves for name in movers] == moves

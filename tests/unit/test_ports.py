@@ -13,8 +13,7 @@ from broker_rig import Rig, demo_network
 from monitors.measurements.agent.connections import carrying, has_clients
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
-from network_provisioner.broker import COUNTED_S
-from network_provisioner.lifecycle import UNMET
+from network_provisioner.lifecycle import COUNTED_S, UNMET
 from network_provisioner.reservations.connections import Connection, named
 from network_provisioner.reservations.ports import BLOCK, PortBlocks
 
@@ -177,3 +176,39 @@ TABLE = """\
 
 def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
     assert has_clients(TABLE, {2812}) and not has_clients(TABLE, {2811})
+
+
+def test_an_agent_speaks_for_its_own_site(rig: Rig) -> None:
+    rig.broker.report_connections("tacc", "tacc", [])
+    given = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="client", job="a")
+    nodes = demo_network().nodes
+    ends = (nodes["tacc"].address, 50_000), (nodes["mu"].address, 40_000)
+    rig.broker.report_connections("local", "local", [Connection(given.ports[0], *ends)])
+    assert not rig.controller.circuits
+
+
+def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="src", job="a")
+    waits = rig.ask("b", "mu", "tacc", min_bps=170e6, ports_at="src", job="b")
+    assert waits.state is TransitState.QUEUED and waits.ports
+    rig.let_pass(1000)
+    late = rig.broker.get("b")
+    assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], [])
+
+
+def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> None:
+    rig.broker.report_connections("tacc", "tacc", [])
+    nodes, opened = demo_network().nodes, []
+    for number, name in enumerate("ab"):
+        got = rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at="client", job=name)
+        ends = (nodes["tacc"].address, 50_000 + number), (nodes["mu"].address, 40_000)
+        opened.append(Connection(got.ports[0], *ends))
+    rig.controller.cursed = {"a"}
+    rig.broker.report_connections("tacc", "tacc", opened)
+    assert set(rig.controller.circuits) == {"b"} and rig.broker.health()["status"] == "ok"
+
+
+def test_nobody_keeps_others_from_a_path_by_naming_all_ports(rig: Rig) -> None:
+    rig.ask("wide", "mu", "tacc", min_bps=1e6, user="eve", flows=(Flow(dst_ports=(1, 65_535)),))
+    got = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="dst", job="a", user="ada")
+    assert (got.state, got.ports, got.flows) == (TransitState.INSTALLED, [], [])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from broker_rig import Rig, code_of
 
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.reservations.quotas import Quota
 from network_provisioner.selection.admission import BrokerLimits
 
@@ -61,3 +61,22 @@ def test_projects_have_quotas_of_their_own(rig: Rig) -> None:
         assert got.state is TransitState.INSTALLED
     assert "project 'soykb'" in rig.ask("c", "mu", "tacc", user="kim", project="soykb").reason
     assert rig.ask("d", "mu", "tacc", user="kim").state is TransitState.INSTALLED
+
+
+def test_what_comes_after_another_is_not_promised_with_it(rig: Rig) -> None:
+    now = rig.clock.now
+    for name, start in (("a", now + 10), ("b", now + 60)):
+        one = {"start": start, "end": start + 50, "min_bps": 40e6}
+        assert rig.ask(name, "mu", "tacc", user="bob", **one).state is TransitState.HELD
+    both = {"start": now + 10, "end": now + 110, "min_bps": 20e6}
+    assert rig.ask("c", "mu", "tacc", user="bob", **both).state is TransitState.HELD
+
+
+def test_moving_a_reservation_is_no_way_around_a_quota(rig: Rig) -> None:
+    now = rig.clock.now
+    for name, start in (("a", now + 10), ("b", now + 60)):
+        rig.ask(name, "mu", "tacc", user="bob", start=start, end=start + 50, min_bps=40e6)
+    assert code_of(rig.broker.shift, "b", now + 10, now + 60) == "conflict"
+    rig.let_pass(20)
+    rig.broker.ask([TransitRequest("b", "mu", "tacc", user="bob", min_bps=40e6)])  # at its start
+    assert rig.broker.get("b").state is TransitState.HELD

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
-from network_provisioner.broker import STANDING_S
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.selection.breakeven import HOOK_S
+from network_provisioner.steps.standing import STANDING_S
 from network_provisioner.stores.sqlite import SqliteStore
 
 FIGURES = {"qspec": {"min_throughput": "5 Mb/s"}, "rspec": {"max_throughput": "80 Mb/s"}}

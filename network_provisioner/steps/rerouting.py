@@ -6,7 +6,7 @@ Each step is made in the broker's turn; the switches are told in it, or at its e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
@@ -18,29 +18,23 @@ from network_provisioner.selection.push import Reroute
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
-DoWithout = Callable[[Transit, str, float], None]
+ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
+FallBack = Callable[[Transit, str, float], None]
 
 
+@dataclass(eq=False)
 class Rerouting:
-    """Moves transits. Not thread-safe. ``do_without`` leaves one to best effort, for a reason."""
+    """Moves transits. Not thread-safe. ``fall_back`` takes its path from one, for a reason."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        failures: LinkFailures,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        active: ActiveTransits,
-        desired: DesiredState,
-        do_without: DoWithout,
-    ) -> None:
-        self._topology = topology
-        self._failures = failures
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._active = active
-        self._desired = desired
-        self._do_without = do_without
+    _topology: Topology
+    _failures: LinkFailures
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _desired: DesiredState
+    _fall_back: FallBack
+    # Transits beside whose paths room was given back.
+    _near: dict[str, None] = field(default_factory=dict)
 
     def take_in(self, now: float) -> bool:
         """Take in which links have failed, or work again; whether that is news.
@@ -60,12 +54,9 @@ class Rerouting:
 
     def _leave_failed(self, now: float, news: bool) -> None:
         """Without ``news`` only who is to start is looked at: the others were before."""
-        there = [
-            transit
-            for transit in self._active.all.values()
-            if (transit.state is TransitState.HELD and transit.start <= now)
-            or (news and transit.state in ON_SWITCHES)
-        ]
+        there = self._lifecycle.starting
+        if news:
+            there += self._active.on_switches()
         for transit in sorted(there, key=lambda t: -t.priority):
             failed = self._admission.failure(transit)
             if failed is None or transit.state not in LIVE:  # it went along with another, or ended
@@ -84,21 +75,25 @@ class Rerouting:
         if transit.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
             return
-        if self._admission.open_path(transit) is not None:  # at a Science DMZ
-            self._lifecycle.let_go(transit, now)
-        self._do_without(transit, reason, now)
+        self._fall_back(transit, reason, now)
 
     def improve(self, now: float) -> None:
         """Move transits whose templates say so to better paths that room was given back on. Who
         waits is to be served before."""
         freed, self._lifecycle.freed = self._lifecycle.freed, set()
-        if not freed or self._desired.out_of_step:
-            return
-        for transit in sorted(self._active.on_switches(), key=lambda t: -t.priority):
-            choice = self._admission.better(transit, freed, now)
-            if choice is None or choice.chosen is None:
+        if freed:
+            live = sorted(self._active.on_switches(), key=lambda t: -t.priority)
+            self._near.update((t.id, None) for t in live if self._admission.may_move(t, freed))
+        self._lifecycle.apply(now)  # so that a move that is refused takes nothing with it
+        for name in list(self._near)[:ASKED_AT_ONCE]:
+            if self._desired.out_of_step:
+                return
+            del self._near[name]
+            transit = self._active.all.get(name)
+            if transit is None or transit.state not in ON_SWITCHES:
                 continue
-            path, q = choice.chosen.path, choice.chosen.q
-            (way,) = circuits.ways(transit, self._topology)
-            move = Reroute(transit.id, (replace(way, path=path),), way.path.hops[0])
-            self._lifecycle.move([move], f"it scores {q:.2f}", now, may_stay=True)
+            best = self._admission.better(transit, now)
+            if best is not None:
+                (way,) = circuits.ways(transit, self._topology)
+                move = Reroute(name, (replace(way, path=best.path),), way.path.hops[0])
+                self._lifecycle.move([move], f"it scores {best.q:.2f}", now, may_stay=True)

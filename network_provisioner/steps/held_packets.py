@@ -6,6 +6,7 @@ They are no transits: nobody asked for them, nothing is reserved, and they end w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.errors import BrokerError, InputError
@@ -17,26 +18,27 @@ from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.topology.graph import Topology
 
 
+@dataclass(eq=False)
 class HeldPackets:
     """What is held to which path now. Not thread-safe: the broker's turn is around every call."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        admission: AdmissionControl,
-        lifecycle: Lifecycle,
-        pairs: SitePairs,
-        desired: DesiredState,
-    ) -> None:
-        self._topology = topology
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._pairs = pairs
-        self._desired = desired
-        self._held: dict[str, Transit] = {}
+    _topology: Topology
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _pairs: SitePairs
+    _desired: DesiredState
+    _held: dict[str, Transit] = field(default_factory=dict)
+    possible: bool = False
+    """Whether the switches are this broker's alone, and tell packets apart by their ports."""
 
     def hold(self, name: str, nodes: Sequence[str], flow: Flow, until: float, now: float) -> None:
         """Raises BrokerError ``conflict``, ``controller_unavailable``."""
+        if not self.possible:
+            raise BrokerError(
+                f"{name} cannot be held to a path: expected switches of this broker alone, which "
+                "tell packets apart by their ports",
+                "conflict",
+            )
         try:
             path = self._topology.path(nodes)
         except InputError as error:

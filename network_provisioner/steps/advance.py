@@ -6,7 +6,7 @@ All of it happens in the broker's turn. Whatever is refused leaves the transit a
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl
@@ -23,15 +23,13 @@ log = logging.getLogger(__name__)
 _CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "ports", "flows")
 
 
+@dataclass(eq=False)
 class AdvanceReservations:
     """What is reserved for later. Not thread-safe."""
 
-    def __init__(
-        self, admission: AdmissionControl, lifecycle: Lifecycle, desired: DesiredState
-    ) -> None:
-        self._admission = admission
-        self._lifecycle = lifecycle
-        self._desired = desired
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _desired: DesiredState
 
     def shift(
         self, transit: Transit, start: float, end: float, size_bytes: int | None, now: float
@@ -51,6 +49,8 @@ class AdvanceReservations:
         wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
         if size_bytes is not None:
             wanted.size_bytes = size_bytes
+        if over := self._admission.over_quota(wanted, now):
+            raise BrokerError(f"transit {transit.id!r} was not moved: {over}", "conflict")
         if moves_on:
             self._end_at(transit, wanted, end, now)
         elif transit.state is not TransitState.QUEUED and begun and self._in_use(transit):
@@ -80,7 +80,8 @@ class AdvanceReservations:
             wanted.size_bytes = request.size_bytes
         self._admission.give_ports(wanted)
         begun = transit.state in ON_SWITCHES or transit.start <= now
-        early = None if begun else self._admission.begin_early(transit, wanted, now)
+        over = begun or self._admission.over_quota(wanted, now)
+        early = None if over else self._admission.begin_early(transit, wanted, now)
         if early is not None:
             self._hold_again(transit, *early, now)
             return

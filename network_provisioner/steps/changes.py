@@ -1,0 +1,90 @@
+"""Changes of what live and queued transits have: their rates, and which packets are theirs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from network_provisioner.admission_control import AdmissionControl
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import CLIENT, Transit, TransitState
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.reservations import circuits
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.connections import Connection, ReportedConnections
+from network_provisioner.topology.graph import Topology
+
+log = logging.getLogger(__name__)
+
+_KEPT = 16  # changes of the rates of one transit
+
+
+@dataclass(eq=False)
+class Changes:
+    """Not thread-safe: the broker's turn is around every call. What raises BrokerError changes
+    nothing."""
+
+    _topology: Topology
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _connections: ReportedConnections
+
+    def rates(
+        self, transit: Transit, min_bps: float | None, max_bps: float | None, now: float
+    ) -> None:
+        """Other rates on the paths it has; of one that waits, what it waits for."""
+        terms = self._admission.changed_terms(transit, min_bps, max_bps)
+        low, high = terms.min_bps, terms.max_bps
+        was = transit.requested_bps, transit.max_bps
+        if was == (low, high):
+            return
+        what, queued = "the rates were not changed", transit.state is TransitState.QUEUED
+        ways = () if queued else circuits.with_rates(transit, self._topology, low, high)
+        if low > was[0]:
+            wanted = replace(transit, requested_bps=low)
+            over = self._admission.over_quota(wanted, now)
+            refusal = over or self._admission.refusal(transit, ways, now)
+            if refusal:
+                raise BrokerError(f"{what}: {refusal}", "conflict")
+        change = {
+            "at": now, "min_bps": low, "max_bps": high,
+            "was_min_bps": was[0], "was_max_bps": was[1],
+        }  # fmt: skip
+        changes = [*transit.changes, change][-_KEPT:]
+        values = {"requested_bps": low, "max_bps": high, "changes": changes}
+        self._lifecycle.change(transit, values, now, what, ways=ways)
+        if queued:
+            self._active.waitlist.ask_again(transit)
+
+    def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
+        """Other packets; what ports it was given counts no more."""
+        values: dict[str, Any] = {"ports": [], "ports_at": ""}
+        values["flows"] = [flow.as_dict() for flow in flows]
+        wanted, pairs = replace(transit, **values), self._active.pairs
+        other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
+        if other_ways or pairs.clash(wanted) is not None:
+            raise BrokerError(
+                f"some of the packets of {transit.id} go another way already, with another "
+                "transit between its sites; expected ports of its own",
+                "conflict",
+            )
+        self._lifecycle.change(transit, values, now, "the flows were not changed")
+
+    def connections(self, agent: str, site: str, found: Sequence[Connection], now: float) -> None:
+        """The flows of transits whose clients have these connections of servers open."""
+        flows = self._connections.take_in(agent, site, found, now, self._active.all)
+        for transit_id, its in flows.items():
+            transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
+            if transit.ports_at != CLIENT or transit.flows == named:
+                continue
+            if self._active.pairs.clash(replace(transit, flows=named)) is not None:
+                log.info("transit %s: its ports are those of another", transit_id)
+                continue
+            try:
+                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+            except BrokerError as error:  # of one: the others have theirs
+                log.warning("transit %s: %s", transit_id, error)

@@ -1,0 +1,80 @@
+"""Standing circuits, which transfers share that are too small for one of their own.
+
+Nobody gives them back: each use renews their short lease.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from network_provisioner.admission_control import AdmissionControl, Claims
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import SHARES, Transit, TransitRequest
+from network_provisioner.client.request_ids import latest, numbered
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.steps.early import EarlyTransits
+from network_provisioner.templates.template import Template
+from network_provisioner.terms import check
+
+log = logging.getLogger(__name__)
+
+STANDING_S = 30.0  # how long a standing circuit outlives its last use
+_RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
+_IDS = 10**9
+
+Decide = Callable[[Transit, Template, Claims, float], Grant | Wait | Never | str]
+
+
+@dataclass(eq=False)
+class StandingCircuits:
+    """Not thread-safe: the broker's turn is around every call. ``find`` gives the transit with an
+    id; ``decide`` is admission's word, once nothing is about to start."""
+
+    _admission: AdmissionControl
+    _lifecycle: Lifecycle
+    _active: ActiveTransits
+    _early: EarlyTransits
+    _find: Callable[[str], Transit | None]
+    _decide: Decide
+
+    def sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
+        """Have a small transit share a standing circuit, where its template wants that and the
+        transit is for now; the reason, completed."""
+        if template.small != "share" or transit.start > now:
+            return reason
+        try:
+            name, refusal = self._standing(template, transit.src, transit.dst, now)
+        except BrokerError as error:
+            refusal = str(error)
+        if refusal:
+            return f"{reason}; there is no standing circuit to share: {refusal}"
+        return f"{SHARES} {name}: {reason}"
+
+    def _standing(self, template: Template, src: str, dst: str, now: float) -> tuple[str, str]:
+        """The id of the standing circuit of a template from ``src`` to ``dst``, which lives
+        :data:`STANDING_S` from now, and why there is none or "". Nobody gives it back: each use
+        renews its short lease. Raises BrokerError."""
+        base = f"standing:{quote(template.name, '')}:{quote(src, '')}-{quote(dst, '')}"
+        number, known = latest(base, self._find, _IDS)
+        name = numbered(base, number)
+        if known is None:
+            request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
+            check(request)
+            transit, template, _ = self._admission.build(request, now)
+            claims = self._active.waitlist.claims_before(transit, now)
+            verdict = self._decide(transit, template, claims, now)
+            if not isinstance(verdict, Grant):
+                return name, verdict if isinstance(verdict, str) else verdict.reason
+            until = self._admission.lease_until(transit, verdict)
+            self._lifecycle.hold(transit, verdict, until, now)
+        elif known.lease_until < now + STANDING_S - _RENEW_S:
+            try:
+                self._early.extend(known, now + STANDING_S, now)
+            except BrokerError as error:  # it lives until its lease ends, and another follows
+                log.info("standing circuit %s is not renewed: %s", known.id, error)
+        return name, ""
