@@ -13,12 +13,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
-
-from pydantic import Field
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.schema import STRICT
 
 _TOKEN_BYTES = 32
 
@@ -122,43 +118,6 @@ class Key:
     principal: Principal
     sha256: str = ""
     expires: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entitled:
-    """What those are who hold any of these entitlements, group names or scopes of an issuer.
-    ``projects``: those that they may ask for, None: any."""
-
-    __pydantic_config__ = STRICT
-
-    holds: Annotated[frozenset[str], Field(min_length=1)]
-    role: Role
-    projects: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Issuer:
-    """Who else says who somebody is: by OpenID Connect or SciTokens (JWT).
-
-    ``issuer``    its URL, as ``iss`` in its tokens has it; its keys are found from there
-    ``audience``  what ``aud`` must name, one of them: this broker
-    ``roles``     the first that fits; who has none of these is nobody
-    ``name``      the claim that has the name
-    ``suffix``    what is put behind that name, so that no two issuers' names are the same; None for
-                  ``@`` and the issuer's host. With ``""`` the names are those of local users
-    ``claims``    where entitlements, groups and scopes stand
-    """
-
-    __pydantic_config__ = STRICT
-
-    issuer: Annotated[str, Field(pattern=r"^https://\S+$|^http://(127\.0\.0\.1|localhost)[:/]\S*$")]
-    audience: Annotated[tuple[str, ...], Field(min_length=1)]
-    roles: Annotated[tuple[Entitled, ...], Field(min_length=1)]
-    name: str = "sub"
-    suffix: str | None = None
-    claims: tuple[str, ...] = (
-        "scope", "scp", "groups", "roles", "entitlements", "eduperson_entitlement", "wlcg.groups",
-    )  # fmt: skip
 
 
 Federation = Callable[[str], Principal | None]

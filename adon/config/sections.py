@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from network_provisioner.access import Issuer, Role
+from network_provisioner.access import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
 from network_provisioner.base.schema import Duration, File, Name, Schema, checked
 from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.issuers import Issuer
 from network_provisioner.reservations.quotas import Quota
 from network_provisioner.stores.database_url import check_state
 

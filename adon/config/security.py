@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import load_config
 from adon.config.sections import Config, TlsConfig, TokenConfig, split_address
-from network_provisioner.access import Federation, Issuer, Key, Keyring, Principal, Role, hash_of
+from network_provisioner.access import Federation, Key, Keyring, Principal, Role, hash_of
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from network_provisioner.client.credentials import long_enough, read_token
+from network_provisioner.issuers import Issuer
 from network_provisioner.topology.data import topology_from_dict
 
 if TYPE_CHECKING:

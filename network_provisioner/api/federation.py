@@ -22,8 +22,9 @@ import jwt
 import requests
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from network_provisioner.access import Issuer, Principal, Role
+from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.issuers import Issuer
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from api_rig import serving
 from cli_world import NOBODY, adon, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from monitor_files import Submitted, append, starting, table
+from monitor_files import START, Submitted, append, starting, table
 from test_api_workflows import Web
 from workflow_world import T0, UUID, example, job, status, transfer, workflow
 
@@ -246,7 +246,7 @@ class Asking(BrokerRequests):
 def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
     """Over the network, with a follower that records at the same broker from elsewhere."""
     planned = Submitted(tmp_path / "run0001")
-    append(planned.out, starting() + table(T0, done=1, unready=2))
+    append(planned.out, starting() + table(START, done=1, unready=2))
     key = SubmitDir(planned.path).workflow
     made = Web(tmp_path)
     made.archive.record_many(
@@ -272,7 +272,7 @@ def test_measured_now_by_whoever_follows_it(tmp_path: Path) -> None:
 
 def test_measured_now_from_an_archive(tmp_path: Path) -> None:
     planned = Submitted(tmp_path / "run0001")
-    append(planned.out, starting() + table(T0, done=1, unready=2))
+    append(planned.out, starting() + table(START, done=1, unready=2))
     key = SubmitDir(planned.path).workflow
     file = tmp_path / "archive.sqlite"
     with Archive(file) as archive:

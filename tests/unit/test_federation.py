@@ -19,10 +19,11 @@ from fastapi.testclient import TestClient
 
 from adon.config.adon_yml import parse_config
 from adon.config.security import check_exposure, keyring_of
-from network_provisioner.access import Entitled, Issuer, Key, Keyring, Principal, Role, hash_of
+from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app, federation
 from network_provisioner.api.federation import Issuers
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.issuers import Entitled, Issuer
 
 URL, AUDIENCE = "https://login.example.org/realm", "https://broker.example.org"
 EC, OTHER = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())

@@ -50,13 +50,17 @@ def test_every_host_of_a_site_is_reached_and_two_may_have_a_circuit(tmp_path: Pa
         rig.counted("a", counted + moved)
 
 
-def test_hosts_with_ipv6_have_rules_of_their_own(network: Network) -> None:
+def test_hosts_with_ipv6_have_rules_of_their_own(tmp_path: Path) -> None:
+    programs = packages.ensure("openvswitch", progress=print) / "wrap"
     data = LAYOUT.topology()
     addresses = {"mu": "fd00:0:0:1::/64", "tacc": "fd00:0:0:2::/64"}
     for node in data["nodes"]:
         if node["name"] in addresses:
             node["hosts"] = [{"address": addresses[node["name"]], "mac": node["mac"]}]
-    with controlled(network, topology_from_dict(data)) as rig:
+    with (
+        Network(LAYOUT, programs, tmp_path) as network,
+        controlled(network, topology_from_dict(data)) as rig,
+    ):
         rig.controller.apply([rig.circuit(L2, hosts=("fd00:0:0:1::5", "fd00:0:0:2::7"))])
         assert rig.controller.installed() == ["a"]
         named = [rule for rule in rig.flows("s1") if "ipv6_src=fd00:0:0:1::5" in rule]
