@@ -29,9 +29,9 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, Ends]:
         if process.info["name"] != _SHADOW:
             continue
         try:
-            named = [_JOB.fullmatch(word) for word in process.cmdline()]
-            job = next((int(m[1]), int(m[2])) for m in named if m)
-            if job in jobs:
+            named = map(_JOB.fullmatch, process.cmdline())
+            job = next(((int(m[1]), int(m[2])) for m in named if m), None)
+            if job is not None and job in jobs:
                 found[job] = tuple(
                     sorted(
                         (one.laddr.port, one.raddr.port)
@@ -39,7 +39,7 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, Ends]:
                         if one.status == psutil.CONN_ESTABLISHED
                     )
                 )
-        except (psutil.Error, StopIteration):  # it has ended, or is not ours to look at
+        except psutil.Error:  # it has ended, or is not ours to look at
             continue
     return found
 

@@ -147,6 +147,15 @@ def rig() -> Iterator[FakeRig]:
         made.close()
 
 
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock by which losses are judged, in seconds: it stands until a test sets it."""
+    clock = [0.0]
+    name = "network_provisioner.controllers.switched.time.monotonic"
+    monkeypatch.setattr(name, lambda: clock[0])
+    return clock
+
+
 def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
     """What has failed after so many rounds, as the thread makes them."""
     ends = [joined_ports(rig.topology, link) for link in rig.topology.links]
@@ -247,10 +256,8 @@ def entry(rig: FakeRig, switch: int, cookie: int) -> Entry:
 
 
 def test_counters_along_a_path_find_the_links_that_swallow_packets(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+    rig: FakeRig, now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
     path = ("mu", "s1", "r1", "s2", "tacc")
     rig.controller.apply([Circuit("a", path, MBPS, MBPS, rig.now() + 600)])
     (group,) = [g for g in rig.openflow._reconciler.plan().groups if g.data]
@@ -276,10 +283,8 @@ def test_counters_along_a_path_find_the_links_that_swallow_packets(
 
 
 def test_many_circuits_that_lose_do_not_hide_those_that_come_through(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+    rig: FakeRig, now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
     path = ("mu", "s1", "r1", "s2", "tacc")
     lease = rig.now() + 600
     flows = {n: Flow("udp", None, (5000 + n, 5000 + n)) for n in range(24)}
@@ -304,10 +309,8 @@ def test_many_circuits_that_lose_do_not_hide_those_that_come_through(
 
 
 def test_packets_of_one_circuit_say_nothing_where_best_effort_comes_through(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+    rig: FakeRig, now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
     path = ("mu", "s1", "r1", "s2", "tacc")
     rig.controller.apply([Circuit("a", path, MBPS, MBPS, rig.now() + 600)])
     near = Circuit("near", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
@@ -325,10 +328,8 @@ def test_packets_of_one_circuit_say_nothing_where_best_effort_comes_through(
 
 
 def test_what_comes_through_beside_a_router_says_nothing_of_the_way_through_it(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+    rig: FakeRig, now: list[float]
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr("network_provisioner.controllers.switched.time.monotonic", lambda: now[0])
     routed = ("mu", "s1", "r1", "s2", "tacc")
     lease, flow = rig.now() + 600, Flow("udp", None, (5000, 5000))
     rig.controller.apply(
