@@ -59,11 +59,14 @@ _LANS = {"mu": ("dtn2", "w1", "w2"), "tacc": ("dtn2", "w1", "w2")}
 # time where all of it goes over the routed network. The data is a thousandth of real ones, and so
 # is what a circuit is worth setting up for.
 _SLOWER = 6.25
-_SWITCHES = {"iplant": "s3"}
 _PLACES = (("s1", "s2"), ("s2", "s3"), ("s1", "s3"))
 DEMO_LAYOUT = Layout(
     sites=tuple(
-        replace(site, more=_LANS.get(site.name, ()), switch=_SWITCHES.get(site.name, site.switch))
+        replace(
+            site,
+            more=_LANS.get(site.name, ()),
+            switch="s3" if site.name == "iplant" else site.switch,
+        )
         for site in LAYOUT.sites
     ),
     links=tuple(
