@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
+from network_provisioner.controllers.segments import Segment, Way
 from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Topology
 
@@ -27,13 +28,10 @@ class SwitchBackend(ABC):
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
     ``label``, ``connected`` and ``dead_ends`` may raise ControllerError. ``watch_s`` is how often
-    it wants to :meth:`watch`, ``count_late_s`` how late its rules' counters may be, and
-    ``paths_at_once`` of how many circuits they are read together.
+    it wants to :meth:`probe`.
     """
 
     watch_s = 5.0
-    count_late_s = 10.0
-    paths_at_once = 4
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
@@ -59,15 +57,25 @@ class SwitchBackend(ABC):
     def connected(self) -> set[int]:
         """The datapath ids of the switches that can be reached now."""
 
-    def watch(self, joined: Collection[tuple[End, End]]) -> None:  # noqa: B027 not all can
-        """Look at the ports, and at the links that join two of them, for :meth:`dead_ends`."""
+    @abstractmethod
+    def look_at_ports(self, segments: Collection[Segment]) -> None:
+        """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
 
-    def unwatch(self) -> None:  # noqa: B027
-        """Take off the switches what was for that."""
+    @abstractmethod
+    def probe(self, segments: Collection[Segment]) -> None:
+        """Send a packet over each of these, whose switches are connected."""
 
+    @abstractmethod
+    def heard(self) -> set[Way]:
+        """What probes have come through since the last call."""
+
+    @abstractmethod
+    def unwatch(self) -> None:
+        """Take off the switches what was for probes."""
+
+    @abstractmethod
     def dead_ends(self) -> Mapping[End, str]:
-        """Ports that nothing goes out of, and why, as far as is known; asks nobody."""
-        return {}
+        """Ports that are down or missing, in words, as far as is known; asks nobody."""
 
     @abstractmethod
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
@@ -100,8 +108,8 @@ class SwitchBackend(ABC):
         """Whether a switch has meters that drop, and whose rate can be changed."""
 
     @abstractmethod
-    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
-        """Bytes sent out of every port."""
+    def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
+        """Bytes sent out of every port, and come in there."""
 
 
 def switch_names(topology: Topology) -> dict[int, str]:

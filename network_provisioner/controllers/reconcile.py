@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
@@ -29,7 +28,6 @@ from network_provisioner.controllers.switch_state import OURS, SwitchState
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +114,6 @@ class Reconciler:
         answer, none."""
         rules = self.plan().by_group
         return self._counted(rules[group.key][0] for group in groups)
-
-    def counted_along(self, ways: Mapping[T, Sequence[FlowRule]]) -> dict[T, list[int]]:
-        """The bytes that each switch has counted by the rules of some ways of one branch, first
-        switch first, as far as all of them answer. Needs no lock."""
-        on_path = {way: [r for r in rules if r.protocol != "arp"] for way, rules in ways.items()}
-        read = self._counted(rule for rules in on_path.values() for rule in rules)
-        seen = {one.rule.key: one.bytes for one in read}
-        found: dict[T, list[int]] = {}
-        for way, rules in on_path.items():
-            if rules and all(rule.key in seen for rule in rules):
-                counts = found[way] = [0] * (1 + max(rule.hop for rule in rules))
-                for rule in rules:
-                    counts[rule.hop] += seen[rule.key]
-        return found
 
     def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
         wanted: dict[int, set[int]] = {}

@@ -12,8 +12,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from itertools import pairwise
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.errors import AdonError, InputError
@@ -26,18 +24,16 @@ from network_provisioner.controllers.base import (
     Queue,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
-from network_provisioner.controllers.losses import BEST_EFFORT, GroupPath, Losses, Segment
+from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
-from network_provisioner.controllers.rules import ROUTE_OWNER, FlowRule, make_cookie, same_but_lease
+from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
-from network_provisioner.topology.discovery import End, joined_ports
-from network_provisioner.topology.graph import Link, Topology
+from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
-LOST_S = 60.0  # how long a link is left alone that swallowed packets
 
 
 class ByteLedger:
@@ -117,18 +113,7 @@ class SwitchedController:
         self._watch = watch
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._joined = [ends for k in topology.whole_links if (ends := joined_ports(topology, k))]
-        self._link_at: dict[End, Link] = {
-            (topology.nodes[name].dpid, number): link
-            for link in topology.whole_links
-            for name, number in (link.ports or {}).items()
-        }
-        self._losses = Losses(backend.count_late_s)
-        self._lost: dict[Pair, tuple[float, str]] = {}  # until when, by the steady clock, and why
-        self._compared: SwitchPlan | None = None
-        self._segments = cache(partial(_segments, topology))
-        self._rules: dict[GroupPath, Sequence[FlowRule]] = {}
-        self._ways: dict[GroupPath, list[Segment]] = {}
+        self._links = LinkWatch(topology, backend)
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -217,85 +202,39 @@ class SwitchedController:
 
     def counters(self) -> list[LinkCounter]:
         """See Controller. Switches that do not answer are left out."""
-        sent: dict[int, dict[int, int]] = {}
+        carried: dict[int, dict[int, tuple[int, int]]] = {}
         for dpid in self._backend.connected():
             try:
-                sent |= self._backend.sent_bytes({dpid})
+                carried |= self._backend.port_bytes({dpid})
             except ControllerError as error:
                 LOG.warning("its ports are not counted: %s", error)
         at = self._clock()
         counters = []
         for link in self._topology.links:
             for switch, port in (link.ports or {}).items():
-                count = sent.get(self._dpids.get(switch, 0), {}).get(port)
+                count = carried.get(self._dpids.get(switch, 0), {}).get(port)
                 if count is not None:
-                    counters.append(LinkCounter(switch, link.other(switch), count, at))
+                    counters.append(LinkCounter(switch, link.other(switch), count[0], at))
         return counters
 
     def failed_links(self) -> dict[Pair, str]:
         """See :class:`~network_provisioner.controllers.base.WatchesLinks`: links with a port that
-        is down, that let no LLDP through any more, or that swallow packets of circuits."""
-        now = time.monotonic()
-        found = {hop: why for hop, (until, why) in list(self._lost.items()) if until > now}
-        for end, why in self._backend.dead_ends().items():
-            link = self._link_at.get(end)
-            if link is not None:
-                found |= dict.fromkeys(link.hops, why)
-        return found
+        is down, or that let no probes through any more."""
+        return self._links.failed()
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        looks: tuple[Callable[[], None], ...] = (
-            partial(self._backend.watch, self._joined),
-            self.look_for_losses,
-        )
-        said = [""] * len(looks)
+        said = ""
         while not self._stopping.wait(self._backend.watch_s):
-            for number, look in enumerate(looks):
-                trouble = ""
-                try:
-                    look()
-                except Exception as error:  # nobody else would notice that nobody watches
-                    trouble = str(error) or type(error).__name__
-                    if trouble != said[number] and not self._stopping.is_set():
-                        unknown = not isinstance(error, ControllerError)
-                        LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
-                said[number] = trouble
-
-    def look_for_losses(self) -> None:
-        """Compare what the switches of some circuits have counted. Who changes something now goes
-        first, and waits for no counters."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            if not self._running or self._reconciler.circuits is None:
-                return
-            plan = self._reconciler.plan()
-        finally:
-            self._lock.release()
-        if plan is not self._compared:
-            self._compared = plan
-            self._rules = {
-                (group.key, group.path): plan.by_group[group.key]
-                for group in plan.groups
-                if group.data and len(group.branches) == 1
-            }
-            routes: dict[int, list[FlowRule]] = {}
-            for rule in plan.routes:
-                routes.setdefault(rule.cookie, []).append(rule)
-            for path in plan.default_paths:
-                if rules := routes.get(make_cookie(ROUTE_OWNER, ">".join(path.nodes))):
-                    self._rules[BEST_EFFORT, path.nodes] = rules
-            self._ways = {way: self._segments(way[1]) for way in self._rules}
-            self._losses.retain(self._ways)
-        due = self._losses.due(self._ways, self._backend.paths_at_once)
-        for way, counts in self._reconciler.counted_along({w: self._rules[w] for w in due}).items():
-            delay_s, now = self._topology.path(way[1]).rtt_s / 2, time.monotonic()
-            lost = self._losses.observe(way, self._ways[way], counts, now, delay_s)
-            if lost is not None:
-                why = f"what {lost[0]} forwards does not reach {lost[-1]}"
-                for a, b in pairwise(lost):
-                    self._lost |= dict.fromkeys(self._topology.link(a, b).hops, (now + LOST_S, why))
+            trouble = ""
+            try:
+                self._links.look()
+            except Exception as error:  # nobody else would notice that nobody watches
+                trouble = str(error) or type(error).__name__
+                if trouble != said and not self._stopping.is_set():
+                    unknown = not isinstance(error, ControllerError)
+                    LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
+            said = trouble
 
     def stop(self) -> None:
         """See Controller. Never fails: what cannot be removed is logged and ends by its lease."""
@@ -424,11 +363,6 @@ class SwitchedController:
                 self._in_step |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
         return changed
-
-
-def _segments(topology: Topology, path: tuple[str, ...]) -> list[Segment]:
-    at = [n for n, name in enumerate(path) if topology.nodes[name].kind == "switch"]
-    return [path[first : last + 1] for first, last in pairwise(at)]
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

@@ -192,6 +192,22 @@ def test_a_restarted_broker_does_not_disturb_running_transfers(rig: OdlRig) -> N
     assert rig.flows("s1") == rig.flows("s2") == []
 
 
+def test_a_link_that_lets_nothing_through(rig: OdlRig) -> None:
+    controller = rig.controller = rig.new_controller(watch=True)
+    controller.start(120.0)
+    try:
+        links = controller._links
+        rig.wait_for("probes every way", lambda: len(links.heard) == len(links.segments) == 4)
+        rig.network.link("l3", loss=1.0)
+        routed = {("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1")}
+        rig.wait_for("what is lost", lambda: set(controller.failed_links()) == routed)
+        rig.network.link("l3", loss=0.0)
+        rig.wait_for("its return", lambda: not controller.failed_links())
+    finally:
+        rig.network.link("l3", loss=0.0)
+        controller.stop()
+
+
 def test_stop_leaves_nothing_behind(rig: OdlRig) -> None:
     rig.controller.apply([rig.circuit()])
     assert rig.configured()

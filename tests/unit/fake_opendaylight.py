@@ -83,6 +83,8 @@ class FakeOpenDaylight:
         self.wrong: Callable[[str, str], tuple[int, str, bytes] | None] | None = None
         # What its frames have found, while a rule gives them back.
         self.links: list[tuple[str, str]] = []
+        # Where packets that are sent out of a port come in.
+        self.wires: dict[str, str] = {}
         self.silent = threading.Event()
         # Answers begin, and go on and on.
         self.dripping = threading.Event()
@@ -223,11 +225,28 @@ class FakeOpenDaylight:
         found = _NODE.search(given["node"])
         node = self.nodes.get(int(found[1])) if found else None
         module, _, operation = name.partition(":")
-        run = _OPERATIONS.get(operation)
+        run = {**_OPERATIONS, "transmit-packet": self._transmit}.get(operation)
         if node is None or not node.connected or not node.ready or run is None:
             return 500, _failed("No implementation of RPC available")
         status, said = run(node, given)
         return status, {f"{module}:output": said} if status == 200 else said
+
+    def _transmit(self, node: FakeNode, given: Json) -> tuple[int, Json | None]:
+        """Count a UDP packet by the rule for it at the other end of the wire."""
+        frame = base64.b64decode(given["payload"])
+        assert frame[12:14] == b"\x08\x00" and frame[23] == 17
+        here = re.findall(r"id='(openflow:\d+:\d+)'", given["egress"])[0]
+        there = self.wires.get(here, "openflow:0:0")
+        meets = {
+            "in-port": there,
+            "udp-source-port": int.from_bytes(frame[34:36], "big"),
+            "udp-destination-port": int.from_bytes(frame[36:38], "big"),
+        }
+        other = self.nodes.get(int(there.split(":")[1]))
+        for entry in other.table.values() if other else ():
+            if entry.flow["match"].items() >= meets.items():
+                entry.bytes += len(frame)
+        return 204, None
 
 
 def _add(node: FakeNode, given: Json) -> tuple[int, Json | None]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -46,6 +47,7 @@ from network_provisioner.controllers.rules import (
     item_text,
     same_but_lease,
 )
+from network_provisioner.controllers.segments import Segment, Way, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End
@@ -53,6 +55,7 @@ from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
+_PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
 class OpenDaylightController(SwitchedController):
@@ -136,6 +139,11 @@ class OpenDaylightSwitches(SwitchBackend):
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
         self._down: dict[End, str] = {}
+        # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
+        self._udp_port = 49152 + secrets.randbelow(1 << 14)
+        self._numbers: dict[Way, int] = {}
+        self._came: dict[Way, int] = {}
+        self._expect_again_at = 0.0
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -195,9 +203,9 @@ class OpenDaylightSwitches(SwitchBackend):
             self._note_ends(dpid, [s.rule for s in seen[dpid]])
         return seen, odd
 
-    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
+    def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
-        return {dpid: self._ask.sent_bytes(dpid) for dpid in dpids}
+        return {dpid: self._ask.port_bytes(dpid) for dpid in dpids}
 
     def read_bytes(self, wanted: Mapping[int, Sequence[int]], now: float) -> list[SeenRule]:
         """See SwitchBackend."""
@@ -220,9 +228,8 @@ class OpenDaylightSwitches(SwitchBackend):
         """See Discovers."""
         return requests.discover(self._rest, self._steps, self.connected(), seconds)
 
-    def watch(self, joined: Collection[tuple[End, End]]) -> None:
-        """See SwitchBackend. Ports alone: OpenDaylight hears LLDP only where it is told to, and
-        remembers a link for a minute."""
+    def look_at_ports(self, segments: Collection[Segment]) -> None:
+        """See SwitchBackend."""
         found = requests.ports_of(self._rest, self.connected())
         self._down = {
             (dpid, number): f"port {number} of {self._names[dpid]} is down"
@@ -230,6 +237,40 @@ class OpenDaylightSwitches(SwitchBackend):
             for number, port in ports.items()
             if not port.up
         }
+
+    def probe(self, segments: Collection[Segment]) -> None:
+        """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of
+        its own, and its last switch counts what comes."""
+        for one in segments:
+            self._numbers.setdefault(one.way, 1024 + len(self._numbers))
+        ports = {way: (number, self._udp_port) for way, number in self._numbers.items()}
+        if time.monotonic() >= self._expect_again_at:
+            self._expect_again_at = time.monotonic() + _PROBE_RULE_S / 3
+            rules = [
+                self._steps.expect_probe(one.way[1], kind, ports[one.way], _PROBE_RULE_S)
+                for one in segments
+                for kind in one.eth_types
+            ]
+            run_wave(rules, self._steps.barrier)
+        packets = [
+            self._steps.send_packet(one.way[0], frame)
+            for one in segments
+            for frame in probe_frames(one, *ports[one.way], bytes(18))
+        ]
+        run_wave(packets, self._steps.barrier)
+
+    def heard(self) -> set[Way]:
+        """See SwitchBackend."""
+        counts = {d: self._ask.probes(d) for d in {way[1][0] for way in self._numbers}}
+        came = {way: counts[way[1][0]].get(n, 0) for way, n in self._numbers.items()}
+        heard = {way for way, count in came.items() if count != self._came.get(way, 0)}
+        self._came = came
+        return heard
+
+    def unwatch(self) -> None:
+        """See SwitchBackend."""
+        for dpid in self.connected():
+            self.delete_by_cookie(dpid, requests.PROBE_COOKIE, 2**64 - 1)
 
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
@@ -325,6 +366,8 @@ class OpenDaylightSwitches(SwitchBackend):
         fresh = [dpid for dpid, origin in found.items() if self._there.get(dpid) != origin]
         ready = [dpid for dpid in fresh if self._answers(dpid)]
         self._there = {d: o for d, o in found.items() if d in ready or d not in fresh}
+        if ready:
+            self._expect_again_at = 0.0
         for dpid in ready:
             self.events.put(SwitchEvent(dpid, connected=True))
 

@@ -10,6 +10,7 @@ and a cookie of its own. A link that OpenDaylight has found it remembers for abo
 
 from __future__ import annotations
 
+import base64
 import logging
 import secrets
 import threading
@@ -55,6 +56,7 @@ _LEASE_S = 30
 _ETH_TYPE = 0x88CC
 _PUNT_COOKIE = 0xAD1D << 48
 _PUNT_PRIORITY = 65000
+PROBE_COOKIE = _PUNT_COOKIE  # with no number of a search
 _PORTS = (
     "opendaylight-inventory:nodes?content=nonconfig&fields=node(id;node-connector(id;"
     "flow-node-inventory:name;flow-node-inventory:state;flow-node-inventory:configuration;"
@@ -120,17 +122,29 @@ class OpenDaylightReader:
             raise garbled(self._rest, "a group", error) from error
         return [SelectGroup(dpid, number, ()) for number in numbers if is_our_number(number)]
 
-    def sent_bytes(self, dpid: int) -> dict[int, int]:
-        """Bytes sent out of every port of a switch."""
+    def port_bytes(self, dpid: int) -> dict[int, tuple[int, int]]:
+        """Bytes sent out of every port of a switch, and come in there."""
         name = "node-connector-statistics-and-port-number-map"
         counted = {}
         for port in self._direct(dpid, "node-connector", name):
             try:
                 number = str(port["node-connector-id"]).rpartition(":")[2]
                 if number.isdecimal():  # not LOCAL
-                    counted[int(number)] = int(port["bytes"]["transmitted"])
+                    both = port["bytes"]
+                    counted[int(number)] = int(both["transmitted"]), int(both["received"])
             except model.UNREADABLE as error:
                 raise garbled(self._rest, "a port", error) from error
+        return counted
+
+    def probes(self, dpid: int) -> dict[int, int]:
+        """How many bytes of the probes of each segment, by its number, have come to a switch."""
+        under = {"cookie": PROBE_COOKIE, "cookie_mask": _EVERY_BIT}
+        counted = {}
+        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list", **under):
+            try:
+                counted[int(flow["match"]["udp-source-port"])] = int(flow["byte-count"])
+            except model.UNREADABLE as error:
+                raise garbled(self._rest, "a flow", error) from error
         return counted
 
     def configured(self, dpid: int, cookie: int, mask: int) -> list[str]:
@@ -286,6 +300,38 @@ class OpenDaylightWriter:
         """Deletes a group, and with it the rules that refer to it."""
         named = {"group-id": entry.number, "group-type": "group-select"}
         return self._call(entry.dpid, "to forget a group", "sal-group:remove-group", named)
+
+    def expect_probe(
+        self, end: End, eth_type: int, ports: tuple[int, int], seconds: int
+    ) -> SwitchRequest:
+        """Has a switch count the UDP packets from and to these ports that come in at a port, and
+        drop them."""
+        dpid, number = end
+        flow = {
+            "table_id": model.TABLE,
+            "priority": _PUNT_PRIORITY,
+            "cookie": PROBE_COOKIE,
+            "hard-timeout": seconds,
+            "match": {
+                "in-port": f"openflow:{dpid}:{number}",
+                "ethernet-match": {"ethernet-type": {"type": eth_type}},
+                "ip-match": {"ip-protocol": 17},
+                "udp-source-port": ports[0],
+                "udp-destination-port": ports[1],
+            },
+        }
+        return self.add_flow(dpid, "the rule to watch by", flow)
+
+    def send_packet(self, end: End, frame: bytes) -> SwitchRequest:
+        """Sends a frame out of a port."""
+        dpid, number = end
+        inventory = "opendaylight-inventory"
+        connector = f"{inventory}:node-connector[{inventory}:id='openflow:{dpid}:{number}']"
+        arguments = {
+            "egress": f"{node_path(dpid)}/{connector}",
+            "payload": base64.b64encode(frame).decode(),
+        }
+        return self._call(dpid, "a probe", "packet-processing:transmit-packet", arguments)
 
     def barrier(self, dpid: int) -> None:
         """OpenDaylight sends one twice a second; this one is sooner, and only a kindness."""

@@ -7,8 +7,9 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
-import math
 import os
+import secrets
+import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,8 +20,8 @@ from network_provisioner.controllers.backend import SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
-from network_provisioner.controllers.openflow.silence import Silence, Way
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
+from network_provisioner.controllers.segments import Segment, Way, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End, Port
@@ -32,7 +33,8 @@ _DISCOVERY_COOKIE = 0xAD1D << 48  # no rule of a circuit
 _WATCH_COOKIE = _DISCOVERY_COOKIE  # with no number of a search
 _WATCH_PRIORITY = 0xFFFE  # apart from a search's rule, which ends
 _WATCH_RULE_S = 300  # that rule ends by itself where nobody lays it anew
-_BUSY_BYTES = 50_000  # what is more in a few rounds is traffic
+# What a probe through routers carries: our number, the switch's datapath id, and its port.
+_PROBE = struct.Struct("!6sQI")
 _DISCOVER_S = 2.0  # how long frames are waited for; the rule lives five times as long
 # A message, and what it is when a switch refuses it.
 _Message = tuple[Any, str]
@@ -103,8 +105,6 @@ class OpenFlowSwitches(Connections):
     to."""
 
     watch_s = 0.3
-    count_late_s = 1.0
-    paths_at_once = 16
 
     def __init__(
         self, address: tuple[str, int], names: Mapping[int, str], reply_timeout_s: float = 5.0
@@ -117,10 +117,9 @@ class OpenFlowSwitches(Connections):
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
         self._down: dict[End, str] = {}
-        self._silence = Silence()
-        self._silent: dict[End, str] = {}
-        self._carried: dict[Way, tuple[int, int]] = {}
-        self._round_at = math.inf
+        # Nobody else guesses it, so that no host floods us.
+        self._udp_port = 49152 + secrets.randbelow(1 << 14)
+        self._heard: set[Way] = set()
         self._all_again_at = 0.0
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
@@ -190,10 +189,10 @@ class OpenFlowSwitches(Connections):
                 self._meters[dpid] = known
         return known
 
-    def sent_bytes(self, dpids: set[int]) -> dict[int, dict[int, int]]:
+    def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
-        counts = self._counts(dpids)
-        return {dpid: {n: sent for n, (sent, _) in of.items()} for dpid, of in counts.items()}
+        found = self._ask(dpids, wire.ports_request()) if dpids else {}
+        return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in found.items()}
 
     def discover(self) -> Discovered:
         """Send a frame out of every port, and see where it comes in. Raises ControllerError.
@@ -244,8 +243,9 @@ class OpenFlowSwitches(Connections):
 
     # -- links that fail -----------------------------------------------------------------------
 
-    def watch(self, joined: Collection[tuple[End, End]]) -> None:
-        """See SwitchBackend: one round of frames over the links, and the ports of who is new."""
+    def look_at_ports(self, segments: Collection[Segment]) -> None:
+        """See SwitchBackend: of those switches that are new or have told of a change, and of all
+        now and then."""
         connected = self.connected()
         with self._lock:
             if time.monotonic() >= self._all_again_at:
@@ -256,32 +256,34 @@ class OpenFlowSwitches(Connections):
         problems = []
         for dpid in fresh:
             try:
-                self._look_at_ports(dpid, {n for ends in joined for d, n in ends if d == dpid})
+                self._look_at(dpid, segments)
             except ControllerError as error:
                 problems.append(str(error))
                 with self._lock:
                     self._unasked.add(dpid)
-        ways = {
-            way
-            for a, b in joined
-            for way in ((a, b), (b, a))
-            if {a[0], b[0]} <= connected and self._down.keys().isdisjoint(way)
-        }
-        frames: dict[int, list[_Message]] = {}
-        for (dpid, port), _ in ways:
-            frame = wire.packet_out(port, lldp.frame(dpid, port, self._number))
-            frames.setdefault(dpid, []).append((frame, "a frame to watch a link by"))
-        before, self._round_at = self._round_at, time.monotonic()
-        self._tell(frames)
-        # Where rounds come late the machine is busy, and frames are late as well.
-        in_time = time.monotonic() - before < 2 * self.watch_s
-        with self._lock:
-            if in_time:
-                self._silence.sent(ways)
-            doubtful = self._silence.doubtful()
-        self._judge({way: silent for way, silent in doubtful.items() if way in ways})
         if problems:
             raise ControllerError("; ".join(problems))
+
+    def probe(self, segments: Collection[Segment]) -> None:
+        """See SwitchBackend: LLDP on links, UDP through routers."""
+        messages: dict[int, list[_Message]] = {}
+        for one in segments:
+            dpid, port = one.way[0]
+            if one.is_routed:
+                said = _PROBE.pack(self._number, dpid, port)
+                frames = probe_frames(one, self._udp_port, self._udp_port, said)
+            else:
+                frames = [lldp.frame(dpid, port, self._number)]
+            messages.setdefault(dpid, []).extend(
+                (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
+            )
+        self._tell(messages)
+
+    def heard(self) -> set[Way]:
+        """See SwitchBackend."""
+        with self._lock:
+            heard, self._heard = self._heard, set()
+        return heard
 
     def unwatch(self) -> None:
         """See SwitchBackend."""
@@ -290,19 +292,26 @@ class OpenFlowSwitches(Connections):
 
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
-        return {**self._silent, **self._down}
+        return self._down
 
-    def _look_at_ports(self, dpid: int, joined: Collection[int]) -> None:
-        """How a switch's ports are; and it sends on what comes in at those that links join."""
-        rules = [
-            wire.punt(lldp.ETH_TYPE, _WATCH_COOKIE, _WATCH_RULE_S, _WATCH_PRIORITY, in_port=number)
-            for number in joined
-        ]
-        self._tell({dpid: [(rule, "the rule to watch by") for rule in rules]})
+    def _look_at(self, dpid: int, segments: Collection[Segment]) -> None:
+        """How a switch's ports are; and it sends on the probes that come in there."""
+        punt = partial(
+            wire.punt, cookie=_WATCH_COOKIE, seconds=_WATCH_RULE_S, priority=_WATCH_PRIORITY
+        )
+        udp = {"ip_proto": 17, "udp_src": self._udp_port, "udp_dst": self._udp_port}
+        rules = {}
+        for one in segments:
+            last, number = one.way[1]
+            for kind in one.eth_types if one.is_routed else (lldp.ETH_TYPE,):
+                if last == dpid:
+                    rules[number, kind] = punt(kind, in_port=number, **udp if one.is_routed else {})
+        self._tell({dpid: [(rule, "the rule to watch by") for rule in rules.values()]})
         found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
         for port in found:
             self._note_port(dpid, port)
-        for number in set(joined) - {port.port_no for port in found}:
+        numbers = {number for one in segments for d, number in one.way if d == dpid}
+        for number in numbers - {port.port_no for port in found}:
             self._down[dpid, number] = f"port {number} of {self._names[dpid]} is not there"
 
     def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
@@ -311,27 +320,6 @@ class OpenFlowSwitches(Connections):
             self._down.pop(end, None)
         else:
             self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
-
-    def _judge(self, doubtful: Mapping[Way, bool]) -> None:
-        """Which of these ways are silent, and not only full: a frame may find no room."""
-        with self._lock:
-            self._unasked |= {end[0] for way in doubtful for end in way}
-        counts = self._counts({end[0] for way in doubtful for end in way})
-        silent: dict[End, str] = {}
-        for (a, b), is_silent in doubtful.items():
-            sent, came = counts[a[0]].get(a[1], (0, 0))[0], counts[b[0]].get(b[1], (0, 0))[1]
-            first_sent, first_came = self._carried.setdefault((a, b), (sent, came))
-            sent, came = sent - first_sent, came - first_came
-            if is_silent and not (sent > _BUSY_BYTES and came >= sent / 2):
-                names = self._names[a[0]], self._names[b[0]]
-                silent[a] = f"no LLDP frame comes through from {names[0]} to {names[1]}"
-        self._carried = {way: at for way, at in self._carried.items() if way in doubtful}
-        self._silent = silent
-
-    def _counts(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
-        """Bytes sent out of every port, and come in there."""
-        found = self._ask(dpids, wire.ports_request()) if dpids else {}
-        return {d: {p.port_no: (p.tx_bytes, p.rx_bytes) for p in ps} for d, ps in found.items()}
 
     def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
         """Have several switches do these; what each answers, when all have done everything."""
@@ -365,7 +353,6 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             self._meters.pop(dpid, None)
             self._unasked.add(dpid)
-            self._silence.forget(dpid)
         self.events.put(SwitchEvent(dpid, connected=True))
 
     def _hear(self, dpid: int, message: Any) -> None:
@@ -377,15 +364,23 @@ class OpenFlowSwitches(Connections):
             with self._lock:
                 self._unasked.add(dpid)
         elif isinstance(message, wire.PARSER.OFPPacketIn):
-            sender = lldp.read_frame(bytes(message.data), self._number)
+            sender = self._sender(bytes(message.data))
             with self._lock:
                 listeners = list(self._listeners)
                 if sender is not None:
-                    self._silence.heard((sender, (dpid, message.match["in_port"])))
+                    self._heard.add((sender, (dpid, message.match["in_port"])))
             for heard in listeners:
                 heard(dpid, message)
         elif isinstance(message, wire.PARSER.OFPErrorMsg):
             LOG.warning("%s: %s", self.label(dpid), wire.error_text(message))
+
+    def _sender(self, frame: bytes) -> End | None:
+        """Where a probe was sent out, None for another frame."""
+        if len(frame) >= _PROBE.size:
+            number, dpid, port = _PROBE.unpack(frame[-_PROBE.size :])
+            if number == self._number:
+                return dpid, port
+        return lldp.read_frame(frame, self._number)
 
 
 def _port(found: Any) -> Port:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
 import pytest
-from ovs_rig import L2, L3, MBPS, RATE_BPS, OvsRig, load, sink, transfer
+from ovs_rig import L2, L3, MBPS, RATE_BPS, OvsRig, in_netns, load, sink, transfer
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
@@ -18,6 +20,16 @@ from network_provisioner.templates.data import templates_from_dict
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 OVERLAY = {("s1", "s2"), ("s2", "s1")}
+DATAGRAMS = """
+import socket, sys, time
+ttl, address, pause_s = int(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+while True:
+    sender.sendto(bytes(1000), (address, 5001))
+    time.sleep(pause_s)
+"""
+ROUTED = {("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1")}
 
 
 @pytest.fixture
@@ -26,8 +38,8 @@ def rig(network: Network) -> Iterator[OvsRig]:
     made.controller = made.openflow = made.new_controller(watch=True)
     made.controller.start(60.0)
     made.controller.apply([])
-    switches = made.openflow._switches
-    made.wait_for("LLDP both ways", lambda: len(switches._silence._missed) == 2)
+    links = made.openflow._links
+    made.wait_for("probes every way", lambda: len(links.heard) == len(links.segments) == 4)
     try:
         yield made
     finally:
@@ -38,6 +50,16 @@ def rig(network: Network) -> Iterator[OvsRig]:
 
 def failed(rig: OvsRig) -> set[tuple[str, str]]:
     return set(rig.openflow.failed_links())
+
+
+def seen_for(seconds: float, rig: OvsRig) -> set[tuple[str, str]]:
+    """What fails within some time."""
+    seen: set[tuple[str, str]] = set()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        seen |= failed(rig)
+        time.sleep(0.1)
+    return seen
 
 
 def port(switch: str, link: str) -> str:
@@ -63,36 +85,36 @@ def test_a_link_that_lets_nothing_through(rig: OvsRig) -> None:
 
 def test_a_link_that_is_full_is_not_taken_for_dead(rig: OvsRig) -> None:
     rig.controller.apply([rig.circuit(L2, min_bps=RATE_BPS / 2, max_bps=RATE_BPS)])
-    seen: set[tuple[str, str]] = set()
     with sink("tacc", 5001):
         streams = load("mu", "send", LAYOUT.host("tacc").address, 5001, 8, 600)
         try:
-            end = time.monotonic() + 10
-            while time.monotonic() < end:
-                seen |= failed(rig)
-                time.sleep(0.1)
+            assert seen_for(6.0, rig) == set()
         finally:
             streams.kill()
             streams.wait()
-    assert seen == set()
 
 
 def test_packets_that_enter_a_routed_path_and_never_leave_it(rig: OvsRig) -> None:
-    rig.controller.apply([rig.circuit(L3, min_bps=MBPS, max_bps=20 * MBPS)])
-    with sink("tacc", 5001):
-        sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 1, 600)
-        try:
-            rig.wait_for("bytes", lambda: rig.controller.circuit_bytes("a") > 10**6)
-            rig.network.link("l3", loss=1.0)
-            rig.wait_for("what is lost", lambda: bool(failed(rig)))
-        finally:
-            sender.kill()
-            sender.wait()
-    assert failed(rig) <= {("s1", "r1"), ("r1", "s1"), ("r1", "s2"), ("s2", "r1")}
+    rig.network.link("l3", loss=1.0)
+    rig.wait_for("what is lost", lambda: failed(rig) == ROUTED)
     # Best effort goes round it with the next change.
     rig.controller.apply([])
-    rig.network.link("l3", up=False)
     assert transfer("mu", "tacc", 1.0)["bytes"] > 0
+    rig.network.link("l3", loss=0.0)
+    rig.wait_for("its return", lambda: failed(rig) == set())
+
+
+@pytest.mark.parametrize("ttl, pause_s", [(1, 0.001), (64, 0.0)], ids=["refused", "flood"])
+def test_packets_of_one_user_fail_no_routed_link(rig: OvsRig, ttl: int, pause_s: float) -> None:
+    sent = rig.sent()["s1", "r1"]
+    words = [str(ttl), LAYOUT.host("tacc").address, str(pause_s)]
+    sender = subprocess.Popen([*in_netns("mu"), sys.executable, "-c", DATAGRAMS, *words])
+    try:
+        assert seen_for(4.0, rig) == set()
+    finally:
+        sender.kill()
+        sender.wait()
+    assert rig.sent()["s1", "r1"] > sent + 10**6
 
 
 def test_packets_of_a_port_are_held_to_a_path(rig: OvsRig) -> None:

@@ -1,0 +1,115 @@
+"""Links that fail: ports that are down, and segments that probes have stopped to come through.
+
+A probe is sent over every segment in every round. One that was heard over once, and of which the
+last rounds brought nothing, is silent. What was never heard over may carry no probes: many
+providers keep LLDP to themselves, and firewalls drop packets to ports that nobody uses.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import cached_property
+
+from network_provisioner.controllers.backend import SwitchBackend
+from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.segments import Segment, Way, failed_hops, segments
+from network_provisioner.topology.discovery import End
+from network_provisioner.topology.graph import Link, Topology
+
+LOG = logging.getLogger(__name__)
+_ROUNDS = 3
+_FIRST_ROUNDS = 10  # who was not heard by then is not watched
+_MEMORY = 6  # rounds over which bytes are counted
+_FULL = 0.5  # of what a link carries: with so much on it, a probe may have found no room
+
+
+class LinkWatch:
+    """The links of one topology. One thread makes the rounds, any thread asks."""
+
+    def __init__(self, topology: Topology, backend: SwitchBackend) -> None:
+        self._topology = topology
+        self._backend = backend
+        self._link_at: dict[End, Link] = {
+            (topology.nodes[name].dpid, number): link
+            for link in topology.whole_links
+            for name, number in (link.ports or {}).items()
+        }
+        self._missed: dict[Way, int] = {}  # rounds, of the ways that were heard
+        self._carried: dict[Way, tuple[float, int, int]] = {}
+        self._rounds, self._round_at = 0, 0.0
+        self._silent: dict[tuple[str, str], str] = {}
+
+    @cached_property
+    def segments(self) -> dict[Way, Segment]:
+        """All that are watched."""
+        return {one.way: one for one in segments(self._topology)}
+
+    @property
+    def heard(self) -> set[Way]:
+        """What probes come through, as of the last round."""
+        return {way for way, missed in self._missed.items() if missed <= 1}
+
+    def failed(self) -> dict[tuple[str, str], str]:
+        """The directed links that carry nothing, and why."""
+        found = dict(self._silent)
+        for end, why in dict(self._backend.dead_ends()).items():
+            link = self._link_at.get(end)
+            if link is not None:
+                found |= dict.fromkeys(link.hops, why)
+        return found
+
+    def look(self) -> None:
+        """One round. Raises ControllerError for a switch that does not answer; the others' links
+        are watched."""
+        for way in self._backend.heard():
+            self._missed[way] = 0
+        problem = None
+        try:
+            self._backend.look_at_ports(self.segments.values())
+        except ControllerError as error:
+            problem = error
+        connected, dead = self._backend.connected(), self._backend.dead_ends()
+        probed = [
+            one
+            for one in self.segments.values()
+            if {end[0] for end in one.way} <= connected and dead.keys().isdisjoint(one.way)
+        ]
+        ways = {one.way for one in probed}
+        self._missed = {way: n for way, n in self._missed.items() if way in ways}
+        before, self._round_at = self._round_at, time.monotonic()
+        self._backend.probe(probed)
+        # Where rounds come late the machine is busy, and probes are late as well.
+        if time.monotonic() - before < 2 * self._backend.watch_s:
+            self._missed = {way: missed + 1 for way, missed in self._missed.items()}
+        self._judge()
+        self._rounds += 1
+        if self._rounds == _FIRST_ROUNDS:
+            for one in probed:
+                if one.way not in self._missed:
+                    ends = one.hops[0][0], one.hops[-1][1]
+                    LOG.warning("no probe comes through from %s to %s: that is not watched", *ends)
+        if problem is not None:
+            raise problem
+
+    def _judge(self) -> None:
+        """Which segments are silent, and not only full."""
+        doubtful = {way: missed for way, missed in self._missed.items() if missed > 1}
+        counts = self._backend.port_bytes({end[0] for way in doubtful for end in way})
+        now, heard = time.monotonic(), self.heard
+        silent = set()
+        for (a, b), missed in doubtful.items():
+            sent, came = counts[a[0]].get(a[1], (0, 0))[0], counts[b[0]].get(b[1], (0, 0))[1]
+            at, sent_then, came_then = self._carried.setdefault((a, b), (now, sent, came))
+            one, seconds = self.segments[a, b], max(now - at, 1e-9)
+            if seconds > _MEMORY * self._backend.watch_s:
+                self._carried[a, b] = now, sent, came
+            # Through routers there are others' bytes as well.
+            alone = not any(way[1] == b for way in heard)
+            is_full = (alone and 8 * (came - came_then) / seconds >= _FULL * one.exit_bps) or (
+                one.is_routed and 8 * (sent - sent_then) / seconds >= _FULL * one.entry_bps
+            )
+            if missed > _ROUNDS and not is_full:
+                silent.add((a, b))
+        self._carried = {way: at for way, at in self._carried.items() if way in doubtful}
+        self._silent = failed_hops(self.segments.values(), silent, heard)
