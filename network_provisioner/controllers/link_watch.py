@@ -48,7 +48,7 @@ class LinkWatch:
     @property
     def heard(self) -> set[Way]:
         """What probes come through, as of the last round."""
-        return {way for way, missed in self._missed.items() if missed <= 1}
+        return {way for way, missed in self._missed.copy().items() if missed <= 1}
 
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""

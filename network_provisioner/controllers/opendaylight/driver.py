@@ -261,10 +261,15 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def heard(self) -> set[Way]:
         """See SwitchBackend."""
-        counts = {d: self._ask.probes(d) for d in {way[1][0] for way in self._numbers}}
-        came = {way: counts[way[1][0]].get(n, 0) for way, n in self._numbers.items()}
+        asked = {way[1][0] for way in self._numbers} & self.connected()
+        counts = {dpid: self._ask.probes(dpid) for dpid in asked}
+        came = {
+            way: counts[way[1][0]].get(number, 0)
+            for way, number in self._numbers.items()
+            if way[1][0] in asked
+        }
         heard = {way for way, count in came.items() if count != self._came.get(way, 0)}
-        self._came = came
+        self._came |= came
         return heard
 
     def unwatch(self) -> None:
