@@ -389,7 +389,7 @@ def _packets(t: Transit) -> str:
             "connections has been reported yet"
         )
     if t.ports_at == SEEN:
-        return f"{between}, of connections that have not been seen yet where its tool runs"
+        return f"{between}, as its tool opens connections: none has been reported yet"
     if t.ports_at:
         return f"{between}, from ports that it is given when it begins"
     return f"all that no other transit names, {between}"
