@@ -22,7 +22,7 @@ from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from network_provisioner.client.path_requests import UNASKED, ids_of
+from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
@@ -205,6 +205,25 @@ def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: 
     assert world.broker.live() == []
     assert [line["event"] for line in world.lines] == ["given_back"]
     assert [call for call, _ in world.broker.calls].count("progress") == 1
+
+
+@pytest.mark.parametrize(
+    ("client", "ports_at", "found"),
+    [
+        ("dst", SEEN, ("dst", "192.0.2.1")),
+        ("src", SEEN, ("src", "192.0.2.2")),
+        ("dst", "", ("", "")),
+    ],
+)
+def test_connections_are_reported_where_the_broker_waits_for_them(
+    client: str, ports_at: str, found: tuple[str, str]
+) -> None:
+    hosts = ["192.0.2.1", "192.0.2.2"]
+    given = Transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
+    answer = RequestOutcome("t", str(given.state), "", True, given)
+    pair = Pair("t", "mu", "tacc", client=client).answered(answer)
+    assert (pair.client, pair.far) == found
+    assert Pair.of(pair.as_json()) == pair
 
 
 def seen(*ports: int, far: str = "192.0.2.1") -> set[Connection]:
