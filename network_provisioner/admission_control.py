@@ -15,7 +15,7 @@ from functools import cache
 from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import CLIENT, ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.base.model import CLIENT, ON_SWITCHES, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
 from network_provisioner.controllers.base import Capabilities
 from network_provisioner.desired_state import Differentiator
@@ -165,19 +165,22 @@ class AdmissionControl:
     def _tell_apart(self, transit: Transit, end: str) -> None:
         """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
         when it begins. Of a client's ports somebody has to see which connections of the servers
-        come of them."""
+        come of them; but where a transit alone opens the way, nobody does before it has rules."""
         if not self._active.pairs.matches:
+            return
+        ends = (self._topology.nodes[name] for name in (transit.src, transit.dst))
+        if end in (CLIENT, SEEN) and any(node.dmz for node in ends):
             return
         if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
             return
         transit.ports_at = end
-        if not (transit.start or transit.end):
+        if end != SEEN and not (transit.start or transit.end):
             self.give_ports(transit)
             transit.ports_at = end if transit.ports else ""
 
     def give_ports(self, transit: Transit) -> None:
         """The ports for the tool of a transit that begins, if any are left."""
-        if transit.ports_at and not transit.ports:
+        if transit.ports_at not in ("", SEEN) and not transit.ports:
             transit.ports = self._active.ports.choose(transit)
             if transit.ports and transit.ports_at != CLIENT:
                 key = f"{transit.ports_at}_ports"

@@ -78,6 +78,7 @@ class Lifecycle:
     _clock: Callable[[], float]
     _starts: list[Start] = field(default_factory=list)
     _unseen: deque[str] = field(default_factory=deque)  # installed ones that no byte was seen of
+    _named_at: dict[str, float] = field(default_factory=dict)  # when packets were said to be theirs
     ended: deque[Transit] = field(default_factory=deque)  # for whoever keeps accounts
     freed: set[Hop] = field(default_factory=set)  # where room was given back since it was cleared
     setup_times: SetupTimes = field(default_factory=SetupTimes)
@@ -255,6 +256,8 @@ class Lifecycle:
         meter(transit, now)
         was, on = transit.copy(), transit.state in ON_SWITCHES
         _set(transit, values)
+        if "flows" in values:
+            self._named_at[transit.id] = now
         if ways:
             circuits.take(transit, ways)
         try:
@@ -325,6 +328,7 @@ class Lifecycle:
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
         write([transit])
+        self._named_at.pop(transit.id, None)
         self._free(transit.id)
         self._active.leave(transit)
         self._take_off(transit)
@@ -496,7 +500,8 @@ class Lifecycle:
             return False
         self.reported(transit, n_bytes, now)
         seen = not self._desired.counts or self._desired.bytes_of(transit.id)
-        if seen or now - transit.installed_at < COUNTED_S:
+        since = max(transit.installed_at, self._named_at.get(transit.id, 0.0))
+        if seen or now - since < COUNTED_S:
             return False
         transit.reason += f"; {UNMET}: its room is given back"
         self.decline(transit, now)

@@ -131,7 +131,7 @@ class Planned:
             )
         environment = (
             f"LANG=en_US.UTF-8 PATH={SUBMIT_PATH} CONDOR_JOBID=$(cluster).$(process) "
-            f"PEGASUS_WF_UUID={self.workflow} PEGASUS_SITE={site} "
+            f"PEGASUS_WF_UUID={self.workflow} PEGASUS_DAG_JOB_ID={job} PEGASUS_SITE={site} "
             f"GRIDSTART_CLEANUP='/bin/rm -rf {job}.out.lof ' _PEGASUS_CONNECT_STDIN=true"
         )
         file = self.folder / f"{job}.sub"

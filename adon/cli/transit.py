@@ -378,6 +378,8 @@ def _waiting(t: Transit) -> list[str]:
 
 def _packets(t: Transit) -> str:
     """Which packets it carries, and how they are told from others."""
+    from network_provisioner.base.model import SEEN
+
     between = f"between {' and '.join(t.hosts)}" if t.hosts else "between all hosts of both sites"
     if t.flows:
         return f"{', '.join(map(_flow, t.flows))}, {between}"
@@ -386,6 +388,8 @@ def _packets(t: Transit) -> str:
             f"{between}, of a client that uses ports {t.ports[0]}-{t.ports[1]}: none of its "
             "connections has been reported yet"
         )
+    if t.ports_at == SEEN:
+        return f"{between}, as its tool opens connections: none has been reported yet"
     if t.ports_at:
         return f"{between}, from ports that it is given when it begins"
     return f"all that no other transit names, {between}"

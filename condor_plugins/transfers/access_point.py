@@ -33,7 +33,8 @@ from condor_plugins.transfers.decide import (
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import parsed
 from condor_plugins.transfers.run_state import RunStates
-from condor_plugins.transfers.shadow_ports import Ends, Number, flows, open_ports
+from condor_plugins.transfers.shadow_ports import Number, open_ports
+from monitors.watcher.connections import Ends, flows
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
@@ -91,10 +92,10 @@ class AccessPoint:
         schedd: JobQueue,
         events: Events,
         now: Callable[[], float] = time.time,
-        ports_of: Callable[[Collection[Number]], Mapping[Number, Ends]] = open_ports,
+        ports_of: Callable[[Collection[Number]], Mapping[Number, tuple[Ends, ...]]] = open_ports,
     ) -> None:
         self.config, self._schedd, self._events, self._now = config, schedd, events, now
-        self._ports_of, self._ports = ports_of, dict[str, Ends]()
+        self._ports_of, self._ports = ports_of, dict[str, tuple[Ends, ...]]()
         self._runs, self._outputs = RunStates(), OutputHistory()
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._sent: dict[str, float] = {}  # what was asked or told, and when
@@ -219,7 +220,7 @@ class AccessPoint:
             if ends in ((), self._ports.get(name)):
                 continue
             try:
-                broker.report_flows(name, flows(ends, direction))
+                broker.report_flows(name, flows(ends, direction == "in"))
                 self._ports[name] = ends
             except BrokerError as error:
                 if error.code in AWAY:

@@ -8,43 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
-import psutil
-
-from condor_plugins.transfers.request_builder import Direction
-from network_provisioner.base.flows import MAX_FLOWS, Flow
+from monitors.watcher.connections import Ends, connections, processes
 
 _SHADOW = "condor_shadow"
 _JOB = re.compile(r"(\d+)\.(\d+)")
 Number = tuple[int, int]
 """Cluster and process."""
-Ends = tuple[tuple[int, int], ...]
-"""The ports of connections, here and at the other end."""
 
 
-def open_ports(jobs: Collection[Number]) -> Mapping[Number, Ends]:
+def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
     """The connections of these jobs' shadows on this machine, as far as we may look at them."""
-    found: dict[Number, Ends] = {}
-    for process in psutil.process_iter(["name"]):
-        if process.info["name"] != _SHADOW:
-            continue
-        try:
-            named = map(_JOB.fullmatch, process.cmdline())
-            job = next(((int(m[1]), int(m[2])) for m in named if m), None)
+    found: dict[Number, tuple[Ends, ...]] = {}
+    for process in processes():
+        with suppress(OSError):  # it has ended
+            if (process / "comm").read_text() != f"{_SHADOW}\n":
+                continue
+            words = (process / "cmdline").read_text().split("\0")
+            job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, words) if m), None)
             if job is not None and job in jobs:
-                found[job] = tuple(
-                    sorted(
-                        (one.laddr.port, one.raddr.port)
-                        for one in process.net_connections("tcp")
-                        if one.status == psutil.CONN_ESTABLISHED
-                    )
-                )
-        except psutil.Error:  # it has ended, or is not ours to look at
-            continue
+                found[job] = tuple(sorted(one.ends for one in connections(process)))
     return found
-
-
-def flows(ends: Ends, direction: Direction) -> list[Flow]:
-    """The packets of such connections, from source to destination."""
-    pairs = ends if direction == "in" else [(there, here) for here, there in ends]
-    return [Flow("tcp", (src, src), (dst, dst)) for src, dst in pairs][:MAX_FLOWS]

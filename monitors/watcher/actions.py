@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from monitors.watcher.connections import Connection, flows
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
-from monitors.watcher.pending import Broker, Later
+from monitors.watcher.pending import AWAY, Broker, Later
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    LIVE,
+    SEEN,
+    Transit,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of, lease_of
+
+log = logging.getLogger(__name__)
 
 # A request of a hook that was killed may reach the broker after our first try to give it back.
 _STRAGGLER_S = 2.0
 _PROGRESS_S = 5.0  # between two looks at what a transfer has moved
+_LOOK_S = 0.5  # and at its connections
 _HELD_STATES = tuple(sorted({*LIVE, TransitState.QUEUED}))
 # Leases have ended long before; where the submit directory is gone, too, nobody asks any more.
 _KEPT_S, _KEPT_GONE_S = 86400.0, 600.0
 
 Record = Callable[[str, dict[str, Any]], None]
 """Takes an event and its values for the journal of the submit directory."""
+ConnectionsOf = Callable[[str, str], set[Connection]]
+"""What the processes of a workflow's job have open now on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +172,53 @@ class ReportProgress(_OfDecision):
         if not moved.n_bytes:
             raise Later(_PROGRESS_S)
         transit = broker.report_progress(self.pair.id, moved.n_bytes)
+        if transit.ports_at == SEEN and not transit.flows:  # nobody can see its connections
+            with suppress(BrokerError):  # the packets go another way
+                broker.report_flows(self.pair.id, ())
         if transit.state is TransitState.INSTALLED:  # its packets may be counted late
             raise Later(_PROGRESS_S)
         if transit.state is TransitState.BEST_EFFORT:
             self.note("given_back", self.pair.id, reason=transit.reason)
+
+
+@dataclass(slots=True)
+class ReportFlows(_OfDecision):
+    """Say which packets are those of a pair, by the connections that the job has open now. One that
+    is gone at the next look is not worth a change of the switches: while there are such alone, all
+    packets between the two hosts are meant."""
+
+    pair: Pair
+    open_now: ConnectionsOf
+    running: Callable[[], bool]
+    _before: set[Connection] = field(default_factory=set)
+    _told: set[Connection] | None = None
+
+    @property
+    def key(self) -> str:
+        """Of this transit."""
+        return f"flows of {self.pair.id}"
+
+    def do(self, broker: Broker, /) -> None:
+        """See PendingAction."""
+        if not self.running():
+            return
+        found = {
+            one
+            for one in self.open_now(self.watched.workflow, self.decision.job)
+            if not self.pair.far or one.far == self.pair.far
+        }
+        last = found & self._before
+        if found and self._before and last != self._told:
+            try:
+                named = flows((one.ends for one in last), self.pair.client == "src")
+                broker.report_flows(self.pair.id, named)
+            except BrokerError as error:
+                if error.code in AWAY:
+                    raise
+                log.info("%s: %s", self.pair.id, error)  # others have these packets
+            self._told = last
+        self._before = found
+        raise Later(_LOOK_S)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
+from network_provisioner.base.model import SEEN
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome
 
 WHOSE = ("user", "project", "experiment", "application")
@@ -19,7 +20,9 @@ class Pair:
     """What became of the request for one pair of sites. Rates in bits per second, times in seconds.
 
     ``reason`` says why it has no path, ``told`` whether the broker knows that; ``size_source`` is
-    where the size is from.
+    where the size is from. ``client`` is the end, ``src`` or ``dst``, whose machine moves the files
+    and opens the connections; empty where they are not to be reported. ``far`` is the address at
+    the other end, empty where nobody knows.
     """
 
     id: str
@@ -35,6 +38,8 @@ class Pair:
     layer: str = ""
     path: tuple[str, ...] = ()
     waited_s: float = 0.0
+    client: str = ""
+    far: str = ""
 
     @classmethod
     def of(cls, data: object) -> Pair | None:
@@ -49,6 +54,7 @@ class Pair:
     def answered(self, answer: RequestOutcome) -> Pair:
         """The same, with what the broker answered."""
         transit = answer.transit
+        seen = transit if transit and transit.ports_at == SEEN else None
         return replace(
             self,
             id=answer.id,
@@ -59,6 +65,8 @@ class Pair:
             reason=answer.reason,
             waited_s=answer.waited_s,
             told=answer.told,
+            client=self.client if seen else "",
+            far=seen.hosts[self.client == "src"] if seen and seen.hosts else "",
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +77,7 @@ class Pair:
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "id": str, "src": str, "dst": str, "state": str, "reason": str, "size_bytes": int,
     "told": bool, "files": int, "size_source": str, "granted_bps": (int, float), "layer": str,
-    "waited_s": (int, float),
+    "waited_s": (int, float), "client": str, "far": str,
 }  # fmt: skip
 
 

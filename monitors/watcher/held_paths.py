@@ -12,8 +12,10 @@ from typing import Any
 
 from monitors.watcher import rules
 from monitors.watcher.actions import (
+    ConnectionsOf,
     GiveBack,
     JobFiles,
+    ReportFlows,
     ReportProgress,
     RequestAgain,
     Sweep,
@@ -47,6 +49,7 @@ class HeldPaths:
     watched: Watched
     source: JobSource
     files: JobFiles
+    open_now: ConnectionsOf
     add: Callable[[PendingAction], None]
     journal: Callable[[Watched, list[Mapping[str, Any]]], None]
     clock: Callable[[], float]
@@ -174,16 +177,17 @@ class HeldPaths:
             del self._open[file.file]
 
     def _follow(self, file: DecisionFile) -> None:
-        """Have it said what a job that runs has moved, once for each path."""
+        """Have it said which packets a job that runs has and what it moved, once for each path."""
         if not self._runs(file):
             return
         for pair in file.pairs:
             if pair.state == TransitState.INSTALLED and pair.id not in self._followed:
                 self._followed.add(pair.id)
                 running = partial(self._runs, file)
-                self.add(
-                    ReportProgress(self.watched, self._record, file, pair, self.files, running)
-                )
+                whose = self.watched, self._record, file, pair
+                self.add(ReportProgress(*whose, self.files, running))
+                if pair.client:
+                    self.add(ReportFlows(*whose, self.open_now, running))
 
     def _runs(self, file: DecisionFile) -> bool:
         known = self._open.get(file.file)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from monitors.watcher import registry
-from monitors.watcher.actions import JobFiles
+from monitors.watcher.actions import ConnectionsOf, JobFiles
+from monitors.watcher.connections import JobConnections
 from monitors.watcher.events import ListenerOf, Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import PendingActions
@@ -46,6 +47,7 @@ class RegisteredWorkflows:
     listener_of: ListenerOf = no_listener
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
+    open_now: ConnectionsOf = field(default_factory=JobConnections)
     _followed: dict[Path, HeldPaths] = field(default_factory=dict)
     _logs: dict[Path, list[Path]] = field(default_factory=dict)
     _complaints: dict[Path, str] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class RegisteredWorkflows:
             watched=watched,
             source=files,
             files=self.files,
+            open_now=self.open_now,
             add=pending.add,
             journal=_journal,
             clock=self.clock,

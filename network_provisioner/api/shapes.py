@@ -74,10 +74,11 @@ class TransitBody(Body):
     flows: Flows = Field(default=[], description="empty: all packets between the two sites")
     src_host: Text = Field(default="", description="by name or address, with dst_host; empty: all")
     dst_host: Text = ""
-    ports_at: Literal["", "src", "dst", "client"] = Field(
+    ports_at: Literal["", "src", "dst", "client", "seen"] = Field(
         default="",
         description="which end's tool can use ports that are given to it, in the answer's ports; "
-        "client: it has two servers move the bytes",
+        "client: it has two servers move the bytes; seen: none can, but the caller reports the "
+        "flows as its connections open",
     )
     best_effort: Text = Field(
         default="", description="why the caller does without a path: recorded, nothing is reserved"

@@ -42,7 +42,8 @@ ENDED = frozenset(
 )
 
 CLIENT = "client"
-PORTS_AT = ("", "src", "dst", CLIENT)
+SEEN = "seen"
+PORTS_AT = ("", "src", "dst", CLIENT, SEEN)
 SHARES = "shares standing circuit"  # in the reason of each transit that a standing one carries
 
 
@@ -60,7 +61,8 @@ class TransitRequest:
     ``flows``        which packets are meant; empty: all between the two sites
     ``src_host``, ``dst_host``  between which two hosts of the sites, by name or address; empty: all
     ``ports_at``     where its tool can use ports that are given to it: ``src`` or ``dst`` moves the
-                     bytes itself, ``client`` has two servers do so; empty: nowhere
+                     bytes itself, ``client`` has two servers do so; ``seen``: nowhere, but its
+                     connections are reported where it runs; empty: nowhere
     ``user``, ``project``, ``experiment``, ``workflow``, ``job``, ``retry``  whose transfer it is
     ``best_effort``  why the caller does without a path, in words: nothing is reserved, and the
                      transit is recorded as best effort for this reason

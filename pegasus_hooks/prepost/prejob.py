@@ -26,7 +26,7 @@ from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import DECISION_ENDING
 from monitors.workflows.planned.moves import Moves, moves_of
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, is_local
-from network_provisioner.base.model import TransitRequest
+from network_provisioner.base.model import SEEN, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import (
     Effects,
@@ -94,18 +94,20 @@ Register = Callable[[Path, str], None]
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One request of a job, its number of files, and where its size is from."""
+    """One request of a job, its number of files, where its size is from, and which end's machine
+    moves them itself."""
 
     request: TransitRequest
     files: int
     size_source: str = ""
+    client: str = ""
 
     def decision(self, answer: RequestOutcome | None = None) -> Pair:
         """What is on record of it, before and after it was answered."""
         r = self.request
         pair = Pair(
             r.id, r.src, r.dst, size_bytes=r.size_bytes, size_source=self.size_source,
-            files=self.files,
+            files=self.files, client=self.client,
         )  # fmt: skip
         return pair.answered(answer) if answer else pair
 
@@ -171,12 +173,16 @@ def job_requests(
             job=place.job,
             retry=place.retry,
             best_effort=_LATER if later else "",
-            ports_at="" if later or moves.lite else tuning.ports_at(pair, moves.submit_text),
+            ports_at=""
+            if later or moves.lite
+            else tuning.ports_at(pair, moves.submit_text, bool(config.watch)),
             src_host=src_host,
             dst_host=dst_host,
             **whose,
         )
-        return JobRequest(request, len(pair.transfers), sizes.source_of(pair, known, estimates))
+        size_source = sizes.source_of(pair, known, estimates)
+        client = tuning.client_at(pair) if request.ports_at == SEEN else ""
+        return JobRequest(request, len(pair.transfers), size_source, client)
 
     return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
 

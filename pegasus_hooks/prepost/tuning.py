@@ -25,7 +25,7 @@ from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, is_local
-from network_provisioner.base.model import Service
+from network_provisioner.base.model import SEEN, Service
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
 _GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})
@@ -141,18 +141,31 @@ def edited(
     return "\n".join(lines), holds
 
 
-def ports_at(pair: SitePair, submit_text: str) -> str:
+def ports_at(pair: SitePair, submit_text: str, watched: bool = False) -> str:
     """Where the tools that move a pair's files can use ports that are given to them: ``src`` or
     ``dst`` where they move the bytes to or from a file of this machine, ``client`` where they have
-    two servers do so; "" where they cannot, or somebody has said which ports they use."""
-    here = job_files.command(submit_text, "universe").lower() in job_files.LOCAL_UNIVERSES
-    if not here or any(name in submit_text for name in _PORT_RANGES):
+    two servers do so. Where they cannot, or somebody has said which ports they use, ``seen`` if
+    they move the bytes and a watcher finds their processes by the job; else ""."""
+    if job_files.command(submit_text, "universe").lower() not in job_files.LOCAL_UNIVERSES:
         return ""
-    text = restored(submit_text)
-    ends = {(_end(t.source, pair.src), _end(t.destination, pair.dst)) for t in pair.transfers}
-    if _editable(text, text.split("\n")) is None or len(ends) > 1:
-        return ""
-    return _PORTS_AT.get(ends.pop(), "")
+    text, ends = restored(submit_text), _ends(pair)
+    editable = _editable(text, text.split("\n")) is not None
+    if editable and len(ends) == 1 and not any(name in text for name in _PORT_RANGES):
+        (kinds,) = ends
+        if kinds in _PORTS_AT:
+            return _PORTS_AT[kinds]
+    return SEEN if watched and job_files.JOB in text and client_at(pair) else ""
+
+
+def client_at(pair: SitePair) -> str:
+    """The end, ``src`` or ``dst``, where all of a pair's files are this machine's, so that it is
+    here that their bytes are moved; "" for none or both."""
+    here = [all(kind == "file" for kind in kinds) for kinds in zip(*_ends(pair), strict=True)]
+    return {(True, False): "src", (False, True): "dst"}.get((here[0], here[1]), "")
+
+
+def _ends(pair: SitePair) -> set[tuple[str, str]]:
+    return {(_end(t.source, pair.src), _end(t.destination, pair.dst)) for t in pair.transfers}
 
 
 def _end(url: SiteUrl, site: str) -> str:

@@ -108,7 +108,7 @@ class BrokerModel:
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         with self.step("flows", transit_id):
             found = self._known(transit_id)
-            found.flows = [flow.as_dict() for flow in flows]
+            found.flows, found.ports_at = [flow.as_dict() for flow in flows], ""
             return found.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:

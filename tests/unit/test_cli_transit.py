@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,10 +14,10 @@ from api_rig import application, bearer, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
-from adon.cli.transit import _STATES
+from adon.cli.transit import _STATES, _packets
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import Transit, TransitState
 
 
 @pytest.fixture
@@ -60,6 +61,20 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
     text = adon("transit", "explain", "a").out
     assert "from 2026-09-21 14:23:20 UTC to 2026-09-21 15:00:00 UTC" in text
     assert "packets: tcp to 2811, tcp from 50000-50063, udp to 5000" in text
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"ports_at": "seen"}, "as its tool opens connections: none has been reported yet"),
+        ({"ports_at": "client", "ports": [20224, 20479]}, "none of its connections has been"),
+        ({"ports_at": "src"}, "from ports that it is given when it begins"),
+        ({}, "all that no other transit names, between 192.0.2.1 and 192.0.2.2"),
+    ],
+)
+def test_how_packets_are_told_apart_is_explained(how: dict[str, Any], said: str) -> None:
+    hosts = ["192.0.2.1", "192.0.2.2"]
+    assert said in _packets(Transit("a", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, **how))
 
 
 UNSAYABLE = [

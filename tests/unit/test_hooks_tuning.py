@@ -17,7 +17,7 @@ from planner_world import FIXED, MAPPING, make_case
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
-from network_provisioner.base.model import Service
+from network_provisioner.base.model import SEEN, Service
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
@@ -135,17 +135,23 @@ def test_a_submit_file_in_another_form_is_left_alone(text: str, old: str, new: s
         ("gsiftp://h/f", "gsiftp://k/f", "client"),
         ("file:///f", "gsiftp://k/f", "src"),
         ("gsiftp://h/f", "file:///f", "dst"),
-        ("https://h/f", "file:///f", ""),
+        ("https://h/f", "file:///f", "seen"),
+        ("file:///f", "scp://k/f", "seen"),
+        ("file:///f", "file:///g", ""),
         ("gsiftp://h/f", "irods://k/f", ""),
     ],
 )
 def test_whose_ports_can_be_chosen(text: str, src: str, dst: str, at: str) -> None:
     transfer = Transfer("f", (SiteUrl("a", src),), (SiteUrl("b", dst),), 10)
     pair = SitePair("a", "b", [transfer])
-    assert tuning.ports_at(pair, text) == at
-    assert tuning.ports_at(pair, text.replace("universe = local", "universe = vanilla")) == ""
+    assert tuning.ports_at(pair, text, watched=True) == at
+    assert tuning.ports_at(pair, text) == ("" if at == SEEN else at)
+    other = text.replace("universe = local", "universe = vanilla")
+    assert tuning.ports_at(pair, other, watched=True) == ""
     taken = text.replace('environment = "', 'environment = "GLOBUS_TCP_PORT_RANGE=5000,5100 ')
     assert taken != text and tuning.ports_at(pair, taken) == ""
+    client = {"client": ""}.get(at, at and SEEN)
+    assert tuning.ports_at(pair, taken, watched=True) == client
 
 
 def test_where_bytes_are_relayed_this_machine_is_the_other_end(text: str) -> None:

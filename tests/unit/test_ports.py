@@ -11,11 +11,13 @@ import pytest
 from broker_rig import Rig, demo_network
 
 from monitors.measurements.agent.connections import carrying, has_clients
+from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from network_provisioner.lifecycle import COUNTED_S, UNMET
 from network_provisioner.reservations.connections import Connection, named
 from network_provisioner.reservations.ports import BLOCK, PortBlocks
+from network_provisioner.topology.graph import Topology
 
 
 @pytest.fixture
@@ -112,6 +114,35 @@ def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     rig.clock.now += 60
     late = rig.ask("c", "mu", "tacc", min_bps=1e6, ports_at="client", job="c")
     assert late.ports == []
+
+
+def test_what_is_told_apart_as_it_opens_has_a_path_of_its_own_before(rig: Rig) -> None:
+    first = rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="seen", job="a")
+    other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="seen", job="b")
+    assert (first.layer, other.layer, other.ports) == ("l2", "l3", [])
+    assert not rig.controller.circuits  # nobody knows their packets yet
+    rig.clock.now += 2 * COUNTED_S
+    for name, port in (("a", 40_000), ("b", 40_001)):
+        rig.broker.report_flows(name, [Flow(dst_ports=(port, port))])
+        # Its switches may count late.
+        assert rig.broker.report_progress(name, 10**6).state is TransitState.INSTALLED
+    assert rig.controller.circuits["b"].flows == (Flow(dst_ports=(40_001, 40_001)),)
+    rig.broker.report_flows("a", [])
+    assert rig.controller.circuits["a"].flows == ()
+    with pytest.raises(BrokerError, match="another way"):
+        rig.broker.report_flows("b", [])
+    assert rig.controller.circuits["b"].flows == (Flow(dst_ports=(40_001, 40_001)),)
+
+
+def test_where_a_transit_opens_the_way_it_does_not_wait_for_connections(tmp_path: Path) -> None:
+    network = demo_network()
+    nodes = [replace(node, dmz=node.name == "tacc") for node in network.nodes.values()]
+    rig = Rig(tmp_path / "s", Topology(nodes, network.links), matches=True)
+    rig.broker.report_connections("mu", "mu", [])
+    for name in ("seen", "client"):
+        assert rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at=name).ports_at == ""
+        assert rig.controller.circuits[name].flows == ()
+    assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").ports_at == "seen"
 
 
 @pytest.mark.parametrize("counted", [0, 900])

@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.watcher.actions import Moved
+from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Event, EventKind, Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from network_provisioner.client.path_requests import UNASKED, ids_of
+from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
 
 JOB = "stage_in_local_tacc_0_0"
 FILE = Path("/nowhere") / f"{JOB}.adon.json"
@@ -39,6 +40,9 @@ class World:
     changed: bool = False
     lines: list[Mapping[str, Any]] = field(default_factory=list)
     cluster: int = 0
+    moved: int = 7
+    client: str = ""  # of the pair
+    open: set[Connection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.pending = PendingActions(lambda _config: self.broker, self.clock)
@@ -46,6 +50,7 @@ class World:
             watched=WATCHED,
             source=self,
             files=self,
+            open_now=lambda workflow, job: self.open if (workflow, job) == ("wf", JOB) else set(),
             add=self.pending.add,
             journal=lambda _watched, lines: self.lines.extend(lines),
             clock=self.clock,
@@ -61,7 +66,7 @@ class World:
     # -- a job's own files -------------------------------------------------------------------
 
     def measure(self, _watched: Watched, _decision: DecisionFile, _pair: Pair, /) -> Moved:
-        return Moved(7, 1.0, {"retries": 1})
+        return Moved(self.moved, 1.0, {"retries": 1})
 
     def requests_of(self, _watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
         return [self.request(decision.retry)]
@@ -100,7 +105,7 @@ class World:
         request = self.request(retry)
         left = () if self.file.given_back else (*self.file.left_over, *self.file.ids)
         left = tuple(sorted({*left} - {request.id}))
-        pair = Pair(request.id, "mu", "tacc", UNASKED)
+        pair = Pair(request.id, "mu", "tacc", UNASKED, client=self.client, far="192.0.2.1")
         draft = DecisionFile(FILE, JOB, retry, self.time, (pair,), left_over=left)
         self.write(draft)
         if dies == "early":
@@ -200,6 +205,69 @@ def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: 
     assert world.broker.live() == []
     assert [line["event"] for line in world.lines] == ["given_back"]
     assert [call for call, _ in world.broker.calls].count("progress") == 1
+
+
+@pytest.mark.parametrize(
+    ("client", "ports_at", "found"),
+    [
+        ("dst", SEEN, ("dst", "192.0.2.1")),
+        ("src", SEEN, ("src", "192.0.2.2")),
+        ("dst", "", ("", "")),
+    ],
+)
+def test_connections_are_reported_where_the_broker_waits_for_them(
+    client: str, ports_at: str, found: tuple[str, str]
+) -> None:
+    hosts = ["192.0.2.1", "192.0.2.2"]
+    given = Transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
+    answer = RequestOutcome("t", str(given.state), "", True, given)
+    pair = Pair("t", "mu", "tacc", client=client).answered(answer)
+    assert (pair.client, pair.far) == found
+    assert Pair.of(pair.as_json()) == pair
+
+
+def seen(*ports: int, far: str = "192.0.2.1") -> set[Connection]:
+    return {Connection((port, 80), far) for port in ports}
+
+
+def fetching(world: World) -> str:
+    """A job that fetches files itself, and whose connections are to be reported; its transit."""
+    world.client = "dst"
+    world.pre()
+    world.broker.transits[world.file.ids[0]].ports_at = SEEN
+    world.tell(EventKind.SUBMITTED)
+    world.tell(EventKind.RUNNING)
+    return world.file.ids[0]
+
+
+def test_connections_that_last_say_which_packets_are_meant(world: World) -> None:
+    world.moved = 0
+    name, told = fetching(world), world.broker.transits
+
+    def meant(*now: int) -> list[int]:
+        world.open = seen(*now) | seen(9, far="192.0.2.2")
+        world.look(1.0)
+        assert all(flow["src_ports"] == [80, 80] for flow in told[name].flows)
+        return [flow["dst_ports"][0] for flow in told[name].flows]
+
+    assert meant() == [] and told[name].ports_at == SEEN
+    assert (meant(5), meant(5)) == ([], [5])  # at first it may be over soon
+    assert (meant(5, 6), meant(5, 6), meant(6)) == ([5], [5, 6], [6])
+    assert meant() == [6]  # between two files
+    for port in range(20, 25):  # short ones: the two hosts are the finest, and that is said once
+        assert meant(port) == ([6] if port == 20 else [])
+    assert [call for call, _ in world.broker.calls].count("flows") == 4
+    world.tell(EventKind.ENDED, code=0)
+    world.look(8.0)
+    assert len(world.pending) == 0
+
+
+def test_where_nobody_sees_connections_all_packets_are_meant_once_files_arrive(
+    world: World,
+) -> None:
+    name = fetching(world)
+    world.look(1.0)
+    assert (world.broker.transits[name].ports_at, world.broker.transits[name].flows) == ("", [])
 
 
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:

@@ -30,6 +30,7 @@ SIZE_JOURNAL = "adon-sizes.jsonl"
 DECISION_ENDING = ".adon.json"
 TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer jobs
 LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
+WORKFLOW, JOB = "PEGASUS_WF_UUID", "PEGASUS_DAG_JOB_ID"  # name each job to its own processes
 _MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
 
 

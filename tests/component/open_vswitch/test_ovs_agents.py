@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -99,7 +99,8 @@ class Site:
             (self.folder / f"{name}.yml").write_text(yaml.safe_dump(agent))
             words = ("-m", "adon", "agent", "run", "--config", f"{name}.yml")
             self.start(*words, within=in_netns(name))
-        await_that(self.tells_apart, "an agent's word")
+        if self.agents:
+            await_that(self.tells_apart, "an agent's word")
 
     def start(self, *words: str, within: list[str] | None = None) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -131,10 +132,14 @@ class Site:
 
 
 class Workflow:
-    """One of an application, with a job that moves a file from mu to tacc."""
+    """One of an application, with a job that moves a file from mu to tacc: from one of two URLs of
+    the site's folder to the other, by tools that run ``within`` a host."""
 
-    def __init__(self, site: Site, grid: GridFtp, application: str) -> None:
-        self.site, self.grid = site, grid
+    def __init__(
+        self, site: Site, application: str, urls: tuple[str, str], env: dict[str, str],
+        within: Sequence[str] = (), **config: str,
+    ) -> None:  # fmt: skip
+        self.site, self.within, self.env = site, within, env
         self.application, self.size = application, SIZES[application]
         uuid = f"11111111-2222-3333-4444-{len(application):012}"
         self.transit = f"{uuid}:{JOB}:0:mu-tacc"
@@ -144,7 +149,6 @@ class Workflow:
         dump.write_text(dump.read_text().replace(': "mini"', f': "{application}"'))
         source = site.folder / f"{application}.fq"
         source.write_bytes(os.urandom(self.size))
-        urls = [grid.url(name) + str(site.folder) for name in ("mu", "tacc")]
         moved = File(
             source.name, "mu", f"{urls[0]}/{source.name}", "tacc",
             f"{urls[1]}/arrived/{source.name}", self.size,
@@ -153,8 +157,8 @@ class Workflow:
         token = site.folder / "u.token"
         token.write_text(TOKEN + "ada")
         token.chmod(0o600)
-        files = {"token_file": str(token), "ca": site.authority.file}
-        self.config = write_config(self.run / "hooks.json", site.url, **files)
+        config |= {"token_file": str(token), "ca": str(site.authority.file)}
+        self.config = write_config(self.run / "hooks.json", site.url, **config)
 
     def _hook(self, script: Path, *words: str) -> int:
         argv = [sys.executable, "-I", "-S", str(script), "--config", str(self.config), JOB, *words]
@@ -168,11 +172,11 @@ class Workflow:
 
     def move(self) -> None:
         """The job, and POST."""
-        theirs, given = self.grid.transfer_env(), environment_of(self.submit)
-        path = given["PATH"].replace("/opt/site/bin", theirs["PATH"])
-        argv = [sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
+        given = environment_of(self.submit)
+        path = given["PATH"].replace("/opt/site/bin", self.env.get("PATH", os.environ["PATH"]))
+        argv = [*self.within, sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
         argv += ["-f", str(self.submit.with_suffix(".in"))]
-        env = {**os.environ, **theirs, **given, "PATH": path}
+        env = {**os.environ, **self.env, **given, "PATH": path}
         env["PEGASUS_MULTIPART_DIR"] = str(self.submit.with_suffix(".multipart"))
         Path(env["PEGASUS_MULTIPART_DIR"]).mkdir(exist_ok=True)
         with (self.run / "log").open("w") as log:
@@ -207,8 +211,10 @@ def test_each_application_gets_the_path_that_it_needs(
 ) -> None:
     """Figure 18 of the thesis by ordinary transfer jobs between the same two data nodes. Nobody
     names a port, a path or a rate."""
+    mu, tacc = (grid.url(name) + str(tmp_path) for name in ("mu", "tacc"))
     with up(Site(tmp_path, "tacc")) as site:
-        figure18(*(Workflow(site, grid, name) for name in NEEDS), soykb_first=soykb_first)
+        workflows = [Workflow(site, name, (mu, tacc), grid.transfer_env()) for name in NEEDS]
+        figure18(*workflows, soykb_first=soykb_first)
 
 
 def figure18(soykb: Workflow, large: Workflow, neuro: Workflow, soykb_first: bool) -> None:

@@ -1,0 +1,105 @@
+"""The TCP connections of processes on this machine: by their ports the switches know whose packets
+are whose.
+
+/proc tells them, of the processes of one's own user, and to root of all. Each is asked for its own
+table, since it may run in a network namespace of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from monitors.workflows.planned.job_files import JOB, WORKFLOW
+from network_provisioner.base.flows import MAX_FLOWS, Flow
+
+_ESTABLISHED = "01"
+_FRESH_S = 0.5  # for how long a look at all processes serves all who ask
+Ends = tuple[int, int]
+"""The ports of a connection, here and at the other end."""
+
+
+class Connection(NamedTuple):
+    """One that is established, and the address of its other end."""
+
+    ends: Ends
+    far: str
+
+
+def processes() -> Iterator[Path]:
+    """All processes of this machine."""
+    return Path("/proc").glob("[0-9]*")
+
+
+def connections(process: Path) -> set[Connection]:
+    """What a process has open now; nothing of one that has ended, or is not ours to look at."""
+    found = set()
+    with suppress(OSError):
+        held = set(_open_files(process / "fd"))
+        for table in (process / "net" / name for name in ("tcp", "tcp6")):
+            if not any(file.startswith("socket:") for file in held) or not table.exists():
+                continue
+            for row in (line.split() for line in table.read_text().splitlines()[1:]):
+                if row[3] == _ESTABLISHED and f"socket:[{row[9]}]" in held:
+                    (_, here), (far, there) = _end(row[1]), _end(row[2])
+                    found.add(Connection((here, there), far))
+    return found
+
+
+def flows(ends: Iterable[Ends], at_source: bool) -> list[Flow]:
+    """The packets of connections, from source to destination; ``at_source``: they were seen at the
+    source."""
+    pairs = sorted(ends if at_source else ((there, here) for here, there in ends))
+    return [Flow("tcp", (src, src), (dst, dst)) for src, dst in pairs[:MAX_FLOWS]]
+
+
+class JobConnections:
+    """What the processes of Pegasus's jobs have open, which their environment tells apart. They run
+    as our own user: others could say what they like. ``clock`` is one that no one sets."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._at = clock, float("-inf")
+        self._jobs: dict[tuple[str, str], list[Path]] = {}
+
+    def __call__(self, workflow: str, job: str) -> set[Connection]:
+        """Of one job of the workflow with this uuid."""
+        if (now := self._clock()) - self._at >= _FRESH_S:
+            self._at, self._jobs = now, _of_jobs()
+        return {one for p in self._jobs.get((workflow, job), ()) for one in connections(p)}
+
+
+def _of_jobs() -> dict[tuple[str, str], list[Path]]:
+    found: dict[tuple[str, str], list[Path]] = {}
+    for process in processes():
+        with suppress(OSError):
+            if process.stat().st_uid != os.geteuid():
+                continue
+            words = os.fsdecode((process / "environ").read_bytes()).split("\0")
+            given = dict(word.partition("=")[::2] for word in words)
+            if WORKFLOW in given:
+                found.setdefault((given[WORKFLOW], given.get(JOB, "")), []).append(process)
+    return found
+
+
+def _open_files(folder: Path) -> Iterator[str]:
+    for file in os.scandir(folder):
+        with suppress(FileNotFoundError):  # closed since
+            yield str(Path(file).readlink())
+
+
+def _end(text: str) -> tuple[str, int]:
+    """Address and port, as the kernel prints them: words of the machine's own byte order."""
+    address, _, port = text.partition(":")
+    words = f"{len(address) // 8}I"
+    found = ip_address(
+        struct.pack(f"={words}", *struct.unpack(f">{words}", bytes.fromhex(address)))
+    )
+    if isinstance(found, IPv6Address):
+        found = found.ipv4_mapped or found
+    return str(found), int(port, 16)
