@@ -35,8 +35,9 @@ from pegasus_hooks.planner.model import Options
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
+INSTALLED, QUEUED = TransitState.INSTALLED, TransitState.QUEUED
 HOOKS = "hooks.json"
-SIZES = {"soykb": 6_000_000, "soykb-large": 6_000_000, "neuroblastoma": 60_000_000}
+SIZES = {"soykb": 6_000_000, "soykb-large": 6_000_000, "neuroblastoma": 40_000_000}
 PROGRAM = """#!/bin/sh
 set -e
 : > {root}/began
@@ -53,7 +54,7 @@ class Workflow:
         self, site: Site, grid: GridFtp, pool: Pool, application: str, src: str, dst: str
     ) -> None:
         self.broker, self.pool = site.client, pool
-        self.size, self.src = SIZES[application], src
+        self.size = SIZES[application]
         self.root = site.folder / src / application
         planner = pegasus_plan.find_planner()
         home = planner.resolve().parents[1] if planner else Path("/usr")
@@ -83,7 +84,7 @@ class Workflow:
         self.planned = plan_workflow(
             case.inputs(), case.sources, Mapping(application, "test", 0.0, {}, places, {}),
             self.root / "submit", dst, site.folder / HOOKS,
-            Options(user=pool.user.name), running.pegasus_runner(pool),
+            Options(user=pool.user.name, cleanup=False), running.pegasus_runner(pool),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -155,11 +156,11 @@ def no_data_node_answers(grid: GridFtp) -> Iterator[None]:
             server.send(signal.SIGCONT)
 
 
-def arrive(state: TransitState, layer: str, *workflows: Workflow) -> None:
-    """They go on, and their transfers get what is expected."""
-    for one in workflows:
+def arrive(state: TransitState, layers: dict[Workflow, str]) -> None:
+    """They go on, and their transfers come to a state and to their layers."""
+    for one in layers:
         one.go_on()
-    for one in workflows:
+    for one, layer in layers.items():
         await_that(lambda one=one: one.states() == [state], f"{state} of {one.root}")
         assert [transit.layer for transit in one.transits()] == [layer]
 
@@ -197,18 +198,17 @@ def test_each_application_gets_the_path_that_it_needs(
         await_that(one.began, "the first jobs")
     before = {end: sent(network, *end) for end in product(("s1", "s2"), ("l2", "l3"))}
     with no_data_node_answers(grid):
-        arrive(TransitState.INSTALLED, "l2", there["neuroblastoma"], back["soykb"])  # t3; t1
-        arrive(TransitState.INSTALLED, "l2", back["neuroblastoma"])  # t3
-        arrive(TransitState.INSTALLED, "l3", there["soykb"])  # t4
-        (moved,) = back["soykb"].transits()
-        assert (moved.state, moved.layer) == (TransitState.INSTALLED, "l3")  # t4
-        arrive(TransitState.QUEUED, "", there["soykb-large"], back["soykb-large"])  # t6
+        arrive(INSTALLED, {there["neuroblastoma"]: "l2", back["soykb"]: "l2"})  # t3; t1
+        arrive(INSTALLED, {there["soykb"]: "l3", back["neuroblastoma"]: "l2"})  # t4; t3
+        arrive(QUEUED, {there["soykb-large"]: "", back["soykb-large"]: ""})  # t6
+        (gave_way,) = back["soykb"].transits()
+        assert (gave_way.state, gave_way.layer) == (INSTALLED, "l3")  # t4
     for way, switch in ((there, "s1"), (back, "s2")):
         t3, t4, t6 = (way[name].end() for name in ("neuroblastoma", "soykb", "soykb-large"))
         assert (t3.layer, t4.layer, t6.layer) == ("l2", "l3", "l2")
         assert t6.installed_at >= t3.released_at
         # What comes before the agent's word goes as best effort: seconds on a busy machine, but not
-        # all of 60 MB, which take 24 s that way.
+        # all of 40 MB, which take 16 s that way.
         assert t3.switch_bytes > 0
         for one in (t4, t6):
             assert one.switch_bytes > 0 or not one.flows
