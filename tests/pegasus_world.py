@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner_world import ROOT, Case, by_file, make_case
+from planner_world import ROOT, Case, Url, by_file, make_case
 
 from examples.testbed.pool import Pool
 from pegasus_hooks import pegasus_plan
@@ -49,10 +49,10 @@ def tree(root: Path) -> dict[str, object]:
     }
 
 
-def make_pegasus_case(root: Path, home: Path) -> Case:
+def make_pegasus_case(root: Path, home: Path, url: Url = by_file) -> Case:
     """The small workflow at sites on one file system, which Pegasus has to be told, and where it is
     installed itself."""
-    case = make_case(root, by_file)
+    case = make_case(root, url)
 
     def sites(document: Any) -> None:
         for site in document["sites"]:

@@ -3,25 +3,30 @@ whose."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hooks_world import PATIENT_S
+from agents_rig import RESEARCHER, TOKEN, Site, up
+from gridftp_rig import PEGASUS_TRANSFER
+from hooks_world import PATIENT_S, POST, PRE, write_config
 from ovs_rig import L2, L3, in_netns
-from planned_world import NAME
-from test_hooks_tuned import await_that
-from test_ovs_agents import JOB, Site, Workflow, up
+from planned_world import NAME, File, Planned
+from test_hooks_tuned import await_that, environment_of
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
 from monitors.watcher import registry
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import Transit, TransitState
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 
 PORT = 8080
+JOB = "stage_inter_local_count_ID2_0"
 # Sends half of each file, and the rest when it is told to.
 SERVER = """
 import http.server, pathlib, sys, time
@@ -39,6 +44,49 @@ http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Half).serve_for
 """
 
 
+class Workflow:
+    """One of an application, with a job at tacc that downloads a file from a URL of mu."""
+
+    def __init__(self, site: Site, application: str, url: str, size: int, **config: str) -> None:
+        self.site, self.size = site, size
+        uuid = f"11111111-2222-3333-4444-{len(application):012}"
+        self.transit = f"{uuid}:{JOB}:0:mu-tacc"
+        self.run = site.folder / application
+        plan = Planned(self.run, uuid)
+        dump = self.run / "braindump.yml"
+        dump.write_text(dump.read_text().replace(': "mini"', f': "{application}"'))
+        name, there = f"{application}.fq", f"file://{site.folder}/arrived"
+        (site.folder / name).write_bytes(os.urandom(size))
+        moved = File(name, "mu", f"{url}/{name}", "tacc", f"{there}/{name}", size)
+        self.submit = plan.transfer_job(JOB, [moved])
+        token = site.folder / "u.token"
+        token.write_text(TOKEN + RESEARCHER)
+        token.chmod(0o600)
+        config |= {"token_file": str(token), "ca": str(site.authority.file)}
+        self.config = write_config(self.run / "hooks.json", site.url, **config)
+
+    def hook(self, script: Path, *words: str) -> None:
+        argv = [sys.executable, "-I", "-S", str(script), "--config", str(self.config), JOB, *words]
+        subprocess.run(argv, cwd=self.run, check=True, timeout=PATIENT_S)
+
+    def move(self) -> None:
+        """The job, and POST."""
+        given = environment_of(self.submit)
+        path = given["PATH"].replace("/opt/site/bin", os.environ["PATH"])
+        argv = [*in_netns("tacc"), sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
+        argv += ["-f", str(self.submit.with_suffix(".in"))]
+        folder = self.submit.with_suffix(".multipart")
+        folder.mkdir()
+        env = os.environ | given | {"PATH": path, "PEGASUS_MULTIPART_DIR": str(folder)}
+        with (self.run / "log").open("w") as log:
+            code = subprocess.call(argv, env=env, stdout=log, stderr=log, timeout=PATIENT_S)
+        assert code == 0, (self.run / "log").read_text()
+        self.hook(POST, "0", "0")
+
+    def now(self) -> Transit:
+        return self.site.client.get(self.transit)
+
+
 def runs(workflow: Workflow) -> None:
     """As HTCondor notes it."""
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -54,10 +102,10 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
     watch, address = tmp_path / "watch", LAYOUT.host("mu").address
     with up(Site(tmp_path)) as site:
         site.start("-c", SERVER, address, str(PORT), within=in_netns("mu"))
-        urls = f"http://{address}:{PORT}{tmp_path}", f"file://{tmp_path}"
+        url = f"http://{address}:{PORT}{tmp_path}"
         workflows = [
-            Workflow(site, name, urls, {}, in_netns("tacc"), watch=str(watch))
-            for name in ("neuroblastoma", "soykb")
+            Workflow(site, name, url, size, watch=str(watch))
+            for name, size in (("neuroblastoma", 60_000_000), ("soykb", 6_000_000))
         ]
         try:
             download(*workflows)
@@ -67,7 +115,7 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
 
 def download(*workflows: Workflow) -> None:
     for one in workflows:
-        one.pre()
+        one.hook(PRE, "0", "1")
     assert [tuple(one.now().path) for one in workflows] == [L2, L3]
     running = [threading.Thread(target=one.move) for one in workflows]
     for one, thread in zip(workflows, running, strict=True):
