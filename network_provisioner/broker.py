@@ -211,9 +211,11 @@ class Broker(Queries):
                 self._lifecycle.move_time(clock_set_s, now)
             if news:
                 self._lifecycle.take_in(news, now)
-            freed = self._expire(now)
+            with self._repository.together():
+                freed = self._expire(now)
             self._lifecycle.start_due(now)
-            links = self._rerouting.take_in(now)
+            with self._repository.together():
+                links = self._rerouting.take_in(now)
             if freed or news or clock_set_s or links:
                 self._serve_queue(now)
             # Apart from a new one, so that it is clear who fails.
