@@ -24,8 +24,8 @@ _OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where
 
 
 class Gate:
-    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``, and what finds who that
-    is by now in ``["recognise"]``.
+    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``, and in
+    ``["recognise"]`` what finds who that is by now.
 
     What is below ``pages`` is shown to anybody: files of ours that say nothing about anyone.
     ``own_host`` says of a name in lower case whether it is the service's: without keys no other is

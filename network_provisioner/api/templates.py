@@ -11,9 +11,9 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.discreet import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
-from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
 from network_provisioner.templates.entry import TemplateEntry, unknown
@@ -192,9 +192,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
         """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
         caller.need(May.SAVE_TEMPLATES)
-        transit = await turns.read(broker.get, body.transit)
-        if not caller.owns(transit.user):
-            raise BrokerError(f"transit {body.transit!r} is somebody else's", "forbidden")
+        transit = await own_transit(broker, turns, caller, body.transit)
         return await saved(caller, book.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)

@@ -66,12 +66,18 @@ def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", ["run(1)", "it's", "'a,b'", "c;d:"])
-def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, name: str) -> None:
+def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, rig: Rig, name: str) -> None:
     full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0}
     assert ask(web, ADA, name, **full)["state"] == "installed"
     waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
     assert waits["state"] == "queued" and "held by another's" in waits["reason"]
     assert name not in str(waits)
+    for ended in ("mine", name):  # what is kept of one that ended names one that has ended, too
+        rig.broker.release(ended)
+    kept = web.get("/v1/transits/mine", headers=EVE).json()
+    assert "held by another's" in kept["reason"] and name not in str(kept)
+    assert [kept] == web.get("/v1/transits", headers=EVE).json()
+    assert name in web.get("/v1/transits/mine", headers=bearer("engineer")).json()["reason"]
 
 
 def test_nobody_takes_anothers_next_id(web: TestClient) -> None:
