@@ -113,9 +113,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
 
     async def saved(caller: Principal, save: Save, *what: object) -> Response:
         def answer() -> dict[str, Any]:
-            entry, lowered = save(
-                *what, by=caller.name, trusted=caller.may(May.MANAGE), users=caller.users
-            )
+            entry, lowered = save(*what, caller)
             return {**shown(caller, entry), "lowered": list(lowered)}
 
         return answers.answer(await turns.change(answer))
@@ -205,15 +203,14 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        whose = None if caller.may(May.MANAGE) else caller.users or {caller.name}
-        return answers.answer(shown(caller, await turns.change(book.reset, name, whose)))
+        return answers.answer(shown(caller, await turns.change(book.reset, name, caller)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        left = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
+        left = await turns.change(book.delete, name, caller)
         return answers.answer(left and shown(caller, left))
 
     return routes
