@@ -494,7 +494,10 @@ class Lifecycle:
         rules, it goes on as best effort; whether it does."""
         if transit.state not in ON_SWITCHES or transit.awaits_flows or not n_bytes:
             return False
+        before = transit.state
         self.reported(transit, n_bytes, now)
+        if transit.state is not before:
+            self._repository.save([transit])
         seen = not self._desired.counts or self._desired.bytes_of(transit.id)
         if seen or now - transit.installed_at < COUNTED_S:
             return False
