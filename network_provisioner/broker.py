@@ -384,7 +384,8 @@ class Broker(Queries):
             self._do_without(transit, verdict, now)
             return
         if isinstance(verdict, Grant):
-            self._hold(transit, verdict, now)
+            until = self._admission.lease_until(transit, verdict)
+            self._lifecycle.hold(transit, verdict, until, now)
             return
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
@@ -411,10 +412,6 @@ class Broker(Queries):
             self._lifecycle.apply(now)
             return self._admission.decide(transit, template, claims, now)
         return verdict
-
-    def _hold(self, transit: Transit, grant: Grant, now: float) -> None:
-        until = self._admission.lease_until(transit, grant)
-        self._lifecycle.hold(transit, grant, until, now)
 
     def _do_without(self, transit: Transit, reason: str, now: float) -> None:
         """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
