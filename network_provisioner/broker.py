@@ -445,7 +445,7 @@ class Broker(Queries):
             waitlist.served()
             return
         claimed: Claims = {}
-        lowest = min((t.priority for t in self._active.all.values() if t.state in LIVE), default=0)
+        lowest = self._active.lowest
         for transit in waitlist.in_order(now):
             if waitlist.stirs(transit, now):
                 late = self._early.late(transit, now)

@@ -202,7 +202,7 @@ class PolicyRegistry:
     # -- within ------------------------------------------------------------------------------
 
     def _next_after(self, now: float) -> float | None:
-        running = [p for p in self._policies.values() if p.state(now) is PolicyState.RUNNING]
+        running = self._running(now)
         waiting = [p for p in self._policies.values() if p.state(now) is PolicyState.SCHEDULED]
         times = [p.end for p in running if p.end < float("inf")]
         times += [p.start for p in waiting]
