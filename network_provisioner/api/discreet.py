@@ -15,6 +15,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import RequestAnswer, Transit
 from network_provisioner.broker import Broker
 from network_provisioner.queries import unknown_transit
+from network_provisioner.stores.store import StoreError
 
 _OTHERS = "another's"
 # A word, and what stands at its ends in a sentence; an id may have any of these, too.
@@ -38,14 +39,14 @@ def _texts(found: Transit) -> list[str]:
 class Discretion:
     """What may be told of a broker's transits. Whoever acts for all users is told everything.
 
-    Every method asks the store whose the ids are, and raises StoreError.
+    Every method asks the store whose the ids are.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def transits(self, caller: Principal, found: Sequence[Transit]) -> list[Transit]:
-        """Some of the caller's own, without the ids of others' in their words."""
+        """Some of the caller's own, without others' ids in their words. Raises StoreError."""
         if caller.users is None:
             return list(found)
         holders = [name for one in found for way in one.blocking for name in way["holders"]]
@@ -66,16 +67,22 @@ class Discretion:
         return found
 
     def text(self, caller: Principal, words: str) -> str:
-        """A text."""
-        return words if caller.users is None else _masked(self._hidden(caller, [words]), words)
+        """A text; that of the store's error where it cannot be asked."""
+        if caller.users is None:
+            return words
+        try:
+            return _masked(self._hidden(caller, [words]), words)
+        except StoreError as error:
+            return str(error)
 
     def _hidden(
         self, caller: Principal, texts: Iterable[str], holders: Iterable[str] = ()
     ) -> Mapping[str, bool]:
         """Of the ids in texts, and of ``holders``, whether they are to be hidden."""
         words = {word for text in set(texts) for word in _WORD.findall(text)}
-        ids = {name for word in words for _, name, _ in _readings(word) if name.isascii()}
-        users = self._broker.users_of(ids.union(holders))
+        read = {name for word in words for _, name, _ in _readings(word)}
+        ids = {name for name in read.union(holders) if name.isascii() and name.isprintable()}
+        users = self._broker.users_of(ids)
         return {name: user != "" and not caller.owns(user) for name, user in users.items()}
 
 

@@ -54,13 +54,6 @@ class Timeline:
             self._steps.insert(i, self._steps[i - 1])
         return i
 
-    @property
-    def steps(self) -> list[tuple[float, int]]:
-        """Since when how much is reserved, in order of time."""
-        return [
-            (at, step >> _COUNT_BITS) for at, step in zip(self._times, self._steps, strict=True)
-        ]
-
     def fullest(self, start: float, end: float) -> tuple[int, int]:
         """What is free during all of [start, end), and how many reservations there are when the
         least is free. At ``start`` where both are the same."""
