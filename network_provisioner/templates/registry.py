@@ -215,7 +215,9 @@ class TemplateRegistry:
             if now is None and len(self._entries) >= MOST_SAVED:
                 raise BrokerError(f"{MOST_SAVED} templates are saved, expected fewer", "conflict")
             if now is None or now.by != by.name or figures(now.template) != figures(asked):
-                self._put(name, entrydocs.body_of(asked, entrydocs.SAVED, by, source))
+                body = entrydocs.body_of(asked, entrydocs.SAVED, by, source)
+                self._store.put_document(entrydocs.KIND, name, body, KEEP)
+                self.refresh()
             return self._entries[name], words
 
     def save_from(
@@ -339,10 +341,6 @@ class TemplateRegistry:
     def _used_by(self, transit: Transit) -> Template | None:
         version = self.get(transit.template, transit.template_version)
         return version or self.get(transit.template)
-
-    def _put(self, name: str, body: dict[str, object]) -> None:
-        self._store.put_document(entrydocs.KIND, name, body, KEEP)
-        self.refresh()
 
     def _lesson_of(self, name: str, user: str) -> Mapping[str, Any]:
         kept, key = self._own, f"{name}{_OF}{user}"
