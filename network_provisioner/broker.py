@@ -211,9 +211,11 @@ class Broker(Queries):
                 self._lifecycle.move_time(clock_set_s, now)
             if news:
                 self._lifecycle.take_in(news, now)
-            freed = self._expire(now)
+            with self._repository.together():
+                freed = self._expire(now)
             self._lifecycle.start_due(now)
-            links = self._rerouting.take_in(now)
+            with self._repository.together():
+                links = self._rerouting.take_in(now)
             if freed or news or clock_set_s or links:
                 self._serve_queue(now)
             # Apart from a new one, so that it is clear who fails.
@@ -382,7 +384,8 @@ class Broker(Queries):
             self._do_without(transit, verdict, now)
             return
         if isinstance(verdict, Grant):
-            self._hold(transit, verdict, now)
+            until = self._admission.lease_until(transit, verdict)
+            self._lifecycle.hold(transit, verdict, until, now)
             return
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
@@ -409,10 +412,6 @@ class Broker(Queries):
             self._lifecycle.apply(now)
             return self._admission.decide(transit, template, claims, now)
         return verdict
-
-    def _hold(self, transit: Transit, grant: Grant, now: float) -> None:
-        until = self._admission.lease_until(transit, grant)
-        self._lifecycle.hold(transit, grant, until, now)
 
     def _do_without(self, transit: Transit, reason: str, now: float) -> None:
         """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
@@ -446,7 +445,7 @@ class Broker(Queries):
             waitlist.served()
             return
         claimed: Claims = {}
-        lowest = min((t.priority for t in self._active.all.values() if t.state in LIVE), default=0)
+        lowest = self._active.lowest
         for transit in waitlist.in_order(now):
             if waitlist.stirs(transit, now):
                 late = self._early.late(transit, now)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from network_provisioner.base.clock import has_begun, move_times
+from network_provisioner.base.clock import move_times
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.controllers.base import ControllerError
@@ -293,16 +293,12 @@ class Lifecycle:
             write=self._repository.write_if_shared,
         )
 
-    def end(self, transit: Transit, state: TransitState, now: float) -> None:
-        """Free what a transit holds and save its last state."""
-        self._end(transit, state, now, self._repository.save)
-
     def decline(self, transit: Transit, now: float) -> None:
         """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one
         that other brokers would not know of, and which then was never asked for."""
         new = transit.id not in self._active.all
-        write = self._repository.write_if_shared if new else self._repository.save
-        self._end(transit, TransitState.BEST_EFFORT, now, write)
+        write = self._repository.write_if_shared if new else None
+        self.end(transit, TransitState.BEST_EFFORT, now, write)
 
     def end_late(self, transit: Transit, now: float) -> None:
         """Save what was reported of a transit that had ended before."""
@@ -310,7 +306,10 @@ class Lifecycle:
         self._repository.save([transit])
         self.ended.append(transit)
 
-    def _end(self, transit: Transit, state: TransitState, now: float, write: Write) -> None:
+    def end(
+        self, transit: Transit, state: TransitState, now: float, write: Write | None = None
+    ) -> None:
+        """Free what a transit holds and save its last state."""
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
@@ -327,7 +326,7 @@ class Lifecycle:
             transit.ports, transit.flows, transit.ports_at = [], [], ""
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
-        write([transit])
+        (write or self._repository.save)([transit])
         self._named_at.pop(transit.id, None)
         self._free(transit.id)
         self._active.leave(transit)
@@ -498,7 +497,10 @@ class Lifecycle:
         rules, it goes on as best effort; whether it does."""
         if transit.state not in ON_SWITCHES or transit.awaits_flows or not n_bytes:
             return False
+        before = transit.state
         self.reported(transit, n_bytes, now)
+        if transit.state is not before:
+            self._repository.save([transit])
         seen = not self._desired.counts or self._desired.bytes_of(transit.id)
         since = max(transit.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
@@ -583,7 +585,7 @@ class Lifecycle:
         for transit in live:
             self._ledger.release(transit.id)
         # Those that run first: they held all this together a moment ago.
-        live.sort(key=lambda transit: not has_begun(transit, before))
+        live.sort(key=lambda transit: transit.start > before)
         for transit in transits:
             move_times(transit, by_s, before)
         for transit in live:

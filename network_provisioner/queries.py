@@ -116,17 +116,21 @@ class Queries:
             failed = self._failures.hops
             told = describe_load(self.topology, self._ledger, max(when, now), until, live, failed)
         if users is not None:
+            active = self._active.all
+            own = {name for name, transit in list(active.items()) if transit.user in users}
             for load in (load for link in told["links"] for load in link["load"]):
-                load["transits"] = [one for one in load["transits"] if self.user_of(one) in users]
+                load["transits"] = [one for one in load["transits"] if one in own]
                 for one in load.get("holders", ()):
-                    if self.user_of(one["id"]) not in users:
+                    if one["id"] not in own:
                         one["id"] = ""
         return told
 
-    def user_of(self, transit_id: str) -> str | None:
-        """The user of a live or queued transit; None for another id."""
-        found = self._active.all.get(transit_id)
-        return None if found is None else found.user
+    def users_of(self, ids: Iterable[str]) -> dict[str, str]:
+        """The users of those of these ids that are a transit's, also of one that has ended. Raises
+        StoreError."""
+        wanted, active = set(ids), self._active.all
+        found = {name: it.user for name in wanted if (it := active.get(name)) is not None}
+        return found | {t.id: t.user for t in self._store.get_many(wanted - found.keys())}
 
     def discover(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and in words where the topology says
@@ -179,11 +183,16 @@ class Queries:
 def _known(transit_id: str, found: Transit | None) -> Transit:
     """What was found. Raises BrokerError ``unknown_transit`` for nothing."""
     if found is None:
-        raise BrokerError(
-            f"unknown transit {transit_id!r}, expected the id of one that was asked for here",
-            "unknown_transit",
-        )
+        raise unknown_transit(transit_id)
     return found
+
+
+def unknown_transit(transit_id: str) -> BrokerError:
+    """There is none with this id, as far as may be told."""
+    return BrokerError(
+        f"unknown transit {transit_id!r}, expected the id of one that was asked for here",
+        "unknown_transit",
+    )
 
 
 def notify(queue: deque[T], takers: Iterable[Callable[[T], object]], what: str) -> None:

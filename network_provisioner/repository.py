@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, Transit
@@ -18,6 +19,7 @@ class Repository:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._unsaved: dict[str, Transit] = {}  # what the store has not taken yet
+        self._gathering = False
 
     def find(self, transit_id: str) -> Transit | None:
         """The transit as it was last saved; needs no lock. Raises StoreError."""
@@ -46,11 +48,24 @@ class Repository:
         """Write what has happened, all in one; where the store does not take it, later."""
         if not transits:
             return
+        if self._gathering:
+            self.save_later(transits)
+            return
         try:
             self._put(transits)
         except StoreError as error:
             log.warning("transit %s cannot be saved: %s", _names(transits), error)
             self.save_later(transits)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is saved within the block is written at its end, all in one."""
+        self._gathering = True
+        try:
+            yield
+        finally:
+            self._gathering = False
+            self.retry()
 
     def save_later(self, transits: Sequence[Transit]) -> None:
         """Write what has happened together with what is written next."""

@@ -179,7 +179,10 @@ def _digest(request: TransitRequest, names: Sequence[str]) -> str:
 
 
 def check_same(transit: Transit, request: TransitRequest) -> None:
-    """Raises BrokerError ``conflict`` for a request on other terms than those of its id before."""
+    """Raises BrokerError ``conflict`` for a request on other terms than those of its id before, or
+    of another user."""
+    if transit.user != request.user:
+        raise _taken(request.id)
     agreed = transit.asked in ("", fingerprint(request))  # "": from before fingerprints were kept
     if not (agreed and same_owner(transit, request)):
         raise BrokerError(
@@ -194,10 +197,11 @@ def check_own(request: TransitRequest, find: Callable[[str], Transit | None]) ->
     base, _, number = request.id.rpartition(".")
     before = find(base) if base and number.isdecimal() else None
     if before is not None and before.user != request.user:
-        raise BrokerError(
-            f"id {request.id!r} is kept for who asked for {base!r}, expected one of your own",
-            "conflict",
-        )
+        raise _taken(request.id)
+
+
+def _taken(name: str) -> BrokerError:
+    return BrokerError(f"id {name!r} is taken, expected one of your own", "conflict")
 
 
 def same_owner(transit: Transit, request: TransitRequest) -> bool:

@@ -159,10 +159,11 @@ def live(
 
 
 def said(rig: Rig, folder: Path) -> dict[str, Any]:
-    """Whatever must be the same however often the broker died on the way."""
+    """Whatever must be the same however often the broker died on the way. The rates of now are the
+    switches'; what one had that ended is not written at each change."""
     keys = (
-        "state", "path", "layer", "requested_bps", "granted_bps", "lease_until", "installed_at",
-        "released_at", "bytes", "moves", "priority",
+        "state", "path", "layer", "requested_bps", "lease_until", "installed_at", "released_at",
+        "bytes", "moves", "priority",
     )  # fmt: skip
     transits = {
         t.id: {k: v for k, v in t.as_dict().items() if k in keys} for t in rig.broker.list()

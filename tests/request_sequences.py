@@ -427,6 +427,9 @@ class OneSequence:
         problem = any(broker.problem() for broker in self.brokers)
         problem = problem or any(store.doubted for store in self.stores)  # until the next turn
         self.judge_view(self.rows.get, problem)
+        for active in (broker._active for broker in self.brokers):
+            live = (t.priority for t in active.all.values() if t.state in LIVE)
+            assert active.lowest == min(live, default=0)
         if problem and len(self.brokers) == 1:  # of several, each may be behind the others
             self.judge_view(self.brokers[0]._repository.find, problem)
 

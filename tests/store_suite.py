@@ -150,6 +150,9 @@ class StoreSuite:
             store.put_many(many)
             assert [t.id for t in store.each()] == [t.id for t in many]
             assert list(store.each("held")) == many[1::2]
+            some = ["nobody's", "it's 100 %", *(t.id for t in many[::3])]
+            assert sorted(t.id for t in store.get_many(some)) == sorted(some[2:])
+            assert store.get_many([]) == []
 
     def test_everything_moves_to_another_place(self, world: Callable[[], World]) -> None:
         with world() as here, world() as there:

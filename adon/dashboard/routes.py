@@ -87,7 +87,7 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
-            taken = [discretion.transit(caller, one) for one in taken]
+            taken = discretion.transits(caller, taken)
             found += map(decisions.of_transit, taken)
             found += (change for one in taken for change in decisions.of_changes(one))
         for name, made in _MEASURED.items():

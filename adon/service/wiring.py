@@ -242,7 +242,6 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.clock import SteadyClock
     from network_provisioner.broker import Broker
-    from network_provisioner.policies.accounting import Accounts
     from network_provisioner.policies.registry import PolicyRegistry
     from network_provisioner.stores.database_url import is_database_url
     from network_provisioner.stores.opening import open_store
@@ -264,7 +263,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
                 store,
                 policy_from_dict(config.template_policy),
             ),
-            Accounts(store),
+            store,
         )
         recorder = Learning(Recorder(archive), books.templates)
         broker = Broker(

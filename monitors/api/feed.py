@@ -18,11 +18,11 @@ from monitors.archive.feed import Feed, Numbered
 from monitors.archive.stores.base import check_texts
 from monitors.rules import Rules
 from network_provisioner.access import May
-from network_provisioner.api.callers import Caller
+from network_provisioner.api.callers import Caller, withdrawn
 from network_provisioner.api.connection import stopping
 
 HEARTBEAT_S = 15.0
-MOST_S = 3600.0  # then the client asks again, with a token that is still one
+MOST_S = 3600.0  # then the client asks again
 _AGAIN_MS = 1000  # after which a client whose stream has ended asks again
 _TYPE = "text/event-stream"
 _LARGEST = 2**63 - 1
@@ -49,13 +49,14 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
         """What is recorded after number ``after`` or, without, from now on; of ``metrics`` alone
         where some are named, and as far as the caller may see it. One event for each, its number as
         ``id``. A client that comes back with ``Last-Event-ID`` misses nothing. Ends after an
-        hour. Where too many follow already, ``busy``."""
+        hour, and with the caller's token. Where too many follow already, ``busy``."""
         caller.need(May.SEE)
         check_texts(metrics)  # once it has begun, an answer can refuse nothing
         began = time.monotonic()
 
         def ended() -> bool:
-            return stopping(request.app) or time.monotonic() > began + MOST_S
+            late = time.monotonic() > began + MOST_S
+            return late or stopping(request.app) or withdrawn(request)
 
         def visible(found: Measurement) -> bool:
             return rules.may_see(caller, found)

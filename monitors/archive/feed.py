@@ -40,14 +40,14 @@ class Feed:
     ) -> AsyncIterator[tuple[int, Numbered]]:
         """What is recorded after number ``after`` (None: from now on), as far as it is ``wanted``,
         each time with the number that was reached; with nothing where nothing came for
-        ``silent_s``. Until ``ended()`` says so. An archive that cannot be read just now is asked
-        again.
+        ``silent_s``. Until ``ended()``, asked in a thread, says so. An archive that cannot be read
+        just now is asked again.
         """
         seq = await asyncio.to_thread(self._archive.latest_seq) if after is None else after
         loop = asyncio.get_running_loop()
         yield seq, []
         told = loop.time()
-        while not ended():
+        while not await asyncio.to_thread(ended):
             moment = self._moment
             with suppress(ArchiveError):
                 found, reached = await asyncio.to_thread(self._read, seq, metrics, wanted)

@@ -11,12 +11,13 @@ from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
 from network_provisioner.api.turns import Turns
-from network_provisioner.policies.accounting import Accounts, Usage, as_csv
+from network_provisioner.policies.accounting import Usage, as_csv, usage
+from network_provisioner.stores.store import Store
 
 Instant = Annotated[float | None, Query(ge=0, le=MOST, description="Unix seconds")]
 
 
-def router(accounts: Accounts, turns: Turns) -> APIRouter:
+def router(store: Store, turns: Turns) -> APIRouter:
     """The route."""
     routes = APIRouter(tags=["accounting"])
 
@@ -37,7 +38,12 @@ def router(accounts: Accounts, turns: Turns) -> APIRouter:
         caller.need(May.READ)
         if caller.users is not None and by != "user":
             caller.need(May.MEASURE)
-        rows = await turns.read(accounts.usage, by, since or 0.0, until or float("inf"))
+
+        def used() -> list[Usage]:
+            # One pass over all states: one that ends meanwhile must not be met in two of them.
+            return usage(store.each(), by, since or 0.0, until or float("inf"))
+
+        rows = await turns.read(used)
         if caller.users is not None:
             rows = [row for row in rows if row.name in caller.users]
         if format == "csv":

@@ -87,7 +87,7 @@ def create_app(
     if books is not None:
         app.include_router(policies.router(books.policies, broker, turns))
         app.include_router(templates.router(books.templates, broker, turns))
-        app.include_router(accounting.router(books.accounts, turns))
+        app.include_router(accounting.router(books.store, turns))
     for others in more:
         app.include_router(others)
     _describe_security(app)

@@ -7,10 +7,20 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from network_provisioner.access import Principal
+from network_provisioner.base.errors import BrokerError
 
 
 async def _caller(request: Request) -> Principal:  # async: no thread for looking into a dictionary
     return cast("Principal", request.state.principal)
+
+
+def withdrawn(request: Request) -> bool:
+    """Whether the caller is no longer who it was, as its token was withdrawn or has ended. It may
+    take seconds, where an issuer is asked."""
+    try:
+        return bool(request.state.recognise() != request.state.principal)
+    except BrokerError:
+        return True
 
 
 Caller = Annotated[Principal, Depends(_caller)]

@@ -4,21 +4,23 @@ not their ids, from which one could tell the next that is asked for."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
 from network_provisioner.access import Principal
+from network_provisioner.api.turns import Turns
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import RequestAnswer, Transit
 from network_provisioner.broker import Broker
+from network_provisioner.queries import unknown_transit
+from network_provisioner.stores.store import StoreError
 
 _OTHERS = "another's"
 # A word, and what stands at its ends in a sentence; an id may have any of these, too.
 _WORD, _EDGE = re.compile(r"\S+"), "(),;:.'\""
 _MOST_EDGE = 4
-# Of a workflow, which stands in all its ids.
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @lru_cache(4096)
@@ -30,54 +32,88 @@ def _readings(word: str) -> list[tuple[str, str, str]]:
     return [(word[:a], word[a:b], word[b:]) for a, b in ends]
 
 
+def _texts(found: Transit) -> list[str]:
+    return [found.reason, *(one.get("rejected", "") for one in found.candidates)]
+
+
 class Discretion:
-    """What may be told of a broker's transits. Whoever acts for all users is told everything."""
+    """What may be told of a broker's transits. Whoever acts for all users is told everything.
+
+    Every method asks the store whose the ids are.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def transit(self, caller: Principal, found: Transit) -> Transit:
-        """One of the caller's own, without the ids of others' in its words."""
+    def transits(self, caller: Principal, found: Sequence[Transit]) -> list[Transit]:
+        """Some of the caller's own, without others' ids in their words. Raises StoreError."""
         if caller.users is None:
-            return found
-        told, own = found.copy(), found.workflow
-        told.reason = self.text(caller, found.reason, own)
-        told.candidates = [
-            {**one, "rejected": self.text(caller, one.get("rejected", ""), own)}
-            for one in found.candidates
-        ]
-        told.blocking = [
-            {**one, "holders": [h for h in one["holders"] if not self._hidden(caller, h, own)]}
-            for one in found.blocking
-        ]
-        return told
+            return list(found)
+        holders = [name for one in found for way in one.blocking for name in way["holders"]]
+        hidden = self._hidden(caller, (text for one in found for text in _texts(one)), holders)
+        return [_without(hidden, one) for one in found]
 
-    def answer(self, caller: Principal, found: RequestAnswer) -> RequestAnswer:
-        """The same of an answer."""
+    def answers(self, caller: Principal, found: Iterable[RequestAnswer]) -> list[RequestAnswer]:
+        """The same of answers."""
+        return [self._answer(caller, one) for one in found]
+
+    def _answer(self, caller: Principal, found: RequestAnswer) -> RequestAnswer:
         if found.transit is not None:
-            found = replace(found, transit=self.transit(caller, found.transit))
+            (told,) = self.transits(caller, [found.transit])
+            found = replace(found, transit=told)
         if found.error is not None:
             words = self.text(caller, str(found.error))
             found = replace(found, error=BrokerError(words, found.error.code))
         return found
 
-    def text(self, caller: Principal, words: str, own: str | None = None) -> str:
-        """A text; ``own`` is the workflow that it is about, where it is no answer to what the
-        caller said itself."""
+    def text(self, caller: Principal, words: str) -> str:
+        """A text; that of the store's error where it cannot be asked."""
         if caller.users is None:
             return words
+        try:
+            return _masked(self._hidden(caller, [words]), words)
+        except StoreError as error:
+            return str(error)
 
-        def told(found: re.Match[str]) -> str:
-            known = self._broker.user_of
-            readings = _readings(found[0])
-            before, name, behind = next((r for r in readings if known(r[1])), readings[-1])
-            return f"{before}{_OTHERS}{behind}" if self._hidden(caller, name, own) else found[0]
+    def _hidden(
+        self, caller: Principal, texts: Iterable[str], holders: Iterable[str] = ()
+    ) -> Mapping[str, bool]:
+        """Of the ids in texts, and of ``holders``, whether they are to be hidden."""
+        words = {word for text in set(texts) for word in _WORD.findall(text)}
+        read = {name for word in words for _, name, _ in _readings(word)}
+        ids = {name for name in read.union(holders) if name.isascii() and name.isprintable()}
+        users = self._broker.users_of(ids)
+        return {name: user != "" and not caller.owns(user) for name, user in users.items()}
 
-        return _WORD.sub(told, words)
 
-    def _hidden(self, caller: Principal, transit_id: str, own: str | None) -> bool:
-        user = self._broker.user_of(transit_id)
-        if user is not None:
-            return user != "" and not caller.owns(user)
-        # Of one that has ended; its workflow may go on.
-        return own is not None and any(found != own for found in _UUID.findall(transit_id))
+def _without(hidden: Mapping[str, bool], found: Transit) -> Transit:
+    told = found.copy()
+    told.reason = _masked(hidden, found.reason)
+    told.candidates = [
+        {**one, "rejected": _masked(hidden, one.get("rejected", ""))} for one in found.candidates
+    ]
+    told.blocking = [
+        {**one, "holders": [name for name in one["holders"] if not hidden.get(name)]}
+        for one in found.blocking
+    ]
+    return told
+
+
+def _masked(hidden: Mapping[str, bool], text: str) -> str:
+    def told(found: re.Match[str]) -> str:
+        readings = _readings(found[0])
+        before, name, behind = next((r for r in readings if r[1] in hidden), readings[-1])
+        return f"{before}{_OTHERS}{behind}" if hidden.get(name) else found[0]
+
+    return _WORD.sub(told, text)
+
+
+async def own_transit(broker: Broker, turns: Turns, caller: Principal, transit_id: str) -> Transit:
+    """The transit, where it is the caller's business. Raises BrokerError ``unknown_transit``, in
+    the same words whether there is none or it is somebody else's."""
+    if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
+        raise unknown_transit(transit_id)
+    transit = await turns.read(broker.get, transit_id)
+    if not caller.owns(transit.user):
+        raise unknown_transit(transit_id)
+    return transit

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any
 
 from network_provisioner.access import ANYBODY, Keyring, Principal
@@ -23,7 +24,8 @@ _OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where
 
 
 class Gate:
-    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``.
+    """ASGI middleware. Leaves the caller in ``scope["state"]["principal"]``, and in
+    ``["recognise"]`` what finds who that is by now.
 
     What is below ``pages`` is shown to anybody: files of ours that say nothing about anyone.
     ``own_host`` says of a name in lower case whether it is the service's: without keys no other is
@@ -46,8 +48,9 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        state = scope.setdefault("state", {})
         try:
-            scope.setdefault("state", {})["principal"] = await self._who(scope)
+            state["principal"] = await self._who(scope)
             messages = await _body(scope, receive)
         except BrokerError as error:
             refusal = answer_to(error)
@@ -85,9 +88,11 @@ class Gate:
         if token is None and _is_cross_site(headers):  # a browser adds no token by itself
             raise BrokerError("a page of another site asks, expected a token", "forbidden")
         certificate = scope.get("extensions", {}).get(TLS_NAME)
+        recognise = partial(self._keyring.recognise, token, certificate)
+        scope["state"]["recognise"] = recognise
         if token is not None and "." in token and self._keyring.federated:
-            return await asyncio.to_thread(self._keyring.recognise, token, certificate)
-        return self._keyring.recognise(token, certificate)
+            return await asyncio.to_thread(recognise)
+        return recognise()
 
 
 def _name_of(host: str) -> str:

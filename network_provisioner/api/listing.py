@@ -25,11 +25,6 @@ class Only:
     since: float | None = None
     users: frozenset[str] | None = None
 
-    @property
-    def nothing(self) -> bool:
-        """Whether every transit is meant."""
-        return self == Only()
-
     def takes(self, transit: Transit) -> bool:
         """Whether this one is meant."""
         return (
@@ -44,7 +39,7 @@ def newest(
     listed: List, state: str | None, workflow: str | None, limit: int, only: Only
 ) -> list[Transit]:
     """The newest ``limit`` transits that are all of this, oldest first. Raises as ``listed``."""
-    look = limit if only.nothing else max(limit, 1000)
+    look = limit if only == Only() else max(limit, 1000)
     while True:
         found = listed(state, workflow, look)
         taken = [transit for transit in found if only.takes(transit)]

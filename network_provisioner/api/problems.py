@@ -91,7 +91,10 @@ def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
 
     def refused(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, AdonError)
-        return error_answer(error.code or "internal", told(request.state.principal, str(error)))
+        words = str(error)
+        if error.code != "unknown_transit":  # it has no other id than was asked for
+            words = told(request.state.principal, words)
+        return error_answer(error.code or "internal", words)
 
     def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)

@@ -11,9 +11,9 @@ from pydantic import Field, JsonValue
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
+from network_provisioner.api.discreet import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
-from network_provisioner.base.errors import BrokerError
 from network_provisioner.broker import Broker
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
 from network_provisioner.templates.entry import TemplateEntry, unknown
@@ -113,9 +113,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
 
     async def saved(caller: Principal, save: Save, *what: object) -> Response:
         def answer() -> dict[str, Any]:
-            entry, lowered = save(
-                *what, by=caller.name, trusted=caller.may(May.MANAGE), users=caller.users
-            )
+            entry, lowered = save(*what, caller)
             return {**shown(caller, entry), "lowered": list(lowered)}
 
         return answers.answer(await turns.change(answer))
@@ -192,9 +190,7 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def save_from_transit(name: str, body: FromBody, caller: Caller) -> Response:
         """Save what worked for a transfer: its rates, its tuning, its goodput as the peak."""
         caller.need(May.SAVE_TEMPLATES)
-        transit = await turns.read(broker.get, body.transit)
-        if not caller.owns(transit.user):
-            raise BrokerError(f"transit {body.transit!r} is somebody else's", "forbidden")
+        transit = await own_transit(broker, turns, caller, body.transit)
         return await saved(caller, book.save_from, name, transit)
 
     @routes.post("/v1/templates/{name}/restore", response_model=TemplateAnswer)
@@ -207,15 +203,14 @@ def router(book: TemplateRegistry, broker: Broker, turns: Turns) -> APIRouter:
     async def reset_template(name: str, caller: Caller) -> Response:
         """Forget what transfers taught: the peak and its tuning; a researcher's own alone."""
         caller.need(May.SAVE_TEMPLATES)
-        whose = None if caller.may(May.MANAGE) else caller.users or {caller.name}
-        return answers.answer(shown(caller, await turns.change(book.reset, name, whose)))
+        return answers.answer(shown(caller, await turns.change(book.reset, name, caller)))
 
     @routes.delete("/v1/templates/{name}", response_model=TemplateAnswer | None)
     async def delete_template(name: str, caller: Caller) -> Response:
         """Forget what was saved under a name; the answer is the configured template that stands
         there again, or null."""
         caller.need(May.SAVE_TEMPLATES)
-        left = await turns.change(book.delete, name, caller.name, caller.may(May.MANAGE))
+        left = await turns.change(book.delete, name, caller)
         return answers.answer(left and shown(caller, left))
 
     return routes

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
-from network_provisioner.api.discreet import Discretion
+from network_provisioner.api.discreet import Discretion, own_transit
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.shapes import (
@@ -45,7 +45,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     """The routes. Every one raises BrokerError for what it refuses."""
     routes = APIRouter(tags=["transits"])
     discretion = Discretion(broker)
-    told = partial(_told, discretion)
+    told = partial(_told, discretion, turns)
     own = partial(_own, broker, turns)
 
     @routes.post(
@@ -56,9 +56,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         caller.need(May.REQUEST)
         asked = body.request(*caller.acting(body.user, body.project))
         transit, new = await turns.change(metrics.timed, broker.submit, asked)
-        if not new and not caller.owns(transit.user):
-            raise BrokerError(f"id {asked.id!r} is taken by somebody else's transit", "conflict")
-        return told(caller, transit, 201 if new else 200)
+        return await told(caller, transit, 201 if new else 200)
 
     @routes.post("/v1/transits/ask", response_model=AskAnswer)
     async def ask(body: AskBody, caller: Caller) -> Response:
@@ -69,10 +67,8 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         asked = [_asked(one, caller) for one in body.requests]
         good = [one for one in asked if isinstance(one, TransitRequest)]
         answered = iter(await turns.change(metrics.asked, broker.ask, good))
-        return answers.asked(
-            discretion.answer(caller, one if isinstance(one, RequestAnswer) else next(answered))
-            for one in asked
-        )
+        each = [one if isinstance(one, RequestAnswer) else next(answered) for one in asked]
+        return answers.asked(await turns.read(discretion.answers, caller, each))
 
     @routes.get("/v1/transits", response_model=list[Transit])
     async def list_transits(
@@ -91,10 +87,8 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         only = Only(user, project, since, caller.users)
 
         def listed() -> list[Transit]:
-            return [
-                discretion.transit(caller, one)
-                for one in newest(broker.list, state, workflow, limit, only)
-            ]
+            found = newest(broker.list, state, workflow, limit, only)
+            return discretion.transits(caller, found)
 
         return answers.transits(await turns.read(listed))
 
@@ -109,7 +103,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         moved = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.
         vouched = caller.may(May.MANAGE) and caller.name in ("", user)
-        return told(
+        return await told(
             caller, await turns.change(broker.release, transit_id, moved, vouched=vouched, **report)
         )
 
@@ -117,13 +111,13 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def renew_transit(transit_id: str, body: RenewBody, caller: Caller) -> Response:
         """Make a lease last longer."""
         await own(caller, May.REQUEST, transit_id)
-        return told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
+        return await told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
 
     @routes.post("/v1/transits/{transit_id:path}/shift", response_model=Transit)
     async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
         """Move what was reserved in advance to other times, all or nothing."""
         await own(caller, May.REQUEST, transit_id)
-        return told(
+        return await told(
             caller,
             await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
         )
@@ -133,7 +127,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def report_flows(transit_id: str, body: FlowsBody, caller: Caller) -> Response:
         """Say which packets a transit carries, once the application knows its ports."""
         await own(caller, May.REQUEST, transit_id)
-        return told(
+        return await told(
             caller, await turns.change(broker.report_flows, transit_id, flows_of(body.flows))
         )
 
@@ -141,19 +135,21 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     async def report_progress(transit_id: str, body: ProgressBody, caller: Caller) -> Response:
         """Say what a transfer has moved until now."""
         await own(caller, May.REQUEST, transit_id)
-        return told(caller, await turns.change(broker.report_progress, transit_id, body.bytes))
+        return await told(
+            caller, await turns.change(broker.report_progress, transit_id, body.bytes)
+        )
 
     @routes.patch("/v1/transits/{transit_id:path}", response_model=Transit)
     async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
         await own(caller, May.REQUEST, transit_id)
         rates = body.min_bps, body.max_bps
-        return told(caller, await turns.change(broker.change, transit_id, *rates))
+        return await told(caller, await turns.change(broker.change, transit_id, *rates))
 
     @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
-        return told(caller, await own(caller, May.READ, transit_id))
+        return await told(caller, await own(caller, May.READ, transit_id))
 
     return routes
 
@@ -161,20 +157,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
 async def _own(
     broker: Broker, turns: Turns, caller: Principal, may: May, transit_id: str
 ) -> Transit:
-    """The transit, where it is the caller's business."""
     caller.need(may)
-    if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
-        raise BrokerError(f"unknown transit {transit_id!r}", "unknown_transit")
-    transit = await turns.read(broker.get, transit_id)
-    if not caller.owns(transit.user):
-        raise BrokerError(
-            f"transit {transit_id!r} is not of a user that {caller.name!r} acts for", "forbidden"
-        )
-    return transit
+    return await own_transit(broker, turns, caller, transit_id)
 
 
-def _told(discretion: Discretion, caller: Principal, found: Transit, status: int = 200) -> Response:
-    return answers.transit(discretion.transit(caller, found), status)
+async def _told(
+    discretion: Discretion, turns: Turns, caller: Principal, found: Transit, status: int = 200
+) -> Response:
+    if caller.users is not None:
+        (found,) = await turns.read(discretion.transits, caller, [found])
+    return answers.transit(found, status)
 
 
 def _asked(body: TransitBody, caller: Principal) -> TransitRequest | RequestAnswer:

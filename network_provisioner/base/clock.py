@@ -83,11 +83,6 @@ def steady(clock: Seconds) -> SteadyClock:
     return clock if isinstance(clock, SteadyClock) else SteadyClock(clock, clock)
 
 
-def has_begun(transit: Transit, now: float) -> bool:
-    """Whether the time of a transit has come, rather than being booked in advance."""
-    return transit.start <= now
-
-
 def move_times(transit: Transit, by_s: float, before: float) -> None:
     """Bring a live or queued transit's times to a wall clock that was set by ``by_s`` seconds when
     it said ``before``. Pure, but for the transit.
@@ -95,7 +90,7 @@ def move_times(transit: Transit, by_s: float, before: float) -> None:
     A lease that runs keeps its length, a wait its patience, and what has happened stays as long
     ago as it was. Times that were asked for by the wall clock stay: a start in advance, and an end.
     """
-    lives = transit.state in LIVE and has_begun(transit, before)
+    lives = transit.state in LIVE and transit.start <= before
     for name in (*_PAST, "start", "lease_until", "expected_end") if lives else _PAST:
         at = getattr(transit, name)
         if at:  # 0 stands for what has not happened, also where the clock was set to the year 1970

@@ -89,18 +89,9 @@ def parse_rate(value: object, what: str = "rate") -> float:
     """
     example = "'200 Mb/s'"
     number, unit = _split(value, what, example)
-    body = unit
-    for end in ("bit/s", "bps", "b/s"):
-        if body.endswith(end):
-            body = body[: -len(end)]
-            break
-    else:
-        if unit:
-            raise InputError(
-                f"{what}: found {shown(value)}, expected bits per second such as {example}"
-            )
-    scale = _DECIMAL.get(body.lower())
-    if scale is None:
+    end = next((end for end in ("bit/s", "bps", "b/s") if unit.endswith(end)), "")
+    scale = _DECIMAL.get(unit.removesuffix(end).lower())
+    if scale is None or (unit and not end):
         raise InputError(
             f"{what}: found {shown(value)}, expected bits per second such as {example}"
         )

@@ -12,7 +12,8 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import compress, count, pairwise
+from operator import is_not
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
@@ -48,7 +49,7 @@ class SimulatedController:
         self._lock = threading.Lock()
         self._running = False
         self._circuits: dict[str, Circuit] = {}
-        self._known: dict[int, Circuit] = {}  # the same, by identity
+        self._told: Sequence[Circuit] = ()  # what was listed last, with what has ended since
         self._leases: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._load: dict[Hop, int] = {}
         # Of each ordered pair of sites: who carries which packets, in the order they came.
@@ -82,17 +83,14 @@ class SimulatedController:
             self._require_running()
             now = self._clock()
             self._lapse(now)
-            # By identity, and with no set made of what stays, so that ten thousand take a moment.
-            wanted, known = set(map(id, circuits)), self._known
-            fresh = wanted.difference(known)
-            gone = []
-            if len(wanted) - len(fresh) < len(known):
-                gone = [circuit for i, circuit in known.items() if i not in wanted]
-            new = [c for c in circuits if id(c) in fresh] if fresh else []
+            was, told = _apart(self._told, circuits)
+            known, wanted = set(map(id, was)), set(map(id, told))
+            new = [c for c in told if id(c) not in known]
+            gone = [c for c in was if id(c) not in wanted and self._circuits.get(c.id) is c]
             try:
                 names, left = {c.id for c in new}, {c.id for c in gone}
                 twice = any(name in self._circuits and name not in left for name in names)
-                if twice or len(wanted) != len(circuits) or len(names) != len(new):
+                if twice or len(wanted) != len(told) or len(names) != len(new):
                     raise InputError("a circuit is listed twice, expected one of each id")
                 if tuple(queues) != self._queues:
                     check_queues(self._topology, queues)
@@ -101,7 +99,7 @@ class SimulatedController:
                 self._exchange(gone, [c for c in new if c.lease_until > now])
             except InputError as error:
                 raise ControllerError(str(error)) from error
-            self._queues = tuple(queues)
+            self._queues, self._told = tuple(queues), tuple(circuits)
             for circuit in gone:
                 if circuit.id not in names:
                     self._bytes.pop(circuit.id, None)
@@ -149,7 +147,7 @@ class SimulatedController:
             self._running = False
             self._exchange(list(self._circuits.values()), [])
             self._leases.clear()
-            self._queues = ()
+            self._queues = self._told = ()
             self._bytes.clear()
             self._sent.clear()
 
@@ -184,7 +182,7 @@ class SimulatedController:
             heapq.heappush(self._leases, (circuit.lease_until, circuit.id))
 
     def _take_off(self, circuit: Circuit) -> None:
-        del self._circuits[circuit.id], self._known[id(circuit)]
+        del self._circuits[circuit.id]
         for hop, rate in _rates(circuit).items():
             self._load[hop] -= rate
         between, flows = _key(circuit)
@@ -215,7 +213,7 @@ class SimulatedController:
         else:
             self._check_apart(circuit, groups)
         groups.setdefault(flows, {})[circuit.id] = circuit
-        self._circuits[circuit.id] = self._known[id(circuit)] = circuit
+        self._circuits[circuit.id] = circuit
         for hop, rate in rates.items():
             self._load[hop] = self._load.get(hop, 0) + rate
 
@@ -237,6 +235,22 @@ class SimulatedController:
                 for way in (path, path[::-1]):
                     switch_hops(self._topology, way)
                 self._paths.add(path)
+
+
+def _apart(
+    was: Sequence[Circuit], told: Sequence[Circuit]
+) -> tuple[Sequence[Circuit], Sequence[Circuit]]:
+    """Both without the same objects at their beginnings, and at their ends."""
+    first = _alike(was, told)
+    was, told = was[first:], told[first:]
+    last = _alike(was[::-1], told[::-1])
+    return was[: len(was) - last], told[: len(told) - last]
+
+
+def _alike(some: Sequence[Circuit], others: Sequence[Circuit]) -> int:
+    """How many of the first ones are the same objects."""
+    differ = compress(count(), map(is_not, some, others))
+    return next(differ, min(len(some), len(others)))
 
 
 def _rates(circuit: Circuit) -> dict[Hop, int]:

@@ -27,7 +27,6 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import ENDED, ON_SWITCHES, Transit
 from network_provisioner.base.units import bytes_of
 from network_provisioner.policies.policy import TYPES
-from network_provisioner.stores.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +125,6 @@ def as_csv(rows: Sequence[Usage], by: str) -> str:
             )
         )
     return out.getvalue()
-
-
-class Accounts:
-    """The accounts of one store. Thread-safe."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def usage(self, by: str, since: float = 0.0, until: float = float("inf")) -> list[Usage]:
-        """See :func:`usage`. Raises InputError, StoreError."""
-        # One pass over all states: one that ends meanwhile must not be met in two of them.
-        return usage(self._store.each(), by, since, until)
 
 
 class RecentUse:

@@ -19,7 +19,7 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -63,7 +63,7 @@ class Policy:
     specs: tuple[str, str]
     start: float
     end: float = math.inf
-    links: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = field(default=(), hash=False)  # may be very many
     parts: tuple[float, float] = PARTS
     guarantees: tuple[Amount, Amount] | None = None
     created_at: float = 0.0

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -49,6 +50,18 @@ _REFRESH_S = 10.0
 # How often the history is read from the store, and how much of it the first time.
 _REREAD_S = 60.0
 _RECENT_TRANSITS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharers:
+    """Those of the ``known`` transits that share a queue under a policy, by id."""
+
+    policy: Policy
+    queue: str
+    known: Mapping[str, Transit] = field(compare=False)
+
+    def __call__(self, name: str) -> bool:
+        return name in self.known and self.policy.queue_of(self.known[name]) == self.queue
 
 
 class PolicyRegistry:
@@ -153,7 +166,7 @@ class PolicyRegistry:
             return None
         return ClassLimit(
             int(bps),
-            lambda name: name in known and policy.queue_of(known[name]) == queue,
+            _Sharers(policy, queue, known),
             f"where policy {policy.name!r} leaves its class {format_rate(bps)} to reserve",
         )
 
@@ -189,7 +202,7 @@ class PolicyRegistry:
     # -- within ------------------------------------------------------------------------------
 
     def _next_after(self, now: float) -> float | None:
-        running = [p for p in self._policies.values() if p.state(now) is PolicyState.RUNNING]
+        running = self._running(now)
         waiting = [p for p in self._policies.values() if p.state(now) is PolicyState.SCHEDULED]
         times = [p.end for p in running if p.end < float("inf")]
         times += [p.start for p in waiting]

@@ -33,6 +33,7 @@ class ActiveTransits:
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
         self._owned: dict[tuple[str, str], dict[str, Transit]] = {}  # by kind and name of owner
         self._early: dict[str, Transit] = {}  # that began before others who waited
+        self._priorities: dict[int, set[str]] = {}  # who holds a path with each
 
     def enter(self, transit: Transit) -> None:
         """Add a transit, or take note that its state, its paths or its times have changed."""
@@ -47,6 +48,7 @@ class ActiveTransits:
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
+            self._priorities.setdefault(transit.priority, set()).add(transit.id)
             if transit.state is TransitState.HELD:
                 heapq.heappush(self._starts, (transit.start, transit.id))
             if transit.expected_end:
@@ -54,6 +56,7 @@ class ActiveTransits:
                 heapq.heappush(self._deadlines, (transit.expected_end, transit.id))
         else:
             self.pairs.leave(transit)
+            self._priorities.get(transit.priority, set()).discard(transit.id)
             self.waitlist.enter(transit)
         heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))
 
@@ -61,6 +64,7 @@ class ActiveTransits:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
         self._early.pop(transit.id, None)
+        self._priorities.get(transit.priority, set()).discard(transit.id)
         for kind in _OWNERS:
             mine = self._owned.get((kind, getattr(transit, kind)), {})
             mine.pop(transit.id, None)
@@ -105,6 +109,11 @@ class ActiveTransits:
     def on_switches(self) -> list[Transit]:
         """Transits that are installed or active, oldest first."""
         return [t for t in self.all.values() if t.state in ON_SWITCHES]
+
+    @property
+    def lowest(self) -> int:
+        """The lowest priority that holds a path; 0 where nobody does."""
+        return min((priority for priority, ids in self._priorities.items() if ids), default=0)
 
     def count(self) -> tuple[int, int]:
         """How many are live, and how many wait."""

@@ -10,13 +10,13 @@ no more than it getting less. A higher priority thus pushes a lower one down to 
 below.
 
 Whole bits per second throughout, so nothing adds up to more than a link carries, not by a bit.
-Pure: no clock, no ledger. For demands that come and go one at a time see :class:`MaxMinShares`.
+Pure: no clock, no ledger.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from network_provisioner.reservations.filling import Table
@@ -40,26 +40,16 @@ class RateDemand:
     priority: int = 0
 
 
-def share(capacity: Mapping[Hop, float], demands: Sequence[RateDemand]) -> dict[str, float]:
-    """Bits per second for each demand, by id.
-
-    ``capacity``: what may be shared on each directed link. The ledger sees to it that all minima
-    fit.
-    """
-    sharing = MaxMinShares(capacity)
-    sharing.update(demands)
-    return sharing.rates()
-
-
 class MaxMinShares:
-    """The same, kept up to date while demands come and go.
+    """Rates, kept up to date while demands come and go.
 
-    Changes are cheap and nothing is computed until :meth:`rates` or :meth:`changed` is asked, so
-    any number of changes costs one computation. Not thread-safe.
+    Changes are cheap and nothing is computed until :meth:`rates` is asked, so any number of changes
+    costs one computation. Not thread-safe.
     """
 
     def __init__(self, capacity: Mapping[Hop, float]) -> None:
-        """``capacity``: bits per second to be shared on each directed link."""
+        """``capacity``: bits per second to be shared on each directed link. The ledger sees to it
+        that all minima fit."""
         self._hops = list(capacity)
         self._number = {hop: number for number, hop in enumerate(self._hops)}
         self._capacity = [math.floor(round(min(bps, _MOST), 3)) for bps in capacity.values()]
@@ -67,25 +57,25 @@ class MaxMinShares:
         self._demands: dict[str, RateDemand] = {}
         self._table = Table(len(self._hops))
         self._rates: dict[str, float] | None = {}
-        self._told: dict[str, float] = {}
 
     def update(self, put: Iterable[RateDemand], gone: Iterable[str] = ()) -> None:
         """Take demands out by id (unknown ones are none), then add others, or replace those of the
         same id."""
         new = {demand.id: demand for demand in put}
         old = [self._demands[i] for i in {*gone, *new} if i in self._demands]
-        minima = self._minima_with(new.values(), old)
         for demand in old:
             del self._demands[demand.id]
             self._table.remove(demand.id)
+            for hop in demand.hops:
+                self._minima[self._number[hop]] -= whole_bps(demand.min_bps)
         for demand in new.values():
             self._demands[demand.id] = demand
             low = whole_bps(demand.min_bps)
             links = [self._number[hop] for hop in demand.hops]
             span = max(0, math.floor(min(demand.max_bps, _MOST)) - low)
             self._table.add(demand.id, links, low, span, demand.priority)
-        for link, bps in minima.items():
-            self._minima[link] = bps
+            for link in links:
+                self._minima[link] += low
         if new or old:
             self._rates = None
 
@@ -95,21 +85,3 @@ class MaxMinShares:
             spare = [c - m for c, m in zip(self._capacity, self._minima, strict=True)]
             self._rates = self._table.fill(spare)
         return dict(self._rates)
-
-    def changed(self) -> dict[str, float]:
-        """The rates that differ from those of the last call of this method (new ones included,
-        gone ones not)."""
-        now, before = self.rates(), self._told
-        self._told = now
-        return {name: bps for name, bps in now.items() if before.get(name) != bps}
-
-    def _minima_with(self, new: Iterable[RateDemand], old: Iterable[RateDemand]) -> dict[int, int]:
-        """The minima on the links that a change touches."""
-        minima: dict[int, int] = {}
-        for demands, sign in ((old, -1), (new, 1)):
-            for demand in demands:
-                for hop in demand.hops:
-                    link = self._number[hop]
-                    before = minima.get(link, self._minima[link])
-                    minima[link] = before + sign * whole_bps(demand.min_bps)
-        return minima

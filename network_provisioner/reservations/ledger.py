@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.timeline import Interval, Timeline, peak
+from network_provisioner.reservations.timeline import Held, Interval, Timeline
 from network_provisioner.topology.graph import Topology
 
 Hop = tuple[str, str]
+CLASSES = 8  # that are kept count of on each link
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,26 @@ def check_period(r: Reservation) -> None:
         )
 
 
+@dataclass(eq=False, slots=True)
+class _Class:
+    """What some of the reservations of a link hold; which of the ``new`` ones are of them is not
+    known yet."""
+
+    has: dict[str, Held]
+    line: Timeline
+    new: set[str] = field(default_factory=set)
+
+    def note(self, name: str, there: bool) -> None:
+        """A reservation has come, or has gone."""
+        if there:
+            self.new.add(name)
+            return
+        self.new.discard(name)
+        if name in self.has:
+            rate, since, until = self.has.pop(name)
+            self.line.add(since, until, -rate)
+
+
 class Ledger:
     """Bandwidth in time on every directed link. Not thread-safe: one owner, one lock."""
 
@@ -102,7 +123,9 @@ class Ledger:
         # The same if all ends when it is expected to: what is likely, and nobody relies on.
         self._likely = {hop: Timeline(line.capacity) for hop, line in self._links.items()}
         # Who holds how much from when to when on each link.
-        self._holders: dict[Hop, dict[str, tuple[int, float, float]]] = {
+        self._holders: dict[Hop, dict[str, Held]] = {hop: {} for hop in self._links}
+        # What some of them hold together on a link, for whoever asked lately.
+        self._classes: dict[Hop, dict[Callable[[str], bool], _Class]] = {
             hop: {} for hop in self._links
         }
         self._reservations: dict[str, Reservation] = {}
@@ -228,14 +251,21 @@ class Ledger:
 
     def held(self, hop: Hop, start: float, end: float, of: Callable[[str], bool]) -> int:
         """The most bits per second that the reservations of some ids hold together on a directed
-        link at any instant of [start, end)."""
-        return int(
-            peak(
-                (since, until, rate)
-                for name, (rate, since, until) in self._holders[hop].items()
-                if since < end and start < until and of(name)
-            )
-        )
+        link at any instant of [start, end).
+
+        An equal ``of`` is asked about each of them once; it must hash."""
+        classes, holders = self._classes[hop], self._holders[hop]
+        found = classes.get(of)
+        if found is None:
+            if len(classes) == CLASSES:
+                del classes[next(iter(classes))]
+            has = {name: held for name, held in holders.items() if of(name)}
+            found = classes[of] = _Class(has, Timeline(0, has.values()))
+        for name in filter(of, found.new):
+            found.has[name] = rate, since, until = holders[name]
+            found.line.add(since, until, rate)
+        found.new.clear()
+        return -found.line.fullest(start, end)[0]
 
     @property
     def reservations(self) -> Mapping[str, Reservation]:
@@ -259,6 +289,8 @@ class Ledger:
                 self._holders[hop][r.id] = (rate, r.start, r.end)
             else:
                 del self._holders[hop][r.id]
+            for some in self._classes[hop].values():
+                some.note(r.id, sign > 0)
         if sign > 0:
             self._reservations[r.id] = r
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from network_provisioner.base.errors import BrokerError
@@ -21,7 +22,7 @@ def describe_load(
     at: float,
     until: float | None = None,
     live: Iterable[Transit] = (),
-    failed: Mapping[Hop, str] | None = None,
+    failed: Mapping[Hop, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Nodes, and links with what is reserved in each direction at one instant.
 
@@ -48,7 +49,7 @@ def describe_load(
     links = [
         {
             **_link(item),
-            "failed": _failed(item, failed or {}),
+            "failed": next((failed[hop] for hop in item.hops if hop in failed), ""),
             "load": [load((item.a, item.b)), load((item.b, item.a))],
         }
         for item in topology.links
@@ -91,10 +92,6 @@ def _holders(ledger: Ledger, at: float, until: float) -> Mapping[Hop, list[dict[
 def _node(node: Node) -> dict[str, Any]:
     more = {"dtn": node.dtn, "dmz": node.dmz, "dpid": node.dpid}
     return {"name": node.name, "kind": node.kind} | {k: v for k, v in more.items() if v}
-
-
-def _failed(link: Link, failed: Mapping[Hop, str]) -> str:
-    return next((failed[hop] for hop in link.hops if hop in failed), "")
 
 
 def _link(link: Link) -> dict[str, Any]:

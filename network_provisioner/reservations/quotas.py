@@ -64,13 +64,15 @@ def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -
     if quota.rate_bps is None:
         return ""
     begin, end = _times(transit, now)
-    least = peak(
+    there = [
         (since, until, other.requested_bps)
         for other in others
         for since, until in (_times(other, now),)
         if since < end and begin < until
-    )
-    if least + transit.requested_bps <= quota.rate_bps:
+    ]
+    left = quota.rate_bps - transit.requested_bps
+    # All of it together is quickly added up, and mostly is no more than it may be.
+    if sum(bps for *_, bps in there) <= left or (least := peak(there)) <= left:
         return ""
     return (
         f"found {format_rate(least)} promised and {format_rate(transit.requested_bps)} asked for, "

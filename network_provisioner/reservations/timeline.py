@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from itertools import accumulate
 
 Interval = tuple[float, float]
+Held = tuple[int, float, float]  # bits per second, from when to when
 
 # A step holds the sum of the rates and, in its lowest bits, how many reservations make it up: one
 # number, so that both cost one addition, and the fullest step is still the largest.
@@ -25,10 +26,16 @@ class Timeline:
 
     __slots__ = ("_steps", "_times", "capacity")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, held: Iterable[Held] = ()) -> None:
         self.capacity = capacity
-        self._times: list[float] = [-math.inf]
-        self._steps: list[int] = [0]
+        changes: dict[float, int] = {}
+        for rate, start, end in held:
+            step = (rate << _COUNT_BITS) + 1
+            changes[start] = changes.get(start, 0) + step
+            changes[end] = changes.get(end, 0) - step
+        times = sorted(at for at, change in changes.items() if change)
+        self._times: list[float] = [-math.inf, *times]
+        self._steps = list(accumulate((changes[at] for at in times), initial=0))
 
     def add(self, start: float, end: float, rate: int) -> None:
         """One reservation more during [start, end), of ``rate``; one less where it is negative."""
@@ -46,13 +53,6 @@ class Timeline:
             self._times.insert(i, at)
             self._steps.insert(i, self._steps[i - 1])
         return i
-
-    @property
-    def steps(self) -> list[tuple[float, int]]:
-        """Since when how much is reserved, in order of time."""
-        return [
-            (at, step >> _COUNT_BITS) for at, step in zip(self._times, self._steps, strict=True)
-        ]
 
     def fullest(self, start: float, end: float) -> tuple[int, int]:
         """What is free during all of [start, end), and how many reservations there are when the

@@ -189,7 +189,7 @@ class Admission:
         """The paths that work and meet a transit's QSpec, whatever is free there."""
         fit = self._fit(self._ask(transit, now), template)
         known = self._known(fit, self.paths(transit.src, transit.dst), transit.user)
-        return tuple(fit.fitting(choose(known, template)))
+        return tuple(fit.fitting(known))
 
     def _fit(
         self,
@@ -250,7 +250,7 @@ class Admission:
         if decision.chosen is not None:
             return fit.grant(decision.chosen.path, decision)
         most = template.paths if multipath and not pinned else 1
-        fitting = fit.fitting(decision)
+        fitting = fit.fitting(known)
         return (
             fit.several(fitting, decision, most)
             or fit.pushed(fitting, decision, None if pinned else movable_of, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
@@ -121,11 +121,11 @@ class Fit:
         way = PathPart(path, self._need, max(self.ask.high, self._need))
         return self._granted((way,), decision, decision.reason)
 
-    def fitting(self, decision: PathChoice) -> list[Path]:
+    def fitting(self, known: Iterable[tuple[Path, PathMetrics]]) -> list[Path]:
         """The paths that meet the QSpec if only they were free, best first."""
         roomy = [
-            (c.path, replace(c.metrics, free_bps=math.inf, share_bps=None, blocked=""))
-            for c in decision.candidates
+            (path, replace(metrics, free_bps=math.inf, share_bps=None, blocked=""))
+            for path, metrics in known
         ]
         low, high = self.ask.low, self.ask.high
         made = choose(roomy, self.template, low, high, self.guaranteed)

@@ -11,7 +11,7 @@ Pure: nothing is changed; whoever asked carries the moves out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from network_provisioner.reservations.ledger import Hop, Lane, Ledger, Reservation, whole_bps
@@ -97,7 +97,7 @@ def make_room(
     although there was a way. Deterministic: fewest moves, then the better path, then the lowest
     priorities and the largest rates.
     """
-    search = _Search(ledger, min_bps, start, end, movable_of, now, dividers)
+    search = _Search(ledger, whole_bps(min_bps), start, end, now, dividers, movable_of)
     options = [option for path in paths if (option := search.option(path)) is not None]
     for moves in range(1, EXACT_MOVES + 1):
         for path, lack, groups in options:
@@ -120,11 +120,7 @@ def elsewhere(
 ) -> tuple[Reroute, ...]:
     """Where transits that go together have room for their minima, from ``now`` on and without a
     link; () where they have not, or one of them is over the link on several of its paths."""
-
-    def nobody(_: str) -> Sequence[Movable]:
-        return ()
-
-    search = _Search(ledger, 0.0, now, now, nobody, now, dividers)
+    search = _Search(ledger, 0, now, now, now, dividers)
     group = _Group(tuple(members), away_from, {})
     placed = search.place(group, search.without([group]))
     return () if placed is None else tuple(placed[1])
@@ -154,28 +150,21 @@ def _enough(groups: Sequence[_Group], lack: dict[Hop, int]) -> tuple[_Group, ...
     return tuple(chosen) if done else ()
 
 
+@dataclass(eq=False)
 class _Search:
     """One request's look for room."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        min_bps: float,
-        start: float,
-        end: float,
-        movable_of: MovableOf,
-        now: float,
-        dividers: Collection[str],
-    ) -> None:
-        self.ledger = ledger
-        self.need = whole_bps(min_bps)
-        self.start, self.end, self.now = start, end, now
-        self.dividers = dividers
-        self.checks = MAX_CHECKS
-        self._movable_of = movable_of
-        self._asked: dict[str, tuple[Movable, ...]] = {}
-        self._on: dict[Hop, list[_Group]] = {}
-        self._leaves: dict[tuple[Hop, tuple[str, ...]], bool] = {}
+    ledger: Ledger
+    need: int
+    start: float
+    end: float
+    now: float
+    dividers: Collection[str]
+    movable_of: MovableOf = lambda _: ()
+    checks: int = MAX_CHECKS
+    _asked: dict[str, tuple[Movable, ...]] = field(default_factory=dict)
+    _on: dict[Hop, list[_Group]] = field(default_factory=dict)
+    _leaves: dict[tuple[Hop, tuple[str, ...]], bool] = field(default_factory=dict)
 
     def option(self, path: Path) -> tuple[Path, dict[Hop, int], list[_Group]] | None:
         """What a path lacks on which links, and who could leave them; None where they do not hold
@@ -217,7 +206,7 @@ class _Search:
             groups: dict[tuple[str, ...], _Group] = {}
             for holder in self.ledger.holders(hop, self.start, self.end)[:MAX_HOLDERS]:
                 if holder not in self._asked:
-                    members = tuple(self._movable_of(holder))
+                    members = tuple(self.movable_of(holder))
                     self._asked |= dict.fromkeys([holder, *(one.id for one in members)], members)
                 members = self._asked[holder]
                 if members:

@@ -23,8 +23,9 @@ Rules the thesis leaves open:
     that nobody measured is thus usable, and never preferred to one known to be as good. What the
     topology says of a path's delay, jitter and loss is no measurement: it scores nothing, but a
     path that cannot meet the QSpec by it is left out.
-*   **Ties**: more expected throughput, then shorter RTT, then fewer hops, then names in
-    alphabetical order. The order in which candidates are listed never matters.
+*   **Ties**: fewer hops, which leave the most to others; then more expected throughput, then
+    shorter RTT, then names in alphabetical order. The order in which candidates are listed never
+    matters.
 """
 
 from __future__ import annotations
@@ -174,10 +175,10 @@ def _too_much(name: str, metric: Metric | None, template: Template) -> str:
     return f"{name} {metric.value:g} ({metric.source}), at most {limit:g} allowed"
 
 
-def _rank(c: Candidate) -> tuple[bool, float, float, float, int, tuple[str, ...]]:
+def _rank(c: Candidate) -> tuple[bool, float, int, float, float, tuple[str, ...]]:
     # Q is rounded so that the order of additions cannot decide between equals.
     path = c.path
-    tie = (-c.expected_bps, path.rtt_s, len(path.nodes), path.nodes)
+    tie = (len(path.nodes), -c.expected_bps, path.rtt_s, path.nodes)
     return (bool(c.rejected), -round(c.q, 9), *tie)
 
 

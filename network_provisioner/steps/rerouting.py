@@ -5,7 +5,6 @@ Each step is made in the broker's turn; the switches are told in it, or at its e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.admission_control import AdmissionControl
@@ -15,11 +14,11 @@ from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.selection.push import Reroute
+from network_provisioner.steps.early import FallBack
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
 ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
-FallBack = Callable[[Transit, str, float], None]
 
 
 @dataclass(eq=False)

@@ -15,9 +15,10 @@ with a kind, a name and a version; an old version is never overwritten.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from network_provisioner.base.errors import AdonError
@@ -25,6 +26,7 @@ from network_provisioner.base.model import LIVE, Transit, TransitState
 
 ACTIVE = LIVE | {TransitState.QUEUED}
 PAGE = 1000  # transits that are read at a time where all are wanted
+_AT_ONCE = 200  # ids that one statement asks for
 Rows = list[tuple[Any, ...]]
 Run = Callable[[str, dict[str, Any]], Rows]
 """Runs one statement with its values."""
@@ -113,6 +115,16 @@ class Store:
         """The transit with this id, or None."""
         found = self._transits("WHERE id = :id", id=transit_id)
         return found[0] if found else None
+
+    def get_many(self, ids: Collection[str]) -> list[Transit]:
+        """Those of the transits with these ids that there are, in no order."""
+        names = [f"id{number}" for number in range(_AT_ONCE)]
+        clause = f"WHERE id IN ({', '.join(f':{name}' for name in names)})"
+        found, left = [], list(ids)
+        while left:
+            found += self._transits(clause, **dict(zip_longest(names, left[:_AT_ONCE])))
+            del left[:_AT_ONCE]
+        return found
 
     def active(self) -> list[Transit]:
         """All transits that wait or hold bandwidth, oldest first."""

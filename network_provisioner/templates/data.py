@@ -92,18 +92,14 @@ def template_from_dict(name: str, data: object) -> Template:
 def template_to_dict(template: Template) -> dict[str, Any]:
     """Plain data, JSON-ready, in bits per second, seconds and bytes; :func:`template_from_dict`
     makes exactly the same template of it."""
-    out = _plain(template)
+    out = plain(template)
     del out["name"]
     out["qspec"] = {key: limit for key, limit in out["qspec"].items() if limit is not None}
     return out
 
 
-def tuning_to_dict(tuning: Tuning) -> dict[str, int]:
-    """As the section ``tuning`` of a template."""
-    return _plain(tuning)
-
-
-def _plain(written: Any) -> dict[str, Any]:
+def plain(written: Template | Tuning) -> dict[str, Any]:
+    """As people write it."""
     out: dict[str, Any] = adapter(type(written)).dump_python(written, by_alias=True, mode="json")
     return out
 

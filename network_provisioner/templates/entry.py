@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from network_provisioner.access import ANYBODY, May, Principal
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.stores.store import Document
 from network_provisioner.templates.data import template_from_dict, template_to_dict
@@ -56,21 +57,16 @@ class TemplateEntry:
 
 
 def body_of(
-    template: Template,
-    origin: str,
-    by: str = "",
-    trusted: bool = True,
-    source: Source | None = None,
-    users: Collection[str] | None = None,
+    template: Template, origin: str, by: Principal = ANYBODY, source: Source | None = None
 ) -> dict[str, Any]:
     """The body of the document that :func:`entry_of` reads."""
     return {
         "template": template_to_dict(template),
         "origin": origin,
-        "by": by,
-        "trusted": trusted,
+        "by": by.name,
+        "trusted": by.may(May.MANAGE),
         "source": dict(source or {}),
-        "users": None if users is None else sorted(users),
+        "users": None if by.users is None else sorted(by.users),
     }
 
 
@@ -101,9 +97,9 @@ def figures(template: Template) -> Template:
     return replace(template, version=1, peak_bps=0.0)
 
 
-def check_owner(name: str, found: TemplateEntry | None, by: str, trusted: bool) -> None:
+def check_owner(name: str, found: TemplateEntry | None, by: Principal) -> None:
     """Raises BrokerError ``forbidden`` where self-service would change what is not its own."""
-    if trusted or found is None or (not found.configured and found.by == by):
+    if found is None or by.may(May.MANAGE) or (not found.configured and found.by == by.name):
         return
     whose = found.origin if found.configured else f"saved by {found.by or 'someone'}"
     raise BrokerError(

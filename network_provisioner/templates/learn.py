@@ -9,7 +9,7 @@ from typing import Any
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.store import Document
-from network_provisioner.templates.data import tuning_to_dict
+from network_provisioner.templates.data import plain
 from network_provisioner.templates.template import MOST_STREAMS, Template, Tuning
 
 LEAST_BYTES = 256 * 1024  # below, a rate says more of round trips than of the path
@@ -73,7 +73,7 @@ def lesson(transit: Transit, tuning: Tuning) -> dict[str, Any]:
         "at": transit.released_at,
         "version": transit.template_version,
         "peak": transit.goodput_bps,
-        "tuning": tuning_to_dict(tuning),
+        "tuning": plain(tuning),
     }
 
 

@@ -51,11 +51,6 @@ class Specification:
         named = {"delay": self.max_delay_s, "jitter": self.max_jitter_s, "loss": self.max_loss}
         return {metric: limit for metric, limit in named.items() if limit is not None}
 
-    @property
-    def anything(self) -> bool:
-        """Whether it asks for anything at all."""
-        return self != Specification()
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -86,7 +81,7 @@ def match(templates: Iterable[Template], application: str, wanted: Specification
         words = f"{found.name!r} is for {pattern!r}, which {application!r} is"
         return Match(found, "pattern", words, unfit)
     nowhere = f"no template is for {application!r}" if application else "no application was named"
-    if not wanted.anything or not fit:
+    if wanted == Specification() or not fit:
         why = "none allows what is asked for" if fit == [] and known else "nothing was asked for"
         return Match(None, "", f"{nowhere}, and {why}", unfit)
     nearest = min(fit, key=lambda t: (distance(t, wanted), t.name))

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from network_provisioner.access import ANYBODY, May, Principal
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.stores.store import Document, Store, StoreError
@@ -59,8 +60,8 @@ class TemplateRegistry:
     """Templates by name. Thread-safe; several may share one store.
 
     Questions are answered from memory while the store is away; a look into history may raise
-    StoreError, and so may every change. ``by`` says whose doing a change is, and ``trusted`` that
-    it is not self-service: then neither policy nor ownership bind it.
+    StoreError, and so may every change. ``by`` says whose doing a change is: policy and ownership
+    bind all who may not manage templates.
     """
 
     def __init__(
@@ -189,13 +190,11 @@ class TemplateRegistry:
         self,
         name: str,
         body: object,
-        by: str = "",
-        trusted: bool = True,
+        by: Principal = ANYBODY,
         source: Source | None = None,
-        users: Collection[str] | None = None,
     ) -> tuple[TemplateEntry, list[str]]:
         """Save a new version, and say what the policy lowered. Saving the figures that stand there
-        already makes no new one. In self-service it is found for ``users`` (None: for all).
+        already makes no new one. In self-service it is found for the users of ``by`` alone.
 
         Raises InputError for a template that is none or needs more than the site allows,
         BrokerError ``forbidden`` for one that is not the caller's.
@@ -208,25 +207,21 @@ class TemplateRegistry:
         words: list[str] = []
         with self._lock:
             self.refresh()
-            check_owner(name, self._entries.get(name), by, trusted)
-            if not trusted:
+            check_owner(name, self._entries.get(name), by)
+            if not by.may(May.MANAGE):
                 check(asked, self.policy)
                 asked, words = capped(asked, self.policy)
             now = self._entries.get(name)
             if now is None and len(self._entries) >= MOST_SAVED:
                 raise BrokerError(f"{MOST_SAVED} templates are saved, expected fewer", "conflict")
-            if now is None or now.by != by or figures(now.template) != figures(asked):
-                body = entrydocs.body_of(asked, entrydocs.SAVED, by, trusted, source, users)
-                self._put(name, body)
+            if now is None or now.by != by.name or figures(now.template) != figures(asked):
+                body = entrydocs.body_of(asked, entrydocs.SAVED, by, source)
+                self._store.put_document(entrydocs.KIND, name, body, KEEP)
+                self.refresh()
             return self._entries[name], words
 
     def save_from(
-        self,
-        name: str,
-        transit: Transit,
-        by: str = "",
-        trusted: bool = True,
-        users: Collection[str] | None = None,
+        self, name: str, transit: Transit, by: Principal = ANYBODY
     ) -> tuple[TemplateEntry, list[str]]:
         """Save what worked for a transfer: its rates, the tuning of its template, its goodput as
         the peak. Raises as :meth:`save`, and BrokerError ``conflict`` for one that did not succeed.
@@ -242,26 +237,20 @@ class TemplateRegistry:
         made = learning.made_of(name, base, transit)
         source = {"transit": transit.id, "template": transit.template, "version": base.version}
         with self._lock:
-            entry, words = self.save(name, template_to_dict(made), by, trusted, source, users)
+            entry, words = self.save(name, template_to_dict(made), by, source)
             self._teach(entry, transit, learning.used(transit, base.tuning))
             return self._entries[name], words
 
     def restore(
-        self,
-        name: str,
-        version: int,
-        by: str = "",
-        trusted: bool = True,
-        users: Collection[str] | None = None,
+        self, name: str, version: int, by: Principal = ANYBODY
     ) -> tuple[TemplateEntry, list[str]]:
         """Save an old version anew. Raises as :meth:`save`; ``unknown_template`` for no such."""
         old = self.entry(name, version)
         if old is None:
             raise unknown(name, self.names(), version)
-        body = template_to_dict(old.template)
-        return self.save(name, body, by, trusted, {"restored": version}, users)
+        return self.save(name, template_to_dict(old.template), by, {"restored": version})
 
-    def delete(self, name: str, by: str = "", trusted: bool = True) -> TemplateEntry | None:
+    def delete(self, name: str, by: Principal = ANYBODY) -> TemplateEntry | None:
         """Forget what was saved under a name; the configured template of that name, where there is
         one, stands there again and is the answer. Its history stays.
 
@@ -276,7 +265,7 @@ class TemplateRegistry:
                 raise BrokerError(
                     f"template {name!r} is {found.origin}, expected one that was saved", "conflict"
                 )
-            check_owner(name, self._entries.get(name), by, trusted)
+            check_owner(name, found, by)
             self._forget_lessons(name)
             self._store.delete_document(entrydocs.KIND, name)
             if name in self._configured:
@@ -284,14 +273,14 @@ class TemplateRegistry:
             self.refresh()
             return self._entries.get(name)
 
-    def reset(self, name: str, users: Collection[str] | None = None) -> TemplateEntry:
-        """Forget what transfers taught a template: all of it, or what those of ``users`` taught
-        for themselves. Raises BrokerError ``unknown_template``."""
+    def reset(self, name: str, by: Principal = ANYBODY) -> TemplateEntry:
+        """Forget what transfers taught a template: all of it, or in self-service what those of the
+        caller's users taught for themselves. Raises BrokerError ``unknown_template``."""
         with self._lock:
             self.refresh()
             if name not in self._entries:
                 raise unknown(name, self.names())
-            self._forget_lessons(name, users)
+            self._forget_lessons(name, None if by.may(May.MANAGE) else by.users or {by.name})
             self.refresh()
             return self._entries[name]
 
@@ -352,10 +341,6 @@ class TemplateRegistry:
     def _used_by(self, transit: Transit) -> Template | None:
         version = self.get(transit.template, transit.template_version)
         return version or self.get(transit.template)
-
-    def _put(self, name: str, body: dict[str, object]) -> None:
-        self._store.put_document(entrydocs.KIND, name, body, KEEP)
-        self.refresh()
 
     def _lesson_of(self, name: str, user: str) -> Mapping[str, Any]:
         kept, key = self._own, f"{name}{_OF}{user}"

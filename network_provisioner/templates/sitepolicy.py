@@ -11,9 +11,9 @@ of those that were saved before is lowered too, because their users are not ther
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -25,11 +25,11 @@ from network_provisioner.templates.template import (
     MOST_PATHS,
     MOST_PRIORITY,
     Positive,
-    QSpec,
     RSpec,
     Template,
 )
 
+T = TypeVar("T", int, float)
 _BEGINNING = re.compile(r"[^\W_]{3}")
 
 
@@ -78,31 +78,22 @@ def check(template: Template, policy: TemplatePolicy) -> None:
 def capped(template: Template, policy: TemplatePolicy) -> tuple[Template, list[str]]:
     """The template within the policy, and in words what was lowered for it."""
     words: list[str] = []
-    result = template
-    most = policy.max_bps
-    if most is not None and template.rspec.max_bps > most:
-        words.append(
-            _words("max_throughput", format_rate(template.rspec.max_bps), format_rate(most))
-        )
-        result = replace(result, rspec=RSpec(most))
-    if most is not None and template.qspec.min_bps > most:
-        words.append(
-            _words("min_throughput", format_rate(template.qspec.min_bps), format_rate(most))
-        )
-        q = template.qspec
-        result = replace(result, qspec=QSpec(most, q.max_delay_s, q.max_jitter_s, q.max_loss))
-    if policy.max_priority is not None and template.priority > policy.max_priority:
-        words.append(_words("priority", template.priority, policy.max_priority))
-        result = replace(result, priority=policy.max_priority)
-    if policy.max_patience_s is not None and template.patience_s > policy.max_patience_s:
-        longest = f"{policy.max_patience_s:g} s"
-        words.append(_words("patience", f"{template.patience_s:g} s", longest))
-        result = replace(result, patience_s=policy.max_patience_s)
-    if policy.max_paths is not None and template.paths > policy.max_paths:
-        words.append(_words("paths", template.paths, policy.max_paths))
-        result = replace(result, paths=policy.max_paths)
-    return result, words
 
+    def lowered(key: str, asked: T, most: T | None, shown: Callable[[T], str] = str) -> T:
+        if most is None or asked <= most:
+            return asked
+        limit = f"{shown(most)}, the most that this site allows"
+        words.append(f"{key} {shown(asked)} is lowered to {limit}")
+        return most
 
-def _words(key: str, asked: object, most: object) -> str:
-    return f"{key} {asked} is lowered to {most}, the most that this site allows"
+    q, rate = template.qspec, policy.max_bps
+    return replace(
+        template,
+        rspec=RSpec(lowered("max_throughput", template.rspec.max_bps, rate, format_rate)),
+        qspec=replace(q, min_bps=lowered("min_throughput", q.min_bps, rate, format_rate)),
+        priority=lowered("priority", template.priority, policy.max_priority),
+        patience_s=lowered(
+            "patience", template.patience_s, policy.max_patience_s, lambda s: f"{s:g} s"
+        ),
+        paths=lowered("paths", template.paths, policy.max_paths),
+    ), words

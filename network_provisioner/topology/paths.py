@@ -85,25 +85,8 @@ class PathFinder:
         start, end, names = self._number[src], self._number[dst], self._names
         if not any(is_open(names[near], dst) for near in self._next[end]):
             return None  # so that a full last link does not have everything else looked at
-        far = self._tree(end)
-        heap: list[tuple[int, Nodes, int]] = [(far[start], (start,), 0)]
-        done: set[int] = set()
-        while heap and len(done) < MOST_LOOKED_AT:
-            _, nodes, cost = heapq.heappop(heap)
-            here = nodes[-1]
-            if here == end:
-                return tuple(names[i] for i in nodes)
-            if here in done:
-                continue
-            done.add(here)
-            for there, step in self._next[here].items():
-                leads_on = there == end or there not in self._ends
-                if there in done or not leads_on or far[there] >= _FAR:
-                    continue
-                if is_open(names[here], names[there]):
-                    on = cost + step
-                    heapq.heappush(heap, (on + far[there], (*nodes, there), on))
-        return None
+        found = self._search((start,), 0, end, frozenset(), self._tree(end), _FAR, is_open)
+        return None if found is None else tuple(names[i] for i in found.nodes)
 
     def _spurs(
         self,
@@ -136,13 +119,15 @@ class PathFinder:
         closed: frozenset[int],
         far: list[int],
         most: int,
+        is_open: Callable[[str, str], bool] | None = None,
     ) -> _Found | None:
         """The shortest path that begins with ``root``, does not go on to a ``closed`` node, and
-        costs ``most`` at most."""
-        ends, left_at = self._ends, len(root) - 1
+        costs ``most`` at most; over links that are open where ``is_open`` says which, as far as it
+        is found soon."""
+        ends, left_at, names = self._ends, len(root) - 1, self._names
         done = set(root[:-1])
         heap: list[tuple[int, Nodes, int]] = [(cost + far[root[-1]], root, cost)]
-        while heap:
+        while heap and (is_open is None or len(done) < MOST_LOOKED_AT):
             least, nodes, cost = heapq.heappop(heap)
             here = nodes[-1]
             if here == end:
@@ -156,7 +141,9 @@ class PathFinder:
                 if closed and len(nodes) == left_at + 1 and there in closed:
                     continue
                 on = cost + step
-                if on + far[there] <= most:
+                if on + far[there] > most:
+                    continue
+                if is_open is None or is_open(names[here], names[there]):
                     heapq.heappush(heap, (on + far[there], (*nodes, there), on))
         return None
 

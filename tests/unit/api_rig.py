@@ -16,7 +16,6 @@ from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import STATUS, create_app
 from network_provisioner.api.connection import server
 from network_provisioner.api.registries import Registries
-from network_provisioner.policies.accounting import Accounts
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.templates.registry import TemplateRegistry
@@ -32,7 +31,7 @@ def books(rig: Rig, policy: TemplatePolicy | None = None) -> Registries:
     return Registries(
         PolicyRegistry(rig.topology, rig.store, rig.clock),
         TemplateRegistry(templates_from_dict(None), rig.store, policy, rig.clock),
-        Accounts(rig.store),
+        rig.store,
     )
 
 

@@ -321,4 +321,4 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert made.ledger.reservations.keys() == {*before, "new"}
     assert all(made.ledger.reservations[name].end == r.end for name, r in before.items())
     loads = made.ledger._links.values()
-    assert all(0 <= level <= link.capacity for link in loads for _, level in link.steps)
+    assert all(0 <= link.fullest(-math.inf, math.inf)[0] <= link.capacity for link in loads)

@@ -46,8 +46,9 @@ class Here:
         self.archive = Archive(":memory:")
         site = Key(Principal("mu", Role.AGENT), hash_of(token_of("mu")))
         more = [ArchiveMetrics(self.archive, rules, lambda: NOW)]
+        self.ring = keyring(rig, site)
         self.app: FastAPI = create_app(
-            rig.broker, keyring(rig, site), None, routers(self.archive, rules, lambda: NOW), more
+            rig.broker, self.ring, None, routers(self.archive, rules, lambda: NOW), more
         )
         self.web = TestClient(self.app, raise_server_exceptions=False)
 
@@ -473,6 +474,16 @@ def test_a_feed_does_not_keep_the_service_from_stopping(rig: Rig) -> None:
         stream.reached(0)
     stream.ended()  # by itself: what is under way for too long is cut off
     stream.close()
+
+
+def test_a_feed_ends_when_its_token_is_withdrawn(rig: Rig) -> None:
+    here = Here(rig, Rules())
+    with serving(here.app) as port:
+        stream = Stream(port, "/v1/feed")
+        stream.reached(0)
+        here.ring.replace([], None)
+        stream.ended()
+        stream.close()
 
 
 def test_only_so_many_long_answers_at_once() -> None:

@@ -12,6 +12,7 @@ from broker_rig import Rig
 from fastapi.testclient import TestClient
 
 from network_provisioner.access import Key, Principal, Role, hash_of
+from network_provisioner.stores.store import StoreError
 
 UUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 VICTIM = f"{UUID}:stage_in:0:mu-tacc"
@@ -66,12 +67,30 @@ def test_nobody_sees_anothers_id(web: TestClient, rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("name", ["run(1)", "it's", "'a,b'", "c;d:"])
-def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, name: str) -> None:
+def test_an_id_is_told_apart_from_the_words_around_it(web: TestClient, rig: Rig, name: str) -> None:
     full = {"template": "soykb", "min_bps": 150e6, "lease_s": 1000.0}
     assert ask(web, ADA, name, **full)["state"] == "installed"
     waits = ask(web, EVE, "mine", template="soykb", min_bps=100e6, dst="iplant")
     assert waits["state"] == "queued" and "held by another's" in waits["reason"]
     assert name not in str(waits)
+    for ended in ("mine", name):  # what is kept of one that ended names one that has ended, too
+        rig.broker.release(ended)
+    kept = web.get("/v1/transits/mine", headers=EVE).json()
+    assert "held by another's" in kept["reason"] and name not in str(kept)
+    assert [kept] == web.get("/v1/transits", headers=EVE).json()
+    assert name in web.get("/v1/transits/mine", headers=bearer("engineer")).json()["reason"]
+
+
+def test_a_refusal_is_one_while_the_store_cannot_say_whose_ids_are(
+    web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: object) -> None:
+        raise StoreError("the store is away")
+
+    assert ask(web, ADA, "run")["id"] == "run"
+    monkeypatch.setattr(rig.store, "get_many", away)
+    answer = web.post("/v1/transits", json={**ASK, "id": "run.2"}, headers=EVE)
+    assert error(answer) == (409, "conflict", "the store is away")
 
 
 def test_nobody_takes_anothers_next_id(web: TestClient) -> None:

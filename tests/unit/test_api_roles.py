@@ -149,10 +149,33 @@ def test_roles(world: World, operation: tuple[str, str], role: Role) -> None:
         ("get", "/v1/transits/others", None),
         ("post", "/v1/transits/others/release", None),
         ("post", "/v1/transits/others/renew", {"lease_s": 9}),
+        ("post", "/v1/transits/others/progress", {"bytes": 9}),
         ("patch", "/v1/transits/others", {"max_bps": 1e6}),
         ("post", "/v1/transits/others/shift", {"start": 1_000_000.0, "end": 1_001_000.0}),
         ("put", "/v1/transits/others/flows", {"flows": []}),
         ("post", "/v1/templates/t/from", {"transit": "others"}),
+    ],
+)
+def test_whether_somebody_else_has_an_id_is_not_told(
+    web: TestClient, rig: Rig, verb: str, path: str, body: dict[str, str] | None
+) -> None:
+    before = [t.as_dict() for t in rig.broker.list()]
+    words = []
+    for name in ("others", "nobody"):
+        sent = body and {key: name if value == "others" else value for key, value in body.items()}
+        at = path.replace("others", name)
+        status, code, message = error(
+            web.request(verb, at, json=sent, headers=bearer("researcher"))
+        )
+        assert (status, code) == (404, "unknown_transit")
+        words.append(message.replace(name, "ID"))
+    assert words[0] == words[1]
+    assert [t.as_dict() for t in rig.broker.list()] == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
         ("post", "/v1/transits", {**ASK, "user": OTHERS}),
         ("put", "/v1/templates/soykb", TEMPLATE),
         ("get", "/v1/accounting?by=project", None),
@@ -187,10 +210,12 @@ def test_the_owner_is_the_tokens_name_where_none_is_given(web: TestClient) -> No
 
 
 def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
-    body = {**ASK, "id": "others", "size_bytes": 10**9}
-    status, code, message = error(web.post("/v1/transits", json=body, headers=bearer("researcher")))
-    assert (status, code) == (409, "conflict")
-    assert OTHERS not in message
+    for body in ({**ASK, "size_bytes": 10**9}, {"src": "iplant", "dst": "mu"}):
+        asked = {**body, "id": "others"}
+        answer = web.post("/v1/transits", json=asked, headers=bearer("researcher"))
+        status, code, message = error(answer)
+        assert (status, code) == (409, "conflict")
+        assert message == "id 'another's' is taken, expected one of your own"
 
 
 def test_of_several_requests_each_is_its_callers_own_or_refused(web: TestClient, rig: Rig) -> None:

@@ -261,6 +261,16 @@ def test_what_needs_no_circuit_gets_none(
     assert rig.recorder.transits == [ended]
 
 
+def test_what_progress_tells_on_the_simulated_network_is_kept(tmp_path: Path) -> None:
+    clock = Clock()
+    rig = Rig(tmp_path / "s", clock=clock, controller=SimulatedController(demo_network(), clock))
+    rig.ask("a", "mu", "tacc")
+    for moved in (0, 10**6, 10**7):
+        told = rig.broker.report_progress("a", moved)
+        assert rig.broker.get("a").as_dict() == told.as_dict()  # as it is kept
+    assert told.state is TransitState.ACTIVE
+
+
 def test_sites_that_are_not_joined_and_templates_no_path_can_meet(tmp_path: Path) -> None:
     nodes = [{"name": n, "kind": "site"} for n in ("a", "b", "c")]
     links = [{"a": "a", "b": "b", "capacity": "1 Mb/s"}]

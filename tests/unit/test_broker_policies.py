@@ -18,7 +18,7 @@ from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.policies.accounting import Accounts
+from network_provisioner.policies.accounting import usage
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.stores.sqlite import SqliteStore
@@ -236,7 +236,7 @@ def test_accounts_are_exact_and_once_each(
                 rig.wait(seconds)
         for transit in rig.broker.list():
             rig.broker.release(transit.id)
-        rows = {row.name: row for row in Accounts(rig.store).usage("project")}
+        rows = {row.name: row for row in usage(rig.store.each(), "project")}
         for name, row in rows.items():
             assert (row.transits, row.bytes) == (1, reported.get(name[2:], 0))
             assert row.byte_seconds == pytest.approx(given_bytes.get(name[2:], 0.0), abs=1)

@@ -17,7 +17,6 @@ from network_provisioner.api import create_app
 from network_provisioner.api.registries import Registries
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.policies.accounting import Accounts
 from network_provisioner.policies.registry import PolicyRegistry
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
@@ -40,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     )
     broker.start()
     nothing: Any = None
-    app = create_app(broker, books=Registries(policies, nothing, Accounts(store)))
+    app = create_app(broker, books=Registries(policies, nothing, store))
     with serving(app) as port:
         monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
         yield store

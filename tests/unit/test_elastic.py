@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.reservations.elastic import MaxMinShares, RateDemand, share
+from network_provisioner.reservations.elastic import MaxMinShares, RateDemand
 from network_provisioner.reservations.ledger import Hop
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
 AB, BC = HOPS[:2]
 MBPS = 1_000_000
 ROUNDING = 100  # bits per second: of so few demands, each of which loses less than one
+
+
+def share(capacity: Mapping[Hop, float], demands: Sequence[RateDemand]) -> dict[str, float]:
+    """All at once."""
+    sharing = MaxMinShares(capacity)
+    sharing.update(demands)
+    return sharing.rates()
 
 
 def demand(
@@ -44,18 +52,6 @@ def test_without_links_and_without_limits() -> None:
     assert share({}, [demand("x", (), 1, 7)]) == {"x": 7}
     huge = share({AB: math.inf}, [demand("x", (AB,), 1, math.inf)])
     assert huge["x"] >= 1e18
-
-
-def test_what_changed_is_told_once() -> None:
-    sharing = MaxMinShares({AB: 100, BC: 100})
-    sharing.update([demand("x", (AB,), 0, 1000), demand("z", (BC,), 0, 1000)])
-    assert sharing.changed() == {"x": 100, "z": 100}
-    sharing.update([demand("y", (AB,), 0, 1000)])
-    sharing.update([demand("y", (AB,), 0, 20)])
-    assert sharing.changed() == {"x": 80, "y": 20}
-    assert sharing.changed() == {}
-    sharing.update([], ["y"])
-    assert sharing.changed() == {"x": 100}
 
 
 rates = st.integers(0, 50).map(lambda n: n * MBPS)

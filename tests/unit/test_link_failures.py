@@ -67,6 +67,23 @@ def test_what_has_no_room_elsewhere_goes_on_best_effort_the_lowest_first(tmp_pat
     assert rig.recorder.transits[-1].path == []
 
 
+def test_what_leaves_a_link_is_written_down_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    for number in range(1, 4):
+        rig.ask(f"t{number}", "mu", "tacc", min_bps=40e6, flows=port(number))
+    fail_l2(rig)
+    written: list[list[str]] = []
+    put = rig.store.put_many
+    monkeypatch.setattr(
+        rig.store, "put_many", lambda ts: (written.append(sorted(t.id for t in ts)), put(ts))[1]
+    )
+    rig.let_pass(1)
+    assert [rig.broker.get(f"t{n}").path for n in (1, 2)] == [L3, []]  # the third was on L3
+    assert written == [["t1", "t2"]]
+
+
 def test_those_whose_packets_are_alike_move_together_or_stay_behind(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", min_bps=60e6)
     rig.ask("b", "tacc", "mu", min_bps=60e6)

@@ -9,11 +9,11 @@ import pytest
 from broker_rig import MBPS, Rig, demo_network
 from hypothesis import given
 from hypothesis import strategies as st
+from test_elastic import share
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
 from network_provisioner.reservations import circuits, shares
-from network_provisioner.reservations.elastic import share
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.selection.admission import BrokerLimits
 

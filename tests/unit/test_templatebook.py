@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from template_world import BASE, bodies, body, succeeded
 
+from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.sqlite import SqliteStore
@@ -34,6 +35,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found = SqliteStore(tmp_path / "s.sqlite")
     yield found
     found.close()
+
+
+def engineer(name: str) -> Principal:
+    return Principal(name, Role.ENGINEER)
+
+
+def researcher(name: str, *users: str) -> Principal:
+    return Principal(name, Role.RESEARCHER, frozenset(users) or None)
 
 
 def book_of(store: Store, configured: dict[str, Any] | None = None) -> TemplateRegistry:
@@ -70,7 +79,7 @@ def test_saved_goes_before_adon_yml_and_that_before_built_in(store: Store) -> No
     book = book_of(store, {"soykb": BASE})
     entry = book.entry("soykb")
     assert entry is not None and (entry.origin, entry.template.qspec.min_bps) == ("adon.yml", 1e8)
-    saved, _ = book.save("soykb", body(3e8, 1e9), "eng")
+    saved, _ = book.save("soykb", body(3e8, 1e9), engineer("eng"))
     assert (saved.origin, saved.by, saved.template.version) == ("saved", "eng", 2)
     again = book_of(store, {"soykb": body(4e8, 1e9)})  # a saved one stays whatever adon.yml says
     assert again.get("soykb") == saved.template
@@ -81,8 +90,8 @@ def test_saved_goes_before_adon_yml_and_that_before_built_in(store: Store) -> No
 def test_history_and_the_way_back(store: Store) -> None:
     book = book_of(store)
     for low in (1e8, 2e8, 3e8):
-        book.save("x", body(low, 1e9), "ann")
-    back, _ = book.restore("x", 1, "ann")
+        book.save("x", body(low, 1e9), engineer("ann"))
+    back, _ = book.restore("x", 1, engineer("ann"))
     assert (back.template.version, back.template.qspec.min_bps) == (4, 1e8)
     assert back.source == {"restored": 1}
     book.delete("x")
@@ -128,7 +137,7 @@ def test_many_that_save_and_ask_at_once(store: Store) -> None:
     def work(number: int) -> None:
         start.wait()
         for step in range(10):
-            entry, _ = book.save("x", body(1e6 * (1 + number), 1e9 + step), f"u{number}")
+            entry, _ = book.save("x", body(1e6 * (1 + number), 1e9 + step), engineer(f"u{number}"))
             versions.append(entry.template.version)
             template = book.get("x", entry.template.version)
             assert template is not None and template.qspec.min_bps == 1e6 * (1 + number)
@@ -164,21 +173,21 @@ def test_a_document_that_cannot_be_read_is_left_out(
 
 def test_self_service_leaves_alone_what_is_not_its_own(store: Store) -> None:
     book = book_of(store)
-    book.save("anns", body(1e8, 2e8), "ann", trusted=False)
+    book.save("anns", body(1e8, 2e8), researcher("ann"))
     for name in ("soykb", "default", "anns"):
         with pytest.raises(BrokerError, match="expected a name that is free or yours") as caught:
-            book.save(name, body(1e8, 2e8), "ben", trusted=False)
+            book.save(name, body(1e8, 2e8), researcher("ben"))
         assert code_of(caught) == "forbidden"
     with pytest.raises(BrokerError) as caught:
-        book.delete("anns", "ben", trusted=False)
+        book.delete("anns", researcher("ben"))
     assert code_of(caught) == "forbidden"
-    assert book.delete("anns", "ann", trusted=False) is None
+    assert book.delete("anns", researcher("ann")) is None
 
 
 def test_ceilings_are_lowered_and_said(store: Store) -> None:
     book = book_of(store)
     asked = body(1e8, 1e9, priority=9, patience=3600, paths=4)
-    entry, words = book.save("x", asked, "ann", trusted=False)
+    entry, words = book.save("x", asked, researcher("ann"))
     t = entry.template
     assert (t.rspec.max_bps, t.priority, t.patience_s, t.paths) == (5e8, 3, 60.0, 2)
     assert [word.partition(" ")[0] for word in words] == [
@@ -187,14 +196,14 @@ def test_ceilings_are_lowered_and_said(store: Store) -> None:
     assert (
         words[0] == "max_throughput 1 Gb/s is lowered to 500 Mb/s, the most that this site allows"
     )
-    free, words = book.save("y", asked, "eng", trusted=True)
+    free, words = book.save("y", asked, engineer("eng"))
     assert (free.template.priority, words) == (9, [])
 
 
 def test_a_minimum_above_what_is_allowed_is_refused(store: Store) -> None:
     book = book_of(store)
     with pytest.raises(InputError, match="expected at most 500 Mb/s, all that this site allows"):
-        book.save("x", body(6e8, 1e9), "ann", trusted=False)
+        book.save("x", body(6e8, 1e9), researcher("ann"))
     assert "x" not in book
 
 
@@ -203,16 +212,16 @@ def test_self_service_is_not_for_all_applications(store: Store, pattern: str) ->
     book = book_of(store)
     figures = body(1e8, 2e8, applications=["blast", pattern])
     with pytest.raises(InputError, match="expected a pattern that begins with three letters"):
-        book.save("x", figures, "ann", trusted=False)
-    assert book.save("x", figures, "eng", trusted=True)[0].template.applications[1] == pattern
+        book.save("x", figures, researcher("ann"))
+    assert book.save("x", figures, engineer("eng"))[0].template.applications[1] == pattern
 
 
 def test_templates_of_the_site_go_before_those_of_self_service(store: Store) -> None:
     book = book_of(store)
-    book.save("mine", body(1e8, 2e8, applications=["soykb-longer*"]), "ann", trusted=False)
+    book.save("mine", body(1e8, 2e8, applications=["soykb-longer*"]), researcher("ann"))
     found = book.match("soykb-longer-than-others")
     assert found is not None and found.name == "soykb"
-    book.save("ours", body(1e8, 2e8, applications=["soykb-longer*"]), "eng")
+    book.save("ours", body(1e8, 2e8, applications=["soykb-longer*"]), engineer("eng"))
     found = book.match("soykb-longer-than-others")
     assert found is not None and found.name == "ours"
 
@@ -233,7 +242,7 @@ def test_a_store_that_is_away_costs_the_news_only(
 
 
 def test_a_site_that_becomes_stricter_binds_what_was_saved_before(store: Store) -> None:
-    book_of(store).save("x", body(4e8, 5e8), "ann", trusted=False)
+    book_of(store).save("x", body(4e8, 5e8), researcher("ann"))
     later = TemplateRegistry(templates_from_dict(None), store, TemplatePolicy(max_bps=3e8))
     entry = later.entry("x")
     assert entry is not None and len(entry.capped) == 2
@@ -293,12 +302,12 @@ def test_without_a_policy_nobody_saves_more_than_what_is_built_in(store: Store) 
     assert policy_from_dict({"max_paths": 2}) == replace(built_in, max_paths=2)
     assert policy_from_dict({"max_priority": 900, "max_throughput": None}).max_bps is None
     book = TemplateRegistry(templates_from_dict(None), store)
-    saved, words = book.save("mine", body(1e6, 1e12, priority=1000), "ada", trusted=False)
+    saved, words = book.save("mine", body(1e6, 1e12, priority=1000), researcher("ada"))
     assert (saved.template.rspec.max_bps, saved.template.priority) == (2e9, 5)
     assert len(words) == 2
     with pytest.raises(InputError, match="all that this site allows"):
-        book.save("more", body(3e9, 1e12), "ada", trusted=False)
-    trusted, words = book.save("site", body(3e9, 1e12, priority=1000), "eve")
+        book.save("more", body(3e9, 1e12), researcher("ada"))
+    trusted, words = book.save("site", body(3e9, 1e12, priority=1000), engineer("eve"))
     assert trusted.template.priority == 1000 and not words
 
 
@@ -352,8 +361,8 @@ def test_the_peak_and_the_tuning_of_the_best_run(store: Store) -> None:
 def test_self_service_is_found_for_its_own_users(store: Store) -> None:
     book = book_of(store)
     eves = body(1e6, 5e6, applications=["blast*"])
-    book.save("blast", eves, "eve", trusted=False, users={"eve", "lab"})
-    book.save("nearest", body(3e8, 4e8), "ann", trusted=False)  # of an author for all
+    book.save("blast", eves, researcher("eve", "eve", "lab"))
+    book.save("nearest", body(3e8, 4e8), researcher("ann"))  # of an author for all
     again = book_of(store)
 
     def found(user: str | None) -> str | None:
@@ -377,7 +386,7 @@ def test_what_nobody_vouches_for_is_learned_for_its_user_alone(store: Store) -> 
     assert [again.tuning_of("mine", user) for user in ("", "ada", "eve")] == [
         Tuning(8), Tuning(8), Tuning(1000),
     ]  # fmt: skip
-    again.reset("mine", {"eve"})
+    again.reset("mine", researcher("eve"))
     assert peak(again) == 3e8 and again.tuning_of("mine", "eve") == Tuning(8)
     assert again.learn(false)
     assert again.reset("mine").learned == {}
@@ -450,7 +459,7 @@ def test_two_brokers_that_learn_at_once_keep_the_better(store: Store) -> None:
 def test_saved_from_a_run(store: Store) -> None:
     book = book_of(store, {"mine": {**BASE, "tuning": {"streams": 16}, "priority": 5}})
     run = succeeded("wf:job:0", goodput=4e8, application="neuro")
-    entry, words = book.save_from("neuro", run, "ann", trusted=False)
+    entry, words = book.save_from("neuro", run, researcher("ann"))
     t = entry.template
     assert (t.qspec.min_bps, t.rspec.max_bps, t.priority) == (2e8, 5e8, 3)
     assert (t.qspec.max_delay_s, t.tuning.streams, t.peak_bps) == (0.1, 16, 4e8)
@@ -487,7 +496,7 @@ def test_who_waits_keeps_the_version_of_then(store: Store) -> None:
 
 def test_nobody_claims_a_peak(store: Store) -> None:
     book = book_of(store)
-    entry, _ = book.save("x", {**BASE, "peak": "1 Pb/s"}, "ann", trusted=False)
+    entry, _ = book.save("x", {**BASE, "peak": "1 Pb/s"}, researcher("ann"))
     assert entry.template.peak_bps == 0
 
 

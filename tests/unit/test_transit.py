@@ -106,7 +106,7 @@ def test_a_stale_measurement_is_none() -> None:
     assert made.chosen.as_dict()["scores"]["loss"]["source"] == "missing"
 
 
-def test_ties_go_to_more_throughput_then_shorter_then_fewer_hops_then_names() -> None:
+def test_ties_go_to_fewer_hops_then_more_throughput_then_shorter_then_names() -> None:
     flat = template_from_dict(
         "flat",
         {
@@ -121,9 +121,10 @@ def test_ties_go_to_more_throughput_then_shorter_then_fewer_hops_then_names() ->
 
     more, less = known(9), known(8)
     ranked = [
-        (path("azzb", 9.0), more),
-        (path("acb", 0.1), less),
-        (path("azb", 0.2), less),
+        (path("azb", 9.0), more),
+        (path("aub", 0.1), less),
+        (path("acb", 0.2), less),
+        (path("azzb", 0.1), more),
         (path("acdb", 0.2), less),
         (path("aceb", 0.2), less),
     ]

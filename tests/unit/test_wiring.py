@@ -139,7 +139,7 @@ def test_a_broker_with_its_books(tmp_path: Path) -> None:
             learned = books.templates.get("soykb")
             assert learned is not None and learned.peak_bps == ended.goodput_bps
             assert archive.estimate("throughput", "mu>tacc", ended.released_at + 1) is not None
-            assert [u.name for u in books.accounts.usage("user")] == ["ada"]
+            assert [t.user for t in books.store.each()] == ["ada"]
         finally:
             broker.stop()
 
