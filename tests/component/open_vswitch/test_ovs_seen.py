@@ -54,7 +54,8 @@ class Workflow:
         self.run = site.folder / application
         plan = Planned(self.run, uuid)
         dump = self.run / "braindump.yml"
-        dump.write_text(dump.read_text().replace(': "mini"', f': "{application}"'))
+        said = dump.read_text().replace(': "mini"', f': "{application}"')
+        dump.write_text(said.replace('user: "ada"', f'user: "{RESEARCHER}"'))
         name, there = f"{application}.fq", f"file://{site.folder}/arrived"
         (site.folder / name).write_bytes(os.urandom(size))
         moved = File(name, "mu", f"{url}/{name}", "tacc", f"{there}/{name}", size)
@@ -76,7 +77,7 @@ class Workflow:
         argv = [*in_netns("tacc"), sys.executable, str(PEGASUS_TRANSFER), "-n", "1"]
         argv += ["-f", str(self.submit.with_suffix(".in"))]
         folder = self.submit.with_suffix(".multipart")
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         env = os.environ | given | {"PATH": path, "PEGASUS_MULTIPART_DIR": str(folder)}
         with (self.run / "log").open("w") as log:
             code = subprocess.call(argv, env=env, stdout=log, stderr=log, timeout=PATIENT_S)
