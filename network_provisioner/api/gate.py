@@ -50,6 +50,8 @@ class Gate:
             return
         state = scope.setdefault("state", {})
         try:
+            if scope["path"].endswith("\n"):  # the end of a route's pattern passes over it
+                raise BrokerError(f"unknown path {scope['path']!r}", "not_found")
             state["principal"] = await self._who(scope)
             messages = await _body(scope, receive)
         except BrokerError as error:

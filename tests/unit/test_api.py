@@ -219,6 +219,7 @@ def test_unknown_transits_and_addresses(web: TestClient) -> None:
     assert error(web.post("/v1/transits/x/renew", json={"lease_s": 1}))[1] == "unknown_transit"
     assert error(web.get("/v2/transits"))[:2] == (404, "not_found")
     assert error(web.get("/docs"))[:2] == (404, "not_found")
+    assert error(web.get("/v1/policies/%0A"))[:2] == (404, "not_found")
     assert error(web.delete("/v1/transits"))[:2] == (405, "method_not_allowed")
     assert error(web.put("/v1/health"))[:2] == (405, "method_not_allowed")
 
