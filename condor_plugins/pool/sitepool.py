@@ -56,6 +56,8 @@ class SitePool:
 
 def _workers(ad: Ad) -> tuple[int, int]:
     """How many jobs of one core a slot carries in all, and how many it could start now."""
+    if ad.get("IsDataSlot") is True:  # HTCondor 25: it holds common files and runs no job
+        return 0, 0
     kind = str(ad.get("SlotType", "Static"))
     if kind == "Partitionable":
         # Its dynamic slots are counted here, as part of the whole.

@@ -6,7 +6,8 @@
 
 A run goes forward only, whatever order or number its events come in, and once over it stays so.
 HTCondor also says of transfers that broke off that they finished: whether input arrived shows when
-the job runs, and whether output did when the run ends.
+the job runs, and whether output did when the run ends. Of a run that sends common files nothing is
+heard after that: it is over then.
 """
 
 from __future__ import annotations
@@ -162,3 +163,6 @@ def _move(state: RunState, moving: TransferStep, at: float) -> None:
         span.start, span.end = at, 0.0
     elif moving in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
         span.end = at
+        if state.run.common:
+            state.ran = True
+            _end(state, _ENDS[Kind.TERMINATED], at)

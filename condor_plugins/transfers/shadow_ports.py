@@ -15,9 +15,9 @@ from condor_plugins.transfers.request_builder import Direction
 from network_provisioner.base.flows import MAX_FLOWS, Flow
 
 _SHADOW = "condor_shadow"
-_JOB = re.compile(r"(\d+)\.(\d+)")
+_JOB = re.compile(r"(\d+)\.(-?\d+)")
 Number = tuple[int, int]
-"""Cluster and process."""
+"""Cluster and process; the latter is below 0 where common files are sent."""
 Ends = tuple[tuple[int, int], ...]
 """The ports of connections, here and at the other end."""
 
