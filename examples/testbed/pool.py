@@ -174,7 +174,7 @@ class Pool:
         metrics = [sys.executable, "-I", "-S", str(program), spec.interface, str(state)]
         place = self._place(name)
         text = poolconfig.site_config(place, name, spec, self.collector, metrics)
-        self._start(name, text, spec.netns)
+        self._start(name, text + spec.settings, spec.netns)
 
     def _start(self, name: str, config: str, namespace: str | None) -> None:
         home = self.run_dir / name

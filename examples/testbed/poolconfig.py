@@ -27,7 +27,7 @@ class SiteSpec:
     ``workers`` is N of the cost model: that many jobs run at once. ``address`` is where its daemons
     listen; ``netns`` is the network namespace they live in, None for this one. ``interface`` is the
     data-plane device whose traffic the startd reports. ``attributes`` are published in the slot ads
-    as strings.
+    as strings. ``settings`` are lines for the end of its configuration.
     """
 
     workers: int
@@ -36,6 +36,7 @@ class SiteSpec:
     interface: str = "lo"
     memory_mb: int = 1024
     attributes: Mapping[str, str] = field(default_factory=dict)
+    settings: str = ""
 
     def site(self, name: str) -> str:
         """The site of a node of this name."""
