@@ -152,7 +152,9 @@ def _over_by_queue(
     if job is None:
         return "gone"
     if run.common:
-        return "" if job.status == _BLOCKED else "success"
+        if job.status == _BLOCKED:
+            return ""
+        return "success" if job.status in _HOLDING else "broken off"
     if not _has_slot(job, run):
         return "broken off"
     if way == "in":

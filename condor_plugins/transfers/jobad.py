@@ -133,7 +133,9 @@ def is_common(ad: JobAd) -> bool:
 def _names(ad: JobAd) -> Iterator[str]:
     """What is sent from here; what a URL names comes from elsewhere."""
     yield from _local(text(ad, "TransferInput"))
-    if "RequestedCatalogs" not in ad:  # nobody sends it once for several
+    # Beside slots that are carved out of another (slot1_2@…) alone HTCondor makes one for data.
+    slot = text(ad, "RemoteHost").partition("@")[0]
+    if "RequestedCatalogs" not in ad or not slot.rpartition("_")[2].isdecimal() or "_" not in slot:
         yield from _common_names(ad)
     if ad.get("TransferExecutable", True) is not False and text(ad, "Cmd"):
         yield text(ad, "Cmd")

@@ -43,6 +43,7 @@ _ENDS = {
     Kind.RECONNECT_FAILED: "lost",
 }
 SUPERSEDED = "started again"
+_UNHEARD_S = 86_400.0
 _PHASES = {
     TransferStep.IN_QUEUED: Phase.INPUT,
     TransferStep.IN_STARTED: Phase.INPUT,
@@ -117,11 +118,13 @@ class RunStates:
             _follow(state, one)
 
     def forget(self, now: float, kept_s: float) -> None:
-        """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds."""
+        """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds; where
+        common files broke off, it may be that nobody tells."""
         for job, runs in list(self._jobs.items()):
             last = max((state.at for state in runs.values()), default=0.0)
             done = all(state.phase is Phase.OVER for state in runs.values())
-            if done and now - last > kept_s:
+            unheard = any(state.run.common for state in runs.values()) and now - last > _UNHEARD_S
+            if (done and now - last > kept_s) or unheard:
                 del self._jobs[job]
 
 

@@ -133,6 +133,7 @@ def test_common_files_hold_their_path_until_they_are_there() -> None:
     nothing = RunStates()
     assert found(nothing, BLOCKED) == []
     assert found(nothing, {JOB: running(RUN)}) == [Release(name, 0, 0.0, "success")]
+    assert found(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
     assert found(nothing, {}) == [Release(name, 0, 0.0, "gone")]
     short = replace(transit(name), lease_until=1010.0)
     assert actions_for([short], Observed(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
@@ -205,4 +206,9 @@ def test_what_is_long_over_is_forgotten() -> None:
     assert runs.get(RUN)
     runs.feed([event(Kind.HELD, 90, starts=2)])
     runs.forget(1000.0, 60.0)
+    assert list(runs) == []
+    runs.feed([shared(TransferStep.IN_STARTED, 100)])
+    runs.forget(50_000.0, 60.0)
+    assert runs.get(COMMON)
+    runs.forget(100_000.0, 60.0)
     assert list(runs) == []

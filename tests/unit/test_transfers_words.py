@@ -200,10 +200,12 @@ def test_what_several_jobs_share_is_counted_for_its_own_shadow_alone(tmp_path: P
     }  # fmt: skip
     sent = '{ "ClusterId_12@ap#12_1=2","container_1@ap#12_3=4" }'
     shared = {**ad, "ProcId": -1000, "RequestedCatalogs": "{ }"}
-    assert bytes_sent({**ad, "ProcId": 0, "RequestedCatalogs": "{ }"}) == 1
+    own = {**ad, "ProcId": 0, "RequestedCatalogs": "{ }"}
+    assert bytes_sent({**own, "RemoteHost": "slot1_3@mu.test"}) == 1
+    assert bytes_sent({**own, "RemoteHost": "slot1@mu_1.test"}) == 4321  # static: not shared
     assert bytes_sent(shared) == 4320
     assert bytes_sent({**shared, "TransferTheseCatalogs": sent}) == 4020
-    assert bytes_sent({**ad, "ProcId": 0}) == 4321  # a machine that cannot share them
+    assert bytes_sent({**ad, "ProcId": 0, "RemoteHost": "slot1_3@mu.test"}) == 4321  # HTCondor 24
     assert bytes_sent({**shared, "CommonInputFiles": "gone", "TransferInputSizeMB": 4}) is None
 
 
