@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from broker_service import BrokerService
 from network_world import star
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
+from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from network_provisioner.base.model import ENDED, Transit
@@ -115,7 +118,12 @@ def submit(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -
     text = "".join(f"{key} = {value}\n" for key, value in {**usual, **lines}.items())
     folder.chmod(0o777)
     (folder / "j.sub").write_text(f"{text}queue {count}\n")
-    cluster = pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
+    return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
+
+
+def ran(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> str:
+    """The cluster of jobs that have ended."""
+    cluster = submit(pool, folder, lines, count)
     pool.run(["condor_wait", "j.log"], cwd=folder, timeout_s=LONG_S)
     return cluster
 
@@ -155,7 +163,7 @@ def test_rank_goes_where_bandwidth_is_left_and_requirements_keep_away(
     )):  # fmt: skip
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert hosts(pool, submit(pool, folder, lines)) == ran_at, lines
+        assert hosts(pool, ran(pool, folder, lines)) == ran_at, lines
 
 
 def test_rank_and_requirements_go_by_io_wait(pool: Pool, tmp_path: Path) -> None:
@@ -169,26 +177,34 @@ def test_rank_and_requirements_go_by_io_wait(pool: Pool, tmp_path: Path) -> None
     )):  # fmt: skip
         folder = tmp_path / str(number)
         folder.mkdir()
-        assert hosts(pool, submit(pool, folder, lines)) == ran_at, lines
+        assert hosts(pool, ran(pool, folder, lines)) == ran_at, lines
+
+
+def sharing(folder: Path, size: int) -> dict[str, str]:
+    """Jobs at mu that share a file of so many bytes, and have one each."""
+    for name, n_bytes in (("shared.dat", size), ("own.dat", OWN)):
+        with (folder / name).open("wb") as file:
+            file.truncate(n_bytes)
+        (folder / name).chmod(0o644)
+    return {
+        "transfer_common_input": "shared.dat", "transfer_input_files": "own.dat",
+        "requirements": 'AdonSite == "mu"', "request_disk": f"{size // 2**20 + 100}MB",
+    }  # fmt: skip
+
+
+def inputs(service: BrokerService, cluster: str) -> dict[str, Transit]:
+    found = (t for t in service.client.list() if ":in:1" in t.id and f"-{cluster}." in t.id)
+    return {t.id: t for t in found}
 
 
 def test_what_jobs_of_a_machine_share_has_one_path(
     pool: Pool, service: BrokerService, tmp_path: Path
 ) -> None:
-    for name, size in (("shared.dat", SHARED), ("own.dat", OWN)):
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(size)
-        (tmp_path / name).chmod(0o644)
-    lines = {
-        "transfer_common_input": "shared.dat", "transfer_input_files": "own.dat",
-        "requirements": 'AdonSite == "mu"', "request_disk": "100MB",
-    }  # fmt: skip
-    cluster = submit(pool, tmp_path, lines, 3)
+    cluster = ran(pool, tmp_path, sharing(tmp_path, SHARED), 3)
     assert hosts(pool, cluster) == {"mu"}
 
     def asked() -> dict[str, Transit]:
-        inputs = (t for t in service.client.list() if ":in:1" in t.id and f"-{cluster}." in t.id)
-        return {t.id: t for t in inputs}
+        return inputs(service, cluster)
 
     until(lambda: len(asked()) == 4, "the inputs of three jobs, and of what they share")
     until(lambda: all(t.state in ENDED or not t.path for t in asked().values()), "all back")
@@ -198,6 +214,30 @@ def test_what_jobs_of_a_machine_share_has_one_path(
     assert shared.path == ["local", "s1", "mu"]
     own = [t for name, t in asked().items() if ".common" not in name]
     assert [t.size_bytes for t in own] == [OWN] * 3
+
+
+def test_common_files_that_broke_off_give_their_path_back(
+    pool: Pool, service: BrokerService, tmp_path: Path
+) -> None:
+    cluster = submit(pool, tmp_path, sharing(tmp_path, 2**32))
+
+    def shared() -> Transit | None:
+        found = inputs(service, cluster).items()
+        return next((t for name, t in found if ".common" in name and t.path), None)
+
+    until(shared, "the path of what is shared")
+    killed = 0
+    for process in procs.marked(pool.run_dir):
+        with suppress(psutil.Error):  # some of a pool's processes live for a moment only
+            if f"{cluster}.-1000" in process.cmdline():
+                process.kill()
+                killed += 1
+    assert killed
+    pool.run(["condor_rm", cluster])
+    until(lambda: (path := shared()) and path.state in ENDED, "it to be back")
+    path = shared()
+    assert path is not None
+    assert path.outcome not in ("", "success")
 
 
 def test_undone_the_slots_tell_no_more(pool: Pool, place: Path) -> None:
