@@ -3,6 +3,8 @@ and Requirements on what they tell, and files that their jobs share."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +24,7 @@ from network_provisioner.base.model import ENDED, Transit
 
 pytestmark = pytest.mark.component
 
+ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 300.0  # nothing here takes nearly as long
 SHARED, OWN = 30 * 2**20, 1000  # bytes
 # One slot that is carved up, since data slots are.
@@ -42,9 +45,14 @@ NEGOTIATOR_PRE_JOB_RANK = (10000000 * My.Rank) + (1000000 * (RemoteOwner =?= UND
 def waiting(io_wait: float) -> SiteSpec:
     """A machine of iplant whose disk is as busy as we say."""
     site = {"PegasusSite": "iplant", "AdonSite": "iplant"}
-    share = f"AdonIoWaitFraction = {io_wait}\nAdonIoWaitSustainedFraction = {io_wait}\n"
-    more = "STARTD_ATTRS = $(STARTD_ATTRS) AdonIoWaitFraction AdonIoWaitSustainedFraction\n"
-    return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{share}{more}")
+    told = {
+        "AdonIoWaitFraction": io_wait,
+        "AdonIoWaitSustainedFraction": io_wait,
+        "AdonMetricsAt": time.time(),
+    }
+    lines = "".join(f"{name} = {value}\n" for name, value in told.items())
+    more = f"STARTD_ATTRS = $(STARTD_ATTRS) {' '.join(told)}\n"
+    return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{lines}{more}")
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -178,6 +186,22 @@ def test_rank_and_requirements_go_by_io_wait(pool: Pool, tmp_path: Path) -> None
         folder = tmp_path / str(number)
         folder.mkdir()
         assert hosts(pool, ran(pool, folder, lines)) == ran_at, lines
+
+
+CATALOG = "pegasus: 5.0.4\nsites:\n- {name: iplant, arch: x86_64, os.type: linux}\n"
+
+
+def test_site_selection_counts_no_cores_that_stand_still(pool: Pool, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "sites.yml").write_text(CATALOG)
+    adon = "import sys; from adon.cli.main import main; sys.exit(main())"
+    words = ["site", "show", "--sites", str(tmp_path / "sites.yml"), "--pool", "--json"]
+    shown = json.loads(pool.run([sys.executable, "-c", adon, *words], cwd=ROOT))
+    n = shown["sites"]["iplant"]["n"]
+    cores = int(attribute(pool, "busy", "DetectedCpus"))
+    stalled = min(int(round(0.1 * cores + 0.6 * cores, 3)), 2)  # of four slots
+    assert (n["value"], n["source"]) == (4 - stalled, "collector")
+    assert stalled == 0 or n["note"] == f"of 4 slots, {stalled} wait for disks (I/O wait)"
 
 
 def sharing(folder: Path, size: int) -> dict[str, str]:
