@@ -89,6 +89,7 @@ setup(
         "pegasus_hooks.tools",
         "condor_plugins",
         "condor_plugins.pool",
+        "condor_plugins.startd",
         "condor_plugins.transfers",
         "adon",
         "adon.cli",

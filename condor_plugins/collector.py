@@ -22,7 +22,8 @@ from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "PegasusSite", "AdonSite", "AdonIoWait", "AdonLoad", "Mips",
+    "IsDataSlot", "PegasusSite", "AdonSite", "AdonIoWaitSustainedFraction",
+    "AdonMetricsAt", "DetectedCpus", "Mips",
 )  # fmt: skip
 JOB_ATTRIBUTES = (
     "ClusterId", "ProcId", "JobStatus", "JobUniverse", "AdonSite", "pegasus_site", "Requirements",

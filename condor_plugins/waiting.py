@@ -192,7 +192,9 @@ def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     asked = f"({mine}) && (JobStatus == {_IDLE} || JobStatus == {_HELD})"
     try:
         jobs = htcondor2.Schedd().query(constraint=asked, limit=_MOST_JOBS)
-        slots = htcondor2.Collector().query(htcondor2.AdType.Slot) if jobs else []
+        # Data slots (HTCondor 25) run no jobs.
+        workers = "IsDataSlot =!= true"
+        slots = htcondor2.Collector().query(htcondor2.AdType.Slot, workers) if jobs else []
     except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
         raise AdonError(f"HTCondor: {error}") from error
     return find_stuck(jobs, slots, time.time(), patience_s)

@@ -14,6 +14,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adon.cli import install_execute
 from adon.cli.install_ask import add_options, agreed, closed
 from adon.cli.install_pegasus import hook_config, notes
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
@@ -28,15 +29,22 @@ _CONDOR = """Put the network provisioner into an HTCondor access point, or take 
 Then every job whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at all) gets a
 path before its input is sent and gives it back right after; the same for its output. Nobody's
 submit file changes. Shows the two files that will be written and asks first.
+
+With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
+rates, and the bandwidth that the broker has left from and to other sites, for Rank and
+Requirements; and ADON counts fewer workers where cores stand still for disks.
 """
 _CONDOR_MORE = """
-Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines).
+Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines), which
+--execute sees to.
 
 Examples:
   adon install condor --site local --dry-run             what would be written
   adon install condor --site local --config /etc/adon.yml
   adon install condor --config-dir ~/condor/config.d --site local
+  adon install condor --execute --site tacc --broker http://192.0.2.1:8470
   adon install condor --undo                             as it was before
+  adon install condor --execute --undo
 
 Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing was
 changed.
@@ -54,15 +62,23 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         help="HTCondor's folder of settings, its LOCAL_CONFIG_DIR (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--site", metavar="NAME", help="the site that the access point stands at, as the network "
+        "--execute", action="store_true", help="this is an execute machine: metrics in its slot ads"
+    )
+    parser.add_argument(
+        "--site", metavar="NAME", help="the site that the machine stands at, as the network "
         "knows it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--interface", default="default", metavar="NAME",
+        help="with --execute: whose traffic is told (default: that of the default route)",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="adon.yml, for the broker's address"
     )
     parser.add_argument(
         "--broker", metavar="URL",
-        help=f"whom to ask (default: the broker of --config, else {DEFAULT_BROKER})",
+        help=f"whom to ask (default: the broker of --config, else {DEFAULT_BROKER}; with "
+        "--execute, else nobody)",
     )  # fmt: skip
     parser.add_argument(
         "--token-file", metavar="FILE",
@@ -83,11 +99,14 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
+    to_install, to_undo = _to_install, _to_undo
+    if args.execute:
+        to_install, to_undo = install_execute.to_install, install_execute.to_undo
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
     with locked(folder):
-        wanted = _to_undo(folder) if args.undo else _to_install(args, folder)
+        wanted = to_undo(folder) if args.undo else to_install(args, folder)
         needed = [change for change in wanted if change.needed]
         if not needed:
             state = "no ADON" if args.undo else "ADON is installed as asked"
@@ -99,6 +118,10 @@ def _run(args: argparse.Namespace) -> int:
         carry_out(needed)
     if args.undo:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
+    elif args.execute:
+        print("installed: what this machine tells in its slot ads")
+        for line in install_execute.verified(folder, args.interface):
+            print(f"verified: {line}")
     else:
         print("installed: paths for the files that HTCondor moves")
         for line in _notes(args):

@@ -19,6 +19,7 @@ from network_provisioner.base.errors import AdonError
 SOURCE = "collector"
 _IDLE, _RUNNING, _COMPLETED = 1, 2, 4
 _SCHEDULER, _GRID, _LOCAL = 7, 9, 12  # universes whose jobs take no slot of the pool
+_STALE_S = 900.0  # three of the updates that a startd sends every 5 minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,13 @@ class SitePool:
     """One site's share of the pool at ``at`` (Unix seconds).
 
     ``slots`` counts jobs that can run at once, ``idle_slots`` those that could start now.
-    ``io_wait`` is the worst of its machines, ``mips`` the median speed of its cores, both None
-    where none reports it. ``ahead`` counts idle jobs that want these slots: those bound to the
-    site, and of those that may run anywhere the site's share of the pool. ``run_s`` is how long a
-    job holds a slot on average, from jobs that ended, else from those that run; ``start_s`` what
-    jobs waited that had nobody ahead (lower quartile); None where no job tells. ``runtimes`` has by
-    transformation the median seconds on a slot and the number of jobs behind it.
+    ``stalled`` is how many cores of its machines have stood still for minutes because disks are
+    waited for. ``mips`` is the median speed of its cores, None where none reports it. ``ahead``
+    counts idle jobs that want these slots: those bound to the site, and of those that may run
+    anywhere the site's share of the pool. ``run_s`` is how long a job holds a slot on average, from
+    jobs that ended, else from those that run; ``start_s`` what jobs waited that had nobody ahead
+    (lower quartile); None where no job tells. ``runtimes`` has by transformation the median seconds
+    on a slot and the number of jobs behind it.
     """
 
     site: str
@@ -41,13 +43,13 @@ class SitePool:
     memory_bytes: int = 0
     idle_jobs: int = 0
     running_jobs: int = 0
-    io_wait: float | None = None
     source: str = SOURCE
     mips: float | None = None
     ahead: float | None = None
     run_s: float | None = None
     start_s: float | None = None
     runtimes: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    stalled: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -56,6 +58,8 @@ class SitePool:
 
 def _workers(ad: Ad) -> tuple[int, int]:
     """How many jobs of one core a slot carries in all, and how many it could start now."""
+    if ad.get("IsDataSlot") is True:  # HTCondor 25: it holds common files and runs no job
+        return 0, 0
     kind = str(ad.get("SlotType", "Static"))
     if kind == "Partitionable":
         # Its dynamic slots are counted here, as part of the whole.
@@ -71,7 +75,7 @@ def summarise(
     """Counts per site at ``at``. Slots that name no site are left out; jobs that name none count
     in proportion as ahead of others at every site. ``jobs`` is None where no schedd told."""
     counts: dict[str, dict[str, int]] = {}
-    waits: dict[str, float] = {}
+    stalled: dict[str, dict[str, float]] = {}
     speeds: dict[str, list[float]] = {}
     elapsed: dict[str, list[float]] = {}
     anywhere = 0
@@ -88,9 +92,9 @@ def summarise(
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.
         mega = int(ad.get("Memory", 0))
         add(site, slots=total, idle_slots=idle, memory_bytes=mega * 2**20)
-        waited, mips = _number(ad, "AdonIoWait"), _number(ad, "Mips")
-        if site and waited is not None:
-            waits[site] = max(waits.get(site, 0.0), waited)
+        mips = _number(ad, "Mips")
+        if site:  # of the whole machine, and so the same in all of its slots
+            stalled.setdefault(site, {})[str(ad.get("Machine"))] = _stalled(ad, at)
         if site and mips:
             speeds.setdefault(site, []).append(mips)
     for ad in jobs or ():
@@ -117,7 +121,7 @@ def summarise(
             memory_bytes=row.get("memory_bytes", 0),
             idle_jobs=row.get("idle_jobs", 0),
             running_jobs=row.get("running_jobs", 0),
-            io_wait=waits.get(site),
+            stalled=round(sum(stalled.get(site, {}).values()), 3),
             mips=median(speeds[site]) if site in speeds else None,
             ahead=None if jobs is None else row.get("ahead", 0) + round(anywhere * share, 3),
             run_s=fmean(held) if held else None,
@@ -163,6 +167,14 @@ def _lower_quartile(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return values[0] if values else None
     return quantiles(values, n=4, method="inclusive")[0]
+
+
+def _stalled(ad: Ad, at: float) -> float:
+    """Cores of a slot's machine that have waited for disks for minutes, 0 where it does not tell,
+    or not any more."""
+    share, cores = _number(ad, "AdonIoWaitSustainedFraction"), _number(ad, "DetectedCpus")
+    fresh = at - (_number(ad, "AdonMetricsAt") or 0.0) <= _STALE_S
+    return share * cores if share and cores and fresh else 0.0
 
 
 def _number(ad: Ad, key: str) -> float | None:

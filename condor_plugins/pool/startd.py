@@ -85,7 +85,7 @@ def slots_present(settings: StartdSettings, config: Path, cores: int, memory_mb:
     Its collector is asked with HTCondor's own program: bindings would take the settings of this
     process, and those that it has are not the workers'.
     """
-    ours = f"{DEMAND_ATTRIBUTE} is undefined"
+    ours = f"{DEMAND_ATTRIBUTE} is undefined && IsDataSlot =!= true"
     there = f' && (AdonSite ?: PegasusSite) == "{settings.site}"' if settings.site else ""
     words = [str(settings.release / "bin/condor_status"), "-pool", settings.collector]
     words += ["-constraint", ours + there, "-af", *_FIELDS]

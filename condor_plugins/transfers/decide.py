@@ -15,7 +15,13 @@ from statistics import median
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers import request_builder
 from condor_plugins.transfers.jobad import CLUSTERS, JobAd, no_transfer, number, text
-from condor_plugins.transfers.request_builder import Direction, Run, parsed, queue_number
+from condor_plugins.transfers.request_builder import (
+    Direction,
+    Run,
+    parsed,
+    queue_number,
+    shadow_number,
+)
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
@@ -27,6 +33,7 @@ _UNSETTLED = (Phase.SENT, Phase.MOVED)
 _WITH_OUTPUT = ("success", "evicted")  # ends of a run before which output may be sent
 _RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
 _HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending output, suspended
+_BLOCKED = 9  # the same, of one that waits for common files
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +115,12 @@ def transferring(
         run, way = parsed(transit.id) or (None, None)
         if run is None or way is None or transit.state not in ON_SWITCHES:
             continue
-        state, number = runs.get(run), queue_number(run.job)
+        state, number = runs.get(run), shadow_number(run.job)
         if state is None or number is None:
             continue
         phase, span = (Phase.INPUT, state.input) if way == "in" else (Phase.OUTPUT, state.output)
         if state.phase is phase and span.start:  # before, its connection is not open
-            found[transit.id] = number[1:], way
+            found[transit.id] = number, way
     return found
 
 
@@ -135,7 +142,7 @@ def _over(
             return done if _settled(state, known.now) else ""
     if known.queue is None:
         return ""
-    return _over_by_queue(transit, run, way, state, known.queue.get(run.job))
+    return _over_by_queue(transit, run, way, state, known.queue.get(run.queued_job))
 
 
 def _over_by_queue(
@@ -144,6 +151,10 @@ def _over_by_queue(
     """The same, of a run whose events tell nothing or were missed."""
     if job is None:
         return "gone"
+    if run.common:
+        if job.status == _BLOCKED:
+            return ""
+        return "success" if job.status in _HOLDING else "broken off"
     if not _has_slot(job, run):
         return "broken off"
     if way == "in":
@@ -197,9 +208,9 @@ def _runs_out(transit: Transit, now: float) -> bool:
 
 def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
     """Whether the run is known to be on: without that, its lease is what ends it."""
-    job = None if known.queue is None else known.queue.get(run.job)
+    job = None if known.queue is None else known.queue.get(run.queued_job)
     if job is not None:
-        return _has_slot(job, run)
+        return job.status == _BLOCKED if run.common else _has_slot(job, run)
     return state is not None and state.phase in (Phase.INPUT, Phase.OUTPUT)
 
 

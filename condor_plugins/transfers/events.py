@@ -8,17 +8,19 @@
     ...
 
 with the attributes that ``EVENT_LOG_JOB_AD_INFORMATION_ATTRS`` names. These ads alone are read.
+HTCondor 25 moves what several jobs of a machine share once, by a shadow of its own, which tells of
+it in event 047 with ``Type = "TransferStarted"``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from condor_plugins.transfers import jobad
 from condor_plugins.transfers.jobad import JobAd
-from condor_plugins.transfers.request_builder import job_name
+from condor_plugins.transfers.request_builder import run_name
 from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 
 ADS = frozenset({Kind.JOB_AD})
@@ -34,9 +36,15 @@ _KINDS = frozenset(
         Kind.DISCONNECTED,
         Kind.RECONNECT_FAILED,
         Kind.FILE_TRANSFER,
+        Kind.COMMON_FILES,
     }
 )
-_STEPS = frozenset(TransferStep)
+_STEPS: Mapping[object, TransferStep] = {
+    **{int(step): step for step in TransferStep},
+    "TransferQueued": TransferStep.IN_QUEUED,
+    "TransferStarted": TransferStep.IN_STARTED,
+    "TransferFinished": TransferStep.IN_FINISHED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +75,12 @@ def run_event(ad: JobAd) -> RunEvent | None:
     if kind not in _KINDS or not isinstance(job, str) or at is None:
         return None
     step = None
-    if kind == Kind.FILE_TRANSFER:
-        if ad.get("Type") not in _STEPS:
+    if kind in (Kind.FILE_TRANSFER, Kind.COMMON_FILES):
+        step = _STEPS.get(ad.get("Type"))
+        if step is None:  # such as waiting for common files that another job has sent
             return None
-        step = TransferStep(int(ad["Type"]))
     number = starts if isinstance(starts, int) and starts > 0 else 0
-    return RunEvent(Kind(int(kind)), job_name(job), number, at, step, ad)
+    return RunEvent(Kind(int(kind)), run_name(job, ad.get("ProcId")), number, at, step, ad)
 
 
 def _time(value: object) -> float | None:

@@ -113,27 +113,56 @@ def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
     """
     import os  # noqa: PLC0415 - jobs whose files nobody moves never get here
 
-    names = list(_names(ad))
+    names = list(_common_names(ad) if is_common(ad) else _names(ad))
     measure = size or _Sizes()
     base = text(ad, "Iwd")
     try:
         # os.path, since a hook that runs before every job has no time for pathlib.
         return sum(measure(os.path.join(base, name)) for name in names)  # noqa: PTH118
     except OSError:
-        noted = number(ad, "TransferInputSizeMB")
+        noted = None if is_common(ad) else number(ad, "TransferInputSizeMB")
         return None if noted is None or noted < 0 else int(noted * 2**20)
+
+
+def is_common(ad: JobAd) -> bool:
+    """Whether a shadow sends what several jobs of a machine share, and not a job's own input."""
+    process = number(ad, "ProcId")
+    return process is not None and process < 0
 
 
 def _names(ad: JobAd) -> Iterator[str]:
     """What is sent from here; what a URL names comes from elsewhere."""
-    for name in text(ad, "TransferInput").split(","):
-        if name.strip() and "://" not in name:
-            yield name.strip()
+    yield from _local(text(ad, "TransferInput"))
+    # Beside slots that are carved out of another (slot1_2@…) alone HTCondor makes one for data.
+    slot = text(ad, "RemoteHost").partition("@")[0]
+    if "RequestedCatalogs" not in ad or not slot.rpartition("_")[2].isdecimal() or "_" not in slot:
+        yield from _common_names(ad)
     if ad.get("TransferExecutable", True) is not False and text(ad, "Cmd"):
         yield text(ad, "Cmd")
     sent = ad.get("TransferIn", True) is not False and ad.get("StreamIn", False) is not True
     if sent and text(ad, "In") not in _NOTHING:
         yield text(ad, "In")
+
+
+def _common_names(ad: JobAd) -> Iterator[str]:
+    """What several jobs of a machine share: containers' images are such catalogs, too. Sent are
+    those that the machine does not have yet."""
+    wanted = text(ad, "TransferTheseCatalogs")
+
+    def missing(catalog: str) -> bool:
+        return not wanted or f'"{catalog}@' in wanted
+
+    if missing(f"ClusterId_{ad.get('ClusterId')}"):
+        yield from _local(text(ad, "CommonInputFiles"))
+    for name in map(str.strip, text(ad, "CommonInputCatalogs").split(",")):
+        if name and missing(name):
+            yield from _local(text(ad, f"_x_catalog_{name}"))
+
+
+def _local(names: str) -> Iterator[str]:
+    for name in names.split(","):
+        if name.strip() and "://" not in name:
+            yield name.strip()
 
 
 class _Sizes:
@@ -160,7 +189,7 @@ MACHINE_ATTRIBUTES = ("AdonSite", "PegasusSite", "FileSystemDomain")
 """Of a slot, kept in the ad of the job that gets it (``SYSTEM_JOB_MACHINE_ATTRS``)."""
 
 EVENT_ATTRIBUTES = (
-    "GlobalJobId", "NumShadowStarts", "RemoteHost",
+    "GlobalJobId", "NumShadowStarts", "RemoteHost", "ProcId",
     *(f"MachineAttr{name}0" for name in MACHINE_ATTRIBUTES),
     "Owner", "JobUniverse", "ShouldTransferFiles", "FileSystemDomain", "Cmd", "DiskUsage",
     "DAGNodeName", "JobBatchName", "ProjectName", "AcctGroup", "AccountingGroup", "AdonSite",

@@ -3,7 +3,8 @@
     condor:<GlobalJobId, with - for #>:in:<NumShadowStarts>        and :out:
 
 Every start of a shadow is a run of its own, so a path that an earlier run left behind is told from
-one that is needed now.
+one that is needed now. Files that several jobs of a machine share are sent once, by a shadow with a
+process number below 0 in the name of one of them: ``<GlobalJobId>.common1000`` is its job here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ Direction = Literal["in", "out"]
 
 PREFIX = "condor:"
 _ID = re.compile(r"condor:(?P<job>[!-~]+):(?P<way>in|out):(?P<starts>[0-9]{1,9})(?:\.[0-9]+)?\Z")
-_JOB = re.compile(r"(?P<schedd>[!-~]+)-(?P<cluster>[0-9]+)\.(?P<proc>[0-9]+)-[0-9]+\Z")
+_JOB = re.compile(
+    r"(?P<schedd>[!-~]+)-(?P<cluster>[0-9]+)\.(?P<proc>[0-9]+)-[0-9]+(?:\.common(?P<shadow>[0-9]+))?\Z"
+)
+_COMMON = re.compile(r"\.common[0-9]+\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +35,16 @@ class Run:
 
     job: str
     starts: int
+
+    @property
+    def common(self) -> bool:
+        """Whether it sends what several jobs of a machine share."""
+        return _COMMON.search(self.job) is not None
+
+    @property
+    def queued_job(self) -> str:
+        """The job in the schedd's queue in whose name it runs."""
+        return _COMMON.sub("", self.job)
 
     def transit(self, direction: Direction) -> str:
         """The id of the path for its input or output."""
@@ -42,12 +56,19 @@ def job_name(global_job_id: str) -> str:
     return "".join(c if "!" <= c <= "~" else "_" for c in global_job_id.replace("#", "-"))
 
 
+def run_name(global_job_id: str, process: object) -> str:
+    """The job of a run, by its id and its shadow's process number."""
+    if isinstance(process, int) and process < 0:
+        return f"{job_name(global_job_id)}.common{-process}"
+    return job_name(global_job_id)
+
+
 def run_of(ad: Mapping[str, Any]) -> Run | None:
     """The run that a job's ad is of; None where it does not say."""
     job, starts = ad.get("GlobalJobId"), ad.get("NumShadowStarts")
     if not isinstance(job, str) or not job or not isinstance(starts, int):
         return None
-    return Run(job_name(job), starts)
+    return Run(run_name(job, ad.get("ProcId")), starts)
 
 
 def parsed(transit_id: str) -> tuple[Run, Direction] | None:
@@ -63,6 +84,14 @@ def queue_number(job: str) -> tuple[str, int, int] | None:
     """Schedd, cluster and process in a job's name; None where it is not of that shape."""
     found = _JOB.match(job)
     return found and (found["schedd"], int(found["cluster"]), int(found["proc"]))
+
+
+def shadow_number(job: str) -> tuple[int, int] | None:
+    """Cluster and process as the job's shadow is started with them; None as above."""
+    found = _JOB.match(job)
+    if found is None:
+        return None
+    return int(found["cluster"]), -int(found["shadow"]) if found["shadow"] else int(found["proc"])
 
 
 _LONGEST = 200  # characters of a name that is passed on

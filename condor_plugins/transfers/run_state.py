@@ -6,7 +6,8 @@
 
 A run goes forward only, whatever order or number its events come in, and once over it stays so.
 HTCondor also says of transfers that broke off that they finished: whether input arrived shows when
-the job runs, and whether output did when the run ends.
+the job runs, and whether output did when the run ends. Of a run that sends common files nothing is
+heard after that: it is over then.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _ENDS = {
     Kind.RECONNECT_FAILED: "lost",
 }
 SUPERSEDED = "started again"
+_UNHEARD_S = 86_400.0
 _PHASES = {
     TransferStep.IN_QUEUED: Phase.INPUT,
     TransferStep.IN_STARTED: Phase.INPUT,
@@ -116,11 +118,13 @@ class RunStates:
             _follow(state, one)
 
     def forget(self, now: float, kept_s: float) -> None:
-        """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds."""
+        """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds; where
+        common files broke off, it may be that nobody tells."""
         for job, runs in list(self._jobs.items()):
             last = max((state.at for state in runs.values()), default=0.0)
             done = all(state.phase is Phase.OVER for state in runs.values())
-            if done and now - last > kept_s:
+            unheard = any(state.run.common for state in runs.values()) and now - last > _UNHEARD_S
+            if (done and now - last > kept_s) or unheard:
                 del self._jobs[job]
 
 
@@ -162,3 +166,6 @@ def _move(state: RunState, moving: TransferStep, at: float) -> None:
         span.start, span.end = at, 0.0
     elif moving in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
         span.end = at
+        if state.run.common:
+            state.ran = True
+            _end(state, _ENDS[Kind.TERMINATED], at)

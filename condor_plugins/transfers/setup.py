@@ -42,7 +42,7 @@ def text(settings: TransferSettings) -> str:
     watch += ["--config", str(settings.hooks)]
     watch += ["--token-file", settings.token_file] if settings.token_file else []
     words = ["-c", '"$@"; exit 0', "adon", *map(_plain, hook)]
-    own = [*map(_plain, watch), "--event-log", "$(EVENT_LOG)", "--log", "$(LOG)/AdonTransfersLog"]
+    own = ["--event-log", "$(EVENT_LOG)", "--log", "$(LOG)/AdonTransfersLog"]
     user = [f"{DAEMON}_USERID = {settings.daemon_user}"] if settings.daemon_user else []
     lines = [
         MARK,
@@ -69,7 +69,7 @@ def text(settings: TransferSettings) -> str:
         f"DAEMON_LIST = $(DAEMON_LIST) {DAEMON}",
         "# By env, for condor_master keeps from Python by which path it was called.",
         f"{DAEMON} = /usr/bin/env",
-        f"{DAEMON}_ARGS = {_quoted(own)}",
+        f"{DAEMON}_ARGS = {quoted(watch, own)}",
         f"MASTER_{DAEMON}_BACKOFF_CONSTANT = 1",
         f"MASTER_{DAEMON}_BACKOFF_CEILING = 5",
         *user,
@@ -109,6 +109,8 @@ def _raw(words: Sequence[str]) -> str:
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
-def _quoted(words: Sequence[str]) -> str:
-    """The same between double quotes, as a daemon's arguments have to be."""
-    return f'"{_raw(words)}"'
+def quoted(words: Sequence[str], ours: Sequence[str] = ()) -> str:
+    """The same between double quotes, as the arguments of daemons and of startds' programs have to
+    be. In ``ours`` HTCondor puts its own values. Raises InputError for a word that it would change.
+    """
+    return f'"{_raw([*map(_plain, words), *ours])}"'

@@ -13,9 +13,9 @@ from contextlib import suppress
 from monitors.watcher.connections import Ends, connections, processes
 
 _SHADOW = "condor_shadow"
-_JOB = re.compile(r"(\d+)\.(\d+)")
+_JOB = re.compile(r"(\d+)\.(-?\d+)")
 Number = tuple[int, int]
-"""Cluster and process."""
+"""Cluster and process; the latter is below 0 where common files are sent."""
 
 
 def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:

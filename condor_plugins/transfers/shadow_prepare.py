@@ -10,6 +10,10 @@ imported. Printed, and so in HTCondor's event log, where the watcher reads it:
     AdonInId      of the transit
     AdonInBytes   what will be sent, where that is known
     AdonInTold    whether the broker knows all this
+
+Files that several jobs of a machine share have a shadow of their own (HTCondor 25), whose ad lacks
+what was noted of the slot: the collector is asked for the machine's site, which is printed as
+HTCondor would have noted it.
 """
 
 import sys
@@ -35,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
-    from condor_plugins.transfers.jobad import bytes_sent, no_transfer, parse  # noqa: PLC0415
+    from condor_plugins.transfers.jobad import bytes_sent, is_common, no_transfer, parse  # noqa: PLC0415
 
     ad = parse(text.splitlines())
     if why := no_transfer(ad):
@@ -44,7 +48,44 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     if size == 0:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
     known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
-    return known | _sent(argv, ad, size)
+    if is_common(ad):
+        known |= _machine(ad)
+    return known | _sent(argv, ad | known, size)
+
+
+_COLLECTOR_S = 5.0
+
+
+def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int | float | bool]":
+    """The site of the machine that common files are sent to, {} where nobody tells."""
+    import subprocess  # noqa: PLC0415
+
+    from condor_plugins.transfers.jobad import text  # noqa: PLC0415
+
+    host = text(ad, "RemoteHost").rpartition("@")[2]
+    where = f'Machine == "{host}" && (AdonSite ?: PegasusSite) isnt undefined'
+    words = [
+        "condor_status",
+        "-limit",
+        "1",
+        "-constraint",
+        where,
+        "-af",
+        "(AdonSite ?: PegasusSite)",
+    ]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COLLECTOR_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    site = done.stdout.strip() if done.returncode == 0 else ""
+    return {"MachineAttrAdonSite0": site} if site else {}
 
 
 def _sent(

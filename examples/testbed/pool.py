@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from condor_plugins.startd import setup as startd_setup
+from condor_plugins.startd.setup import StartdMetrics
 from examples.testbed import netns, poolconfig, procs
 from examples.testbed.poolconfig import FamilyPlace, SiteSpec
 from examples.testbed.pooluser import PoolUser
@@ -168,10 +170,9 @@ class Pool:
 
     def _start_site(self, name: str) -> None:
         spec = self.sites[name]
-        program = Path(__file__).parents[2] / "condor_plugins/startd_metrics.py"
-        state = self.run_dir / name / "metrics.json"
-        # -I -S: no site-packages to read, it uses the standard library only.
-        metrics = [sys.executable, "-I", "-S", str(program), spec.interface, str(state)]
+        metrics = startd_setup.text(
+            StartdMetrics(sys.executable, interface=spec.interface, every_s=5)
+        )
         place = self._place(name)
         text = poolconfig.site_config(place, name, spec, self.collector, metrics)
         self._start(name, text, spec.netns)

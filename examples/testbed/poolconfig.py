@@ -27,7 +27,7 @@ class SiteSpec:
     ``workers`` is N of the cost model: that many jobs run at once. ``address`` is where its daemons
     listen; ``netns`` is the network namespace they live in, None for this one. ``interface`` is the
     data-plane device whose traffic the startd reports. ``attributes`` are published in the slot ads
-    as strings.
+    as strings. ``settings`` are lines for the end of its configuration.
     """
 
     workers: int
@@ -36,6 +36,7 @@ class SiteSpec:
     interface: str = "lo"
     memory_mb: int = 1024
     attributes: Mapping[str, str] = field(default_factory=dict)
+    settings: str = ""
 
     def site(self, name: str) -> str:
         """The site of a node of this name."""
@@ -205,17 +206,14 @@ def hub_config(place: FamilyPlace, address: str, port: int) -> str:
     )
 
 
-def site_config(
-    place: FamilyPlace, name: str, site: SiteSpec, collector: str, metrics: Sequence[str]
-) -> str:
+def site_config(place: FamilyPlace, name: str, site: SiteSpec, collector: str, metrics: str) -> str:
     """The configuration of one site's startd.
 
     :param collector: ``host:port`` of the hub's collector.
-    :param metrics: the program and arguments that print host metrics as ClassAd attributes.
+    :param metrics: settings by which the startd tells of its host.
     """
     attributes = {"PegasusSite": name, **site.attributes}
-    program, *arguments = metrics
-    return _text(
+    settings = _text(
         {
             **_common(place, name, site.address, collector),
             **_security(place),
@@ -244,11 +242,6 @@ def site_config(
             "DOCKER": "",
             "SINGULARITY": "",
             "ENABLE_SSH_TO_JOB": "False",
-            "STARTD_CRON_JOBLIST": "ADON",
-            "STARTD_CRON_ADON_EXECUTABLE": program,
-            "STARTD_CRON_ADON_ARGS": quoted(arguments),
-            "STARTD_CRON_ADON_MODE": "Periodic",
-            "STARTD_CRON_ADON_PERIOD": "5s",
-            "STARTD_CRON_ADON_KILL": "True",
         }
     )
+    return settings + metrics + site.settings

@@ -76,6 +76,11 @@ class PoolSite(Protocol):
         ...
 
     @property
+    def stalled(self) -> float:
+        """Cores of its machines that have stood still for minutes, waiting for disks."""
+        ...
+
+    @property
     def runtimes(self) -> Mapping[str, tuple[float, int]]:
         """By transformation: median seconds of the jobs that ended here, and how many."""
         ...

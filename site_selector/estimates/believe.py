@@ -205,8 +205,7 @@ def _site(
 ) -> SiteBelief:
     here = None if pool is None else pool.get(site.name)
     if pool is not None and (here is not None or _by_slots(site)):
-        slots = 0 if here is None else here.slots
-        workers = Belief(float(slots), "collector", now if here is None else here.at)
+        workers = Belief(0.0, "collector", now) if here is None else workers_now(here)
     elif site.hints.workers is not None:
         workers = Belief(float(site.hints.workers), "catalog")
     else:
@@ -221,6 +220,18 @@ def _site(
     hint = site.hints.queue_wait_s
     written = Belief(0.0, "default") if hint is None else Belief(hint, "catalog")
     return SiteBelief(workers, written if found is None else seconds_now(found, written, now))
+
+
+def workers_now(here: PoolSite) -> Belief:
+    """N from HTCondor: the slots, less the cores that have stood still for minutes because disks
+    are waited for.
+
+    More jobs there would wait for the same disks. At least half of the slots count: the kernel
+    tells who waits, and not whether the next jobs will.
+    """
+    stalled = min(int(here.stalled), here.slots // 2)
+    note = f"of {here.slots} slots, {stalled} wait for disks (I/O wait)" if stalled else ""
+    return Belief(float(here.slots - stalled), "collector", here.at, note=note)
 
 
 def _by_slots(site: Site) -> bool:

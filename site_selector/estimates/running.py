@@ -109,7 +109,8 @@ def what_is_left(belief: SiteBelief, site: str, live: Live) -> SiteBelief:
 
 
 def _with_workers(belief: SiteBelief, count: float, who: str) -> SiteBelief:
-    note = f"of {belief.workers.value:g}, beside {who}"
+    told = belief.workers.note and f"; {belief.workers.note}"
+    note = f"of {belief.workers.value:g}, beside {who}{told}"
     return replace(belief, workers=replace(belief.workers, value=count, note=note))
 
 

@@ -118,6 +118,18 @@ def test_the_pool_is_asked_when_told_or_when_adon_yml_has_one(
     assert asked == ["", "", "cm:9618", "other"]
 
 
+def test_cores_that_wait_for_disks_are_told(
+    workflow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = {"mu": SitePool("mu", 0.0, 8, idle_slots=3, ahead=0.0, stalled=2.5)}
+    monkeypatch.setattr(live, "ask_pool", lambda _collector: pool)
+    told = lines(adon("site", "explain", workflow, "--sites", "sites.yml", "--pool"))
+    assert "N 3 [collector " in " ".join(told)
+    assert "of 6, beside 5 jobs that run; of 8 slots, 2 wait for disks (I/O wait)]" in " ".join(
+        told
+    )
+
+
 def test_a_real_process_that_cannot_reach_a_collector_is_one_line() -> None:
     with pytest.raises(AdonError, match=rf"^HTCondor at {NOBODY} did not answer: ") as refused:
         live.ask_pool(NOBODY)

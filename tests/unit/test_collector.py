@@ -24,7 +24,6 @@ slots = st.fixed_dictionaries(
         "Activity": st.sampled_from(["Idle", "Busy"]),
         "Memory": st.integers(0, 4096),
     },
-    optional={"AdonIoWait": st.floats(0, 1)},
 )
 jobs = st.fixed_dictionaries({"JobStatus": st.integers(1, 7), "pegasus_site": sites})
 
@@ -43,9 +42,6 @@ def test_every_slot_and_job_is_counted_once(
     assert sum(p.running_jobs for p in found.values()) == sum(j["JobStatus"] == 2 for j in job_ads)
     for site, pool in found.items():
         assert 0 <= pool.idle_slots <= pool.slots
-        waits = [ad["AdonIoWait"] for ad in slot_ads if ad["PegasusSite"] == site
-                 and "AdonIoWait" in ad]  # fmt: skip
-        assert pool.io_wait == max(waits, default=None)
         assert (pool.site, pool.at, pool.source) == (site, 5.0, "collector")
     assert workers(found) == {site: pool.slots for site, pool in found.items()}
 
@@ -164,6 +160,24 @@ def test_the_speed_of_a_site_is_that_of_its_typical_core() -> None:
     slots.append({"AdonSite": "tacc"})
     found = summarise(slots, [], 0.0)
     assert (found["mu"].mips, found["tacc"].mips) == (300.0, None)
+
+
+def test_cores_that_stand_still_for_disks_are_counted_once_for_each_machine() -> None:
+    told = {"AdonSite": "mu", "AdonMetricsAt": 1000.0, "DetectedCpus": 8}
+    slots: list[Ad] = [
+        *({**told, "Machine": "a", "AdonIoWaitSustainedFraction": 0.25} for _ in range(8)),
+        {**told, "Machine": "b", "AdonIoWaitSustainedFraction": 0.5},
+        {**told, "Machine": "c"},
+    ]
+    assert summarise(slots, [], 1800.0)["mu"].stalled == 2 + 4
+    assert summarise(slots, [], 2000.0)["mu"].stalled == 0  # nobody has told for a while
+
+
+def test_a_data_slot_is_no_worker() -> None:
+    data = {"AdonSite": "mu", "IsDataSlot": True, "State": "Claimed", "Activity": "Idle"}
+    for kind in ("Dynamic", "Static"):
+        found = summarise([{"AdonSite": "mu"}, {**data, "SlotType": kind, "Cpus": 0}], [], 0.0)
+        assert (found["mu"].slots, found["mu"].idle_slots) == (1, 0)
 
 
 def test_a_pool_survives_its_own_json() -> None:

@@ -254,6 +254,20 @@ def test_a_site_s_own_measurement_comes_before_its_neighbours() -> None:
     assert world.sites["tacc"].queue_wait.value == 20.0
 
 
+@pytest.mark.parametrize(
+    ("stalled", "n", "note"),
+    [
+        (0.9, 8, ""),
+        (3.2, 5, "of 8 slots, 3 wait for disks (I/O wait)"),
+        (64.0, 4, "of 8 slots, 4 wait for disks (I/O wait)"),
+    ],
+)
+def test_cores_that_stand_still_for_disks_are_no_workers(stalled: float, n: int, note: str) -> None:
+    pool = pool_of(mu=SitePool("mu", 995.0, 8, idle_slots=8, ahead=0.0, stalled=stalled))
+    found = believe(world_inputs(), Measurements({}), now=NOW, live=Live(pool)).sites["mu"].workers
+    assert found == Belief(n, "collector", 995.0, note=note)
+
+
 def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
 

@@ -60,6 +60,48 @@ def test_two_files_come_and_go(etc: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "nothing to do: no ADON" in capsys.readouterr().out
 
 
+def test_an_execute_machine_tells_its_metrics_and_stops_it(
+    etc: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(etc)
+    (etc / "config.d/99-adon-transfers").write_bytes(b"")  # an access point on the same machine
+    assert install(etc, "--execute", "--dry-run") == 0
+    assert {*files(etc)} - {*before} == {"config.d/99-adon-transfers"}
+    capsys.readouterr()
+    assert install(etc, "--execute", "--interface", "lo", "--token-file", "/t") == 0
+    said = capsys.readouterr().out
+    assert "verified: the host tells " in said
+    assert "verified: the broker tells nothing now: " in said
+    hooks = json.loads((etc / "adon-startd.json").read_text())
+    assert hooks == {"broker": BROKER, "site": "local", "token_file": "/t"}
+    text = (etc / "config.d/99-adon-startd").read_text()
+    assert 'AdonSite = "local"\nSTARTD_ATTRS = $(STARTD_ATTRS) AdonSite\n' in text
+    values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
+    host = shlex.split(values["STARTD_CRON_ADON_HOST_ARGS"].strip('"'))
+    assert host[-3:] == ["lo", "$(LOG)/adon-metrics.json", "$(EXECUTE)"]
+    paths = shlex.split(values["STARTD_CRON_ADON_PATHS_ARGS"].strip('"'))
+    assert paths[1:6] == [
+        "-I",
+        "-m",
+        "condor_plugins.startd.paths",
+        "--config",
+        f"{etc}/adon-startd.json",
+    ]
+    assert install(etc, "--execute", "--undo", site=None) == 0
+    (etc / "config.d/99-adon-transfers").unlink()
+    assert files(etc) == before
+
+
+def test_without_a_broker_no_bandwidth_is_told(etc: Path) -> None:
+    assert install(etc, "--execute") == 0
+    words = ["--config-dir", str(etc / "config.d"), "--site", "mu", "--yes"]
+    assert main(["install", "condor", "--execute", *words]) == 0
+    assert not (etc / "adon-startd.json").exists()
+    text = (etc / "config.d/99-adon-startd").read_text()
+    assert "ADON_HOST" in text
+    assert "ADON_PATHS" not in text
+
+
 def test_what_cannot_be_is_said_in_one_line(
     etc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +123,11 @@ def test_what_cannot_be_is_said_in_one_line(
     (etc / "config.d/99-adon-transfers").unlink()
     (etc / "config.d/60-site").write_text("A = 1\nshadow_job_hook_keyword = LAB\n")
     assert "60-site:2: found shadow_job_hook_keyword = LAB" in refused()
+    assert "found no --site" in refused("--execute", site=None)
+    assert "without quotes" in refused("--execute", site='a"b')
+    (etc / "config.d/99-adon-startd").write_text("A = 1\n")
+    assert "not ours" in refused("--execute")
+    assert "not ours" in refused("--execute", "--undo")
 
 
 def test_the_settings_name_both_programs_and_what_they_read() -> None:

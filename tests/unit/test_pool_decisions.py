@@ -47,7 +47,7 @@ def test_a_site_needs_a_worker() -> None:
 @given(st.integers(1, 500), st.sampled_from(["10.254.1.2", "127.0.0.1"]))
 def test_a_site_has_as_many_slots_as_workers(workers: int, address: str) -> None:
     spec = SiteSpec(workers, address=address, attributes={"Rack": "r1"})
-    found = settings(site_config(PLACE, "mu", spec, "10.254.0.1:9618", ["/py", "m.py"]))
+    found = settings(site_config(PLACE, "mu", spec, "10.254.0.1:9618", ""))
     assert found["NUM_SLOTS_TYPE_1"] == found["NUM_CPUS"] == str(workers)
     assert found["COLLECTOR_HOST"] == "10.254.0.1:9618"
     assert found["CONDOR_HOST"] == "10.254.0.1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from condor_plugins.transfers.decide import (
     Renew,
     actions_for,
     of_schedd,
+    transferring,
 )
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
@@ -108,6 +110,37 @@ def test_the_queue_tells_what_events_do_not() -> None:
     assert outcome("out", nothing, queue={JOB: QueuedJob(2, 1, sending=True)}) == ""
 
 
+COMMON = Run(f"{JOB}.common1000", 1)
+BLOCKED = {JOB: QueuedJob(9, 1)}
+
+
+def shared(step: TransferStep, at: float) -> RunEvent:
+    return replace(event(Kind.COMMON_FILES, at, 1, step), job=COMMON.job)
+
+
+def test_common_files_hold_their_path_until_they_are_there() -> None:
+    def found(runs: RunStates, queue: dict[str, QueuedJob] | None) -> list[Release | Renew]:
+        return actions_for([transit(COMMON.transit("in"))], Observed(runs, queue, 1000.0))
+
+    (begun, done) = shared(TransferStep.IN_STARTED, 2), shared(TransferStep.IN_FINISHED, 12)
+    name = COMMON.transit("in")
+    for queue in (BLOCKED, None):
+        assert found(after(begun), queue) == []
+        assert found(after(begun, done), queue) == [Release(name, 1000, 10.0, "success")]
+    # The job in whose name they are sent has a run and a path of its own.
+    own = after(begun, done, *NORMAL)
+    assert {state.run: state.input.seconds for state in own} == {COMMON: 10.0, RUN: 10.0}
+    nothing = RunStates()
+    assert found(nothing, BLOCKED) == []
+    assert found(nothing, {JOB: running(RUN)}) == [Release(name, 0, 0.0, "success")]
+    assert found(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
+    assert found(nothing, {}) == [Release(name, 0, 0.0, "gone")]
+    short = replace(transit(name), lease_until=1010.0)
+    assert actions_for([short], Observed(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
+    moving = transferring([transit(name)], after(begun))
+    assert moving == {name: ((12, -1000), "in")}
+
+
 def test_leases_last_as_long_as_what_they_are_for_and_no_longer_without_proof() -> None:
     short = transit(IN)
     short.lease_until = 1030.0
@@ -173,4 +206,9 @@ def test_what_is_long_over_is_forgotten() -> None:
     assert runs.get(RUN)
     runs.feed([event(Kind.HELD, 90, starts=2)])
     runs.forget(1000.0, 60.0)
+    assert list(runs) == []
+    runs.feed([shared(TransferStep.IN_STARTED, 100)])
+    runs.forget(50_000.0, 60.0)
+    assert runs.get(COMMON)
+    runs.forget(100_000.0, 60.0)
     assert list(runs) == []

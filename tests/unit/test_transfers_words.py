@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB
 
 from condor_plugins.transfers import jobad
-from condor_plugins.transfers.events import ADS, run_events
+from condor_plugins.transfers.events import ADS, run_event, run_events
 from condor_plugins.transfers.jobad import bytes_sent, no_transfer
 from condor_plugins.transfers.request_builder import (
     Run,
@@ -20,6 +20,7 @@ from condor_plugins.transfers.request_builder import (
     queue_number,
     request,
     run_of,
+    shadow_number,
     unmarked,
 )
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
@@ -187,3 +188,38 @@ def test_input_is_measured_by_its_files(tmp_path: Path) -> None:
     for number in range(2100):
         (tmp_path / "d" / str(number)).touch()
     assert bytes_sent(ad) == 4 * 2**20
+
+
+def test_what_several_jobs_share_is_counted_for_its_own_shadow_alone(tmp_path: Path) -> None:
+    for name, size in (("own", 1), ("shared", 20), ("a", 300), ("image.sif", 4000)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    ad: dict[str, jobad.Value] = {
+        "Iwd": str(tmp_path), "ClusterId": 12, "TransferInput": "own", "CommonInputFiles": "shared",
+        "CommonInputCatalogs": "A, container_1", "_x_catalog_A": "a,http://x/y",
+        "_x_catalog_container_1": "image.sif",
+    }  # fmt: skip
+    sent = '{ "ClusterId_12@ap#12_1=2","container_1@ap#12_3=4" }'
+    shared = {**ad, "ProcId": -1000, "RequestedCatalogs": "{ }"}
+    own = {**ad, "ProcId": 0, "RequestedCatalogs": "{ }"}
+    assert bytes_sent({**own, "RemoteHost": "slot1_3@mu.test"}) == 1
+    assert bytes_sent({**own, "RemoteHost": "slot1@mu_1.test"}) == 4321  # static: not shared
+    assert bytes_sent(shared) == 4320
+    assert bytes_sent({**shared, "TransferTheseCatalogs": sent}) == 4020
+    assert bytes_sent({**ad, "ProcId": 0, "RemoteHost": "slot1_3@mu.test"}) == 4321  # HTCondor 24
+    assert bytes_sent({**shared, "CommonInputFiles": "gone", "TransferInputSizeMB": 4}) is None
+
+
+def test_the_shadow_of_common_files_is_a_run_of_its_own() -> None:
+    shared = run_of({**AD, "ProcId": -1001})
+    assert shared == Run(f"{JOB}.common1001", 1)
+    assert shared != run_of({**AD, "ProcId": 0})
+    assert parsed(shared.transit("in") + ".2") == (shared, "in")
+    assert (shared.common, shared.queued_job) == (True, JOB)
+    assert queue_number(shared.job) == ("ap@ap.test", 12, 0)
+    assert (shadow_number(shared.job), shadow_number(JOB)) == ((12, -1001), (12, 0))
+    told = {**AD, "ProcId": -1001, "EventTime": "2026-11-23T09:01:20.087",
+            "TriggerEventTypeNumber": 47}  # fmt: skip
+    started = run_event({**told, "Type": "TransferStarted"})
+    assert started is not None
+    assert (started.job, started.step) == (shared.job, TransferStep.IN_STARTED)
+    assert run_event({**told, "Type": "WaitStarted"}) is None

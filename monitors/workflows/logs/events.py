@@ -40,6 +40,7 @@ class Kind(IntEnum):
     RECONNECT_FAILED = 24
     JOB_AD = 28
     FILE_TRANSFER = 40
+    COMMON_FILES = 47
 
 
 class TransferStep(IntEnum):

@@ -1,0 +1,109 @@
+"""``adon install condor --execute``: what an execute machine tells in its slot ads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli.install_pegasus import hook_config
+from network_provisioner.base.errors import AdonError, InputError
+
+if TYPE_CHECKING:
+    from pegasus_hooks.install.edits import FileEdit
+
+NAME, HOOKS = "99-adon-startd", "adon-startd.json"
+_LIMIT_S = 20.0
+
+
+def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
+    """The files that are wanted. Raises InputError."""
+    from condor_plugins.startd import setup
+    from pegasus_hooks.install.edits import FileEdit, read
+
+    if not args.site:
+        raise InputError("found no --site, expected the site that this machine stands at")
+    path, hooks = folder / NAME, folder.parent / HOOKS
+    before, hooks_before = read(path), read(hooks)
+    _refuse_foreign(path, before)
+    had = None if before is None else setup.hooks_of(before)
+    if hooks_before is not None and had != hooks:
+        raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
+    asks = args.broker is not None or args.config is not None
+    # Not resolved: what a virtual environment's python links to does not know its packages.
+    python = str(Path(sys.executable).absolute())
+    wanted = setup.StartdMetrics(python, args.site, args.interface, hooks if asks else None)
+    named = FileEdit(hooks, hooks_before, _hooks_text(args) if asks else None)
+    settings = FileEdit(path, before, setup.text(wanted).encode())
+    # No settings shall name a file that is not there.
+    return [named, settings] if asks else [settings, named]
+
+
+def to_undo(folder: Path) -> list[FileEdit]:
+    """The files that are to go. Raises InputError."""
+    from condor_plugins.startd import setup
+    from pegasus_hooks.install.edits import FileEdit, read
+
+    path = folder / NAME
+    before = read(path)
+    if before is None:
+        return []
+    _refuse_foreign(path, before)
+    hooks = setup.hooks_of(before)
+    return [FileEdit(path, before, None), *([FileEdit(hooks, read(hooks), None)] if hooks else [])]
+
+
+def verified(folder: Path, interface: str) -> Iterator[str]:
+    """What the programs say that the startd will start, a line for each."""
+    from condor_plugins.startd import paths, setup
+    from pegasus_hooks.install.edits import read
+
+    content = read(folder / NAME) or b""
+    with tempfile.TemporaryDirectory() as place:
+        host = [sys.executable, "-I", "-S", str(setup.METRICS), interface, f"{place}/state", place]
+        for _ in range(2):  # a rate takes two readings
+            told = _run(host)
+    lines = [line for line in told.splitlines() if " = " in line]
+    missing = {"AdonIoWaitFraction", "AdonNetRxBps"} - {line.split()[0] for line in lines}
+    yield f"the host tells {len(lines)} attributes" + "".join(
+        f"; no {name} (--interface)" if name == "AdonNetRxBps" else f"; no {name}"
+        for name in sorted(missing)
+    )
+    hooks = setup.hooks_of(content)
+    if hooks is not None:
+        try:
+            found = paths.asked(hooks)
+            yield f"the broker tells {len(found)} bandwidths"
+        except AdonError as error:  # it may be up later
+            yield f"the broker tells nothing now: {error}"
+
+
+def _run(words: list[str]) -> str:
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
+
+
+def _refuse_foreign(path: Path, before: bytes | None) -> None:
+    from condor_plugins.startd import setup
+
+    if before is not None and not setup.is_ours(before):
+        raise InputError(f"{path}: found a file that is not ours, expected none of this name")
+
+
+def _hooks_text(args: argparse.Namespace) -> bytes:
+    from network_provisioner.client.hookconfig import HookConfig
+
+    config = replace(hook_config(args), archive=None, watch=None, site=args.site)
+    usual = {f.name: f.default for f in fields(HookConfig)}
+    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return (json.dumps(said, indent=1) + "\n").encode()

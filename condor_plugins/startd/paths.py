@@ -1,0 +1,122 @@
+"""Bandwidth that may still be reserved to and from a slot's site, as ClassAd attributes: a program
+for HTCondor's STARTD_CRON.
+
+    python -m condor_plugins.startd.paths --config FILE [--spread SECONDS]
+
+asks the broker that FILE names (the hooks' configuration, ``site`` included) for its network, and
+prints for every other site, and for layer 2 and layer 3,
+
+    AdonAvailL2From_<site>_Bps, AdonAvailL2To_<site>_Bps    AdonAvailL3From_..., AdonAvailL3To_...
+
+in bits per second: what the best of the candidate paths of that layer has left, 0 where all of it
+is reserved or its links have failed. The other end is the slot's own site, so that one Rank orders
+slots of all sites. Where there is no path of a layer, or no broker answers, nothing is printed, and
+the startd drops what it was told before. ``AdonPathsAt`` is when the broker was asked, in Unix
+seconds.
+
+A ClassAd name has letters, digits and _ alone and no case: any other character of a site's name
+stands as _ (:func:`site_word`), and of sites that then have one name the least is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
+from network_provisioner.client import hookconfig
+from network_provisioner.client.hookclient import client_of
+from network_provisioner.topology.paths import PathFinder
+
+Hop = tuple[str, str]
+_CANDIDATES = 8  # paths between two sites, as the broker looks at them
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+
+
+def site_word(site: str) -> str:
+    """A site as it stands in names of attributes."""
+    return _OTHER.sub("_", site)
+
+
+def available(network: Mapping[str, Any], site: str) -> dict[str, float]:
+    """Attributes of a slot at ``site``, b/s, from what ``GET /v1/topology`` answers.
+
+    Raises KeyError, TypeError or ValueError where that is something else, InputError where the
+    network does not have the site.
+    """
+    sites = [str(node["name"]) for node in network["nodes"] if node["kind"] == "site"]
+    if site not in sites:
+        raise InputError(f"site {site}: not in the broker's network, expected one of {sites}")
+    links = network["links"]
+    routed, free = dict[Hop, bool](), dict[Hop, float]()
+    for link in links:
+        for load in link["load"]:
+            hop = (str(load["from"]), str(load["to"]))
+            left = max(0.0, float(load["reservable_bps"]) - float(load["reserved_bps"]))
+            routed[hop], free[hop] = link["layer"] == "l3", 0.0 if link.get("failed") else left
+    finder = PathFinder(
+        (str(node["name"]) for node in network["nodes"]),
+        ((str(link["a"]), str(link["b"]), float(link["delay_s"])) for link in links),
+        sites,
+    )
+    found: dict[str, float] = {}
+    for other in sites:
+        for way, src, dst in (("From", other, site), ("To", site, other)):
+            for layer, left in _best(finder.k_shortest(src, dst, _CANDIDATES), routed, free):
+                name = f"AdonAvail{layer}{way}_{site_word(other)}_Bps"
+                known = next((one for one in found if one.lower() == name.lower()), name)
+                found[known] = min(left, found.get(known, left))
+    return found
+
+
+def _best(
+    paths: Iterable[Sequence[str]], routed: Mapping[Hop, bool], free: Mapping[Hop, float]
+) -> Iterable[tuple[str, float]]:
+    best: dict[str, float] = {}
+    for path in paths:
+        hops = list(pairwise(path))
+        layer = "L3" if any(routed[hop] for hop in hops) else "L2"
+        best[layer] = max(best.get(layer, 0.0), min(free[hop] for hop in hops))
+    return best.items()
+
+
+def asked(config: Path) -> dict[str, float]:
+    """What the broker tells a slot of the configuration's site. Raises AdonError."""
+    settings = hookconfig.load(config)
+    if not settings.site:
+        raise InputError(f"{config}: found no key 'site', expected the site of this machine")
+    try:
+        return available(client_of(settings, os.environ).topology(), settings.site)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BrokerError(f"{settings.broker}: no network: {error!r}", "bad_answer") from None
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Ask and print; where nobody tells, one line on standard error and an empty ad."""
+    parser = argparse.ArgumentParser(prog="python -m condor_plugins.startd.paths")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument(
+        "--spread", type=float, default=0.0, metavar="SECONDS",
+        help="wait for so long at most, by chance, so that not all machines ask at once",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    time.sleep(random.uniform(0, options.spread))
+    found: dict[str, float] = {}
+    try:
+        found = {**asked(options.config), "AdonPathsAt": time.time()}
+    except AdonError as error:
+        print(error, file=sys.stderr)
+    print("\n".join([*(f"{name} = {value:.0f}" for name, value in sorted(found.items())), "-"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

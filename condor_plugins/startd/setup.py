@@ -1,0 +1,72 @@
+"""HTCondor's settings that have an execute node tell its site and its metrics, as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from condor_plugins.transfers.setup import quoted
+from network_provisioner.base.errors import InputError
+
+MARK = "# Written by 'adon install condor --execute', taken out by its '--undo'."
+HOST, PATHS = "ADON_HOST", "ADON_PATHS"
+_NAMED = "# What asks the broker goes by: "
+METRICS = Path(__file__).resolve().with_name("metrics.py")
+
+
+@dataclass(frozen=True, slots=True)
+class StartdMetrics:
+    """``python`` runs the programs. ``site`` is put into the slot ads, "" where something else does
+    that; ``hooks`` is the configuration that names the broker, None where none is asked; the broker
+    is asked ``spread_s`` too late at most. ``every_s``: between two readings of the host."""
+
+    python: str
+    site: str = ""
+    interface: str = "default"
+    hooks: Path | None = None
+    every_s: int = 60
+    paths_every_s: int = 60
+    spread_s: float = 10.0
+
+
+def text(settings: StartdMetrics) -> str:
+    """A file for HTCondor's ``config.d``. Raises InputError for a path or site that HTCondor would
+    change."""
+    # -I -S: no site-packages to read, it uses the standard library only.
+    metrics = [settings.python, "-I", "-S", str(METRICS), settings.interface]
+    lines = [MARK]
+    if settings.site:
+        if '"' in settings.site or "$" in settings.site or not settings.site.isprintable():
+            raise InputError(f"site {settings.site!r}: expected a name without quotes and $")
+        lines += [f'AdonSite = "{settings.site}"', "STARTD_ATTRS = $(STARTD_ATTRS) AdonSite"]
+    lines += _job(HOST, metrics, settings.every_s, "$(LOG)/adon-metrics.json", "$(EXECUTE)")
+    if settings.hooks is not None:
+        paths = [settings.python, "-I", "-m", "condor_plugins.startd.paths"]
+        paths += ["--config", str(settings.hooks), "--spread", f"{settings.spread_s:g}"]
+        lines += [f"{_NAMED}{settings.hooks}", *_job(PATHS, paths, settings.paths_every_s)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def is_ours(content: bytes) -> bool:
+    """Whether a file is one of these."""
+    return content.decode("utf-8", "replace").partition("\n")[0] == MARK
+
+
+def hooks_of(content: bytes) -> Path | None:
+    """The configuration that such a file names; None where it names none."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    named = [line.removeprefix(_NAMED) for line in lines if line.startswith(_NAMED)]
+    return Path(named[0]) if named and is_ours(content) else None
+
+
+def _job(name: str, words: list[str], every_s: int, *ours: str) -> list[str]:
+    """``ours`` are words in which HTCondor is to put its own folders."""
+    return [
+        f"STARTD_CRON_JOBLIST = $(STARTD_CRON_JOBLIST) {name}",
+        # By env, for the startd keeps from Python by which path it was called.
+        f"STARTD_CRON_{name}_EXECUTABLE = /usr/bin/env",
+        f"STARTD_CRON_{name}_ARGS = {quoted(words, ours)}",
+        f"STARTD_CRON_{name}_MODE = Periodic",
+        f"STARTD_CRON_{name}_PERIOD = {every_s}s",
+        f"STARTD_CRON_{name}_KILL = True",
+    ]
