@@ -1,0 +1,275 @@
+"""The driver on real services of an OpenStack, and its machines in a real pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import openstack
+import psutil
+import pytest
+
+from condor_plugins.pool.cloud import CloudError, Flavour, Machine, Refusal, State
+from condor_plugins.pool.cloudinit import ExecuteNode, boot_token, user_data
+from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import DOMAIN
+from network_provisioner.base.errors import InputError
+from tests.cloud.services import ADMIN, CLOUD, GATEWAY, IMAGE, NETWORK
+
+pytestmark = pytest.mark.openstack
+
+SETTINGS = OpenStackSettings(CLOUD, "p1", {"small": 0.1, "large": 0.4}, IMAGE, NETWORK)
+NOTHING = "#cloud-config\n{}\n"
+WORKER = f"worker@{DOMAIN}"
+
+
+def driver(**more: Any) -> OpenStackCloud:
+    """One that knows nothing of any other, as after a restart."""
+    return OpenStackCloud(replace(SETTINGS, **more), lambda _flavour, _name: NOTHING)
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 300.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.2)
+    return found
+
+
+def machine(cloud: OpenStackCloud, name: str) -> Machine | None:
+    return next((m for m in cloud.machines() if m.name == name), None)
+
+
+def until_state(cloud: OpenStackCloud, name: str, state: State) -> Machine:
+    def there() -> Machine | None:
+        found = machine(cloud, name)
+        assert found is not None and (found.state in (state, State.BOOTING)), found
+        return found if found.state is state else None
+
+    return until(there, f"{name} to be {state}")
+
+
+@pytest.fixture(scope="session")
+def admin(world: Any) -> Any:
+    return world.cloud.connect(ADMIN)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(world: Any) -> Iterator[None]:
+    """Every test begins with an empty project, and must be able to delete what it started."""
+    yield
+    world.cloud.check()
+    for pool in ("p1", "p2"):
+        cloud = driver(pool=pool, qos_policy="any")  # its ports, too
+        for found in cloud.machines():
+            cloud.delete(found.name)
+        until(lambda cloud=cloud: not cloud.machines(), "the machines to be gone")
+
+
+def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: Any) -> None:
+    cloud = driver(group="workers")
+    cloud.check()
+    assert list(cloud.flavours()) == [
+        Flavour("small", 1, 512, 0.1), Flavour("large", 4, 4096, 0.4)
+    ]  # fmt: skip
+    before = time.time()
+    cloud.start("small", "w1")
+    assert [(m.name, m.flavour) for m in driver().machines()] == [("w1", "small")]
+    assert machine(cloud, "w1").since == pytest.approx(before, abs=120)  # type: ignore[union-attr]
+    driver(group="workers").start("small", "w1")
+    cloud.start("large", "w2")
+    found = [until_state(cloud, name, State.RUNNING) for name in ("w1", "w2")]
+    assert all(m.address.startswith("10.81.0.") for m in found)
+    assert len(cloud.machines()) == 2
+    # Two that need not share a host do not.
+    assert len({s.compute_host for s in admin.compute.servers(all_projects=True)}) == 2
+    cloud.delete("w1")
+    until(lambda: machine(cloud, "w1") is None, "w1 to be gone")
+    assert machine(cloud, "w2") is not None
+    cloud.delete("w1")
+
+
+def test_only_what_is_ours_is_listed_and_deleted(world: Any) -> None:
+    ours, others = driver(), driver(pool="p2")
+    ours.start("small", "w1")
+    others.start("small", "w1")
+    ours.delete("w1")
+    until(lambda: not ours.machines(), "ours to be gone")
+    assert [m.name for m in others.machines()] == ["w1"]
+
+
+def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin: Any) -> None:
+    tenant = world.cloud.connect(CLOUD)
+    project = tenant.current_project_id
+    policy = admin.network.create_qos_policy(name="10mbps", project_id=project)
+    admin.network.create_qos_bandwidth_limit_rule(policy, max_kbps=10_000)
+    cloud = driver(qos_policy="10mbps")
+    cloud.check()
+    cloud.start("small", "w1")
+    until_state(cloud, "w1", State.RUNNING)
+    (port,) = tenant.network.ports(name="w1")
+    assert (port.qos_policy_id, port.device_owner) == (policy.id, "compute:nova")
+    cloud.delete("w1")
+    until(lambda: not cloud.machines(), "machine and port to be gone")
+    assert not list(tenant.network.ports(name="w1"))
+    # Killed between a port and its server: the port is found, used, or deleted.
+    cloud._card("w2")
+    assert [(m.name, m.state) for m in driver(qos_policy="10mbps").machines()] == [
+        ("w2", State.ENDED)
+    ]
+    cloud.start("small", "w2")
+    assert len(list(tenant.network.ports(name="w2"))) == 1
+    cloud._card("w3")
+    driver(qos_policy="10mbps").delete("w3")
+    assert [m.name for m in cloud.machines()] == ["w2"]
+
+
+def test_a_quota_that_is_used_up_is_told_apart(world: Any, admin: Any) -> None:
+    cloud = driver(group="full")
+    project = world.cloud.connect(CLOUD).current_project_id
+    admin.set_compute_quotas(project, instances=2, server_group_members=1)
+    try:
+        cloud.start("small", "w1")
+        # The group takes no second one, and is only a wish.
+        cloud.start("small", "w2")
+        with pytest.raises(CloudError, match="Quota exceeded for instances") as refused:
+            cloud.start("small", "w3")
+        assert refused.value.why is Refusal.QUOTA
+    finally:
+        admin.delete_compute_quotas(project)
+    assert len(cloud.machines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"prices": {"small": 1.0, "tiny": 1.0}}, "found no flavour 'tiny'"),
+        ({"prices": {}}, "found no flavours"),
+        ({"image": "none"}, "found no image 'none'"),
+        ({"network": "none"}, "found no network 'none'"),
+        ({"key": "none"}, "found no key 'none'"),
+        ({"qos_policy": "none"}, "found no qos policy 'none'"),
+        ({"security_groups": ["none"]}, "found no security group 'none'"),
+        ({"cloud": "none"}, "none"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(world: Any, more: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as wrong:
+        driver(**more).check()
+    assert "\n" not in str(wrong.value)
+
+
+def test_credentials_that_do_not_work_are_said_in_one_line(world: Any) -> None:
+    bad = OpenStackCloud(
+        SETTINGS, lambda *_: NOTHING, lambda: openstack.connect(cloud=CLOUD, password="wrong")
+    )
+    with pytest.raises(InputError, match=r"401") as wrong:
+        bad.check()
+    assert "\n" not in str(wrong.value)
+    nowhere = {"auth_url": "http://127.0.0.1:1/v3"}
+    away = OpenStackCloud(
+        SETTINGS, lambda *_: NOTHING, lambda: openstack.connect(cloud=CLOUD, auth=nowhere)
+    )
+    with pytest.raises(CloudError) as absent:
+        away.check()
+    assert absent.value.why is Refusal.BUSY
+
+
+def test_a_token_that_ends_is_renewed_and_a_credential_that_is_revoked_is_told(
+    world: Any,
+) -> None:
+    tenant = world.cloud.connect(CLOUD)
+    user = tenant.current_user_id
+    made = tenant.identity.create_application_credential(user, "adon")
+    client = openstack.connect(
+        cloud="", auth_type="v3applicationcredential", region_name="RegionOne",
+        auth={"auth_url": tenant.config.auth["auth_url"], "application_credential_id": made.id,
+              "application_credential_secret": made.secret},
+    )  # fmt: skip
+    cloud = OpenStackCloud(SETTINGS, lambda *_: NOTHING, lambda: client)
+    cloud.check()
+    token = client.auth_token
+    tenant.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+    client.session.auth.invalidate()
+    assert cloud.machines() == []
+    assert client.auth_token != token
+    tenant.identity.delete_application_credential(user, made)
+    client.session.auth.invalidate()
+    with pytest.raises(CloudError) as refused:
+        cloud.machines()
+    assert refused.value.why is Refusal.CREDENTIALS
+
+
+@pytest.mark.parametrize(
+    ("flavour", "said"), [("huge", "No valid host was found"), ("broken", "no bootable device")]
+)
+def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, said: str) -> None:
+    tenant = world.cloud.connect(CLOUD)
+    cloud = driver(prices={flavour: 1.0})
+    world.cloud.connect(ADMIN).set_compute_quotas(tenant.current_project_id, cores=1000, ram=10**7)
+    cloud.start(flavour, "w1")
+    found = until_state(cloud, "w1", State.ERROR)
+    assert said in found.error
+    assert found.flavour == flavour
+
+
+def test_a_machine_that_hangs_in_build_is_told_and_deleted(world: Any) -> None:
+    cloud = driver(prices={"hanging": 1.0})
+    cloud.start("hanging", "w1")
+    tenant = world.cloud.connect(CLOUD)
+    until(lambda: next(iter(tenant.compute.servers())).task_state == "spawning", "it to hang")
+    found = machine(driver(), "w1")
+    assert found is not None and found.state is State.BOOTING
+    cloud.delete("w1")
+    until(lambda: not cloud.machines(), "w1 to be gone")
+
+
+@pytest.fixture(scope="module")
+def pool(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    more = "".join(
+        f"ALLOW_{right} = $(ALLOW_{right}), {WORKER}\n"
+        for right in ("ADVERTISE_STARTD", "ADVERTISE_MASTER")
+    )
+    run_dir = tmp_path_factory.mktemp("pool")
+    with Pool(run_dir, world.condor, {}, hub_address=GATEWAY, hub_settings=more) as pool:
+        yield pool
+
+
+def worker_cloud(pool: Pool, lifetime_s: int = 600) -> OpenStackCloud:
+    node = ExecuteNode(
+        pool.collector, "cloud", 300.0, {"UID_DOMAIN": DOMAIN, "UPDATE_INTERVAL": "5"}
+    )
+
+    def told(_flavour: Flavour, name: str) -> str:
+        return user_data(node, name, boot_token(pool.run, lifetime_s, WORKER))
+
+    return OpenStackCloud(SETTINGS, told)
+
+
+def test_a_machine_becomes_a_worker_and_runs_a_job(world: Any, pool: Pool, tmp_path: Path) -> None:
+    cloud = worker_cloud(pool)
+    cloud.start("small", "w1")
+    status = ["condor_status", "-af", "AdonWorker", "CloudInstanceId", "PegasusSite"]
+    told = until(lambda: pool.run(status).split(), "the worker")
+    (server,) = world.cloud.connect(CLOUD).compute.servers()
+    assert told == ["w1", server.id, "cloud"]
+    tmp_path.chmod(0o755)
+    (tmp_path / "j.sub").write_text(
+        "executable = /bin/hostname\noutput = out\nlog = log\nrequest_memory = 64\nqueue\n"
+    )
+    pool.run(["condor_submit", "j.sub"], cwd=tmp_path)
+    pool.run(["condor_wait", "log"], cwd=tmp_path, timeout_s=300)
+    assert (tmp_path / "out").read_text() == "w1\n"
+    assert cloud.machines()[0].state is State.RUNNING
+    # It dies: the cloud sees that.
+    for process in psutil.process_iter(["cmdline"]):
+        if "--inside" in (process.info["cmdline"] or []):
+            process.kill()
+    until_state_ended = until(
+        lambda: next((m for m in cloud.machines() if m.state is State.ENDED), None), "its end"
+    )
+    assert until_state_ended.name == "w1"
