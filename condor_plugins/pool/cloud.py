@@ -97,6 +97,7 @@ class Cloud(Protocol):
         ...
 
     def delete(self, name: str) -> None:
-        """Delete a machine and all that was made for it; returns as soon as that is accepted.
-        Nothing happens where there is none."""
+        """Delete a machine; returns as soon as that is accepted. Nothing happens where there is
+        none. To be repeated for as long as :meth:`machines` tells of it: what was made for it may
+        have to go after it."""
         ...

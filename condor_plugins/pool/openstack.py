@@ -2,8 +2,9 @@
 
 Servers carry the tag ``adon:<pool>``, their flavour as metadata, and the name that was chosen for
 them. A port that is made for a server's quality of service has the server's name and the tag as its
-description; one that is left without a server is told as a machine that has ENDED, and goes when
-that is deleted.
+description. Neutron lets no tenant delete it before its server is gone: until then, and where a
+request was never followed by its server, it is told as a machine that has ENDED, and goes when that
+is deleted.
 
 Nothing is tried again in here: a request that failed may have been carried out, so that whoever
 asked lists first; and a cloud that says when to come back may say an hour. For requests that are
@@ -34,6 +35,15 @@ _FLAVOUR = "adon_flavour"
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
+_LOOK = {
+    "flavour": ("compute", "find_flavor"),
+    "image": ("image", "find_image"),
+    "network": ("network", "find_network"),
+    "key": ("compute", "find_keypair"),
+    "qos_policy": ("network", "find_qos_policy"),
+    "security_group": ("network", "find_security_group"),
+    "group": ("compute", "find_server_group"),
+}
 _STATES = {
     "BUILD": State.BOOTING,
     "ERROR": State.ERROR,
@@ -172,7 +182,7 @@ class OpenStackCloud:
             except sdk.ForbiddenException as error:
                 # A group has ten members as clouds come. What it is for is a wish, the machine is
                 # not.
-                if "scheduler_hints" not in asked or "server group" not in str(error):
+                if "scheduler_hints" not in asked or "in group" not in str(error):
                     raise
                 del asked["scheduler_hints"]
                 self._api.compute.create_server(**asked)
@@ -180,10 +190,12 @@ class OpenStackCloud:
     def delete(self, name: str) -> None:
         """The same."""
         with self._told(f"delete {name}"):
-            for server in self._servers(name):
+            servers = list(self._servers(name))
+            for server in servers:
                 self._api.compute.delete_server(server, ignore_missing=True)
-            for port in self._ports(name):
-                self._api.network.delete_port(port, ignore_missing=True)
+            for port in [] if servers else self._ports(name):
+                if not port.device_id:
+                    self._api.network.delete_port(port, ignore_missing=True)
 
     # -- within ------------------------------------------------------------------------------
 
@@ -220,15 +232,8 @@ class OpenStackCloud:
         if (kind, name) in self._found:
             return self._found[kind, name]
         with self._told(f"find {kind} {name}"):
-            look = {
-                "flavour": self._api.compute.find_flavor,
-                "image": self._api.image.find_image,
-                "network": self._api.network.find_network,
-                "key": self._api.compute.find_keypair,
-                "qos_policy": self._api.network.find_qos_policy,
-                "security_group": self._api.network.find_security_group,
-                "group": self._api.compute.find_server_group,
-            }[kind]
+            service, method = _LOOK[kind]
+            look = getattr(getattr(self._api, service), method)
             try:
                 found = look(name, ignore_missing=False)
             except sdk.NotFoundException:

@@ -1,13 +1,14 @@
 """Nova's virt driver for machines that are processes: it runs inside Nova.
 
 A server is ``machine.py``, started with a directory that has the config drive which Nova itself
-writes; see there. Its console is a file, its process is its power state, and deleting the server
+writes; see there. its console is a log, its process is its power state, and deleting the server
 kills it. Flavours by name do what clouds do: one with ``broken`` in it fails, one with ``hanging``
 stays in BUILD until it is deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from nova.compute import power_state, task_states
 from nova.virt import configdrive, fake, hardware
 
 ROOT = Path(os.environ.get("ADON_MACHINES", "/nonexistent"))
+LOGS = ROOT.parent / "log"
 COMMAND = os.environ.get("ADON_MACHINE", "false").split()
 _STOP_S = 5.0
 
@@ -90,6 +92,9 @@ class Machines(fake.FakeDriver):
     def destroy(self, context: Any, instance: Any, network_info: Any, *more: Any, **named: Any):
         self._stop(instance)
         super().destroy(context, instance, network_info, *more, **named)
+        condor = ROOT / instance.uuid / "disk/var/up/lib/condor/log"
+        with contextlib.suppress(OSError):  # some never booted
+            shutil.move(condor, LOGS / f"{instance.display_name}-{instance.uuid}")
         shutil.rmtree(ROOT / instance.uuid, ignore_errors=True)
 
     def power_off(self, instance: Any, *more: Any, **named: Any) -> None:
@@ -109,7 +114,8 @@ class Machines(fake.FakeDriver):
 
     def _start(self, instance: Any) -> None:
         place = ROOT / instance.uuid
-        with (place / "console").open("ab") as console:
+        console_log = LOGS / f"{instance.display_name}-{instance.uuid}.console"
+        with console_log.open("ab") as console:
             self._processes[instance.uuid] = subprocess.Popen(
                 [*COMMAND, str(place)],
                 stdin=subprocess.DEVNULL,

@@ -44,13 +44,27 @@ def machine(cloud: OpenStackCloud, name: str) -> Machine | None:
     return next((m for m in cloud.machines() if m.name == name), None)
 
 
-def until_state(cloud: OpenStackCloud, name: str, state: State) -> Machine:
+def until_state(
+    cloud: OpenStackCloud, name: str, then: State, now: State = State.BOOTING
+) -> Machine:
+    """The machine, when it is no longer in the state ``now`` but in another."""
+
     def there() -> Machine | None:
         found = machine(cloud, name)
-        assert found is not None and (found.state in (state, State.BOOTING)), found
-        return found if found.state is state else None
+        assert found is not None and found.state in (now, then), found
+        return found if found.state is then else None
 
-    return until(there, f"{name} to be {state}")
+    return until(there, f"{name} to be {then}")
+
+
+def until_gone(cloud: OpenStackCloud) -> None:
+    def none_left() -> bool:
+        found = cloud.machines()
+        for one in found:
+            cloud.delete(one.name)
+        return not found
+
+    until(none_left, "the machines to be gone")
 
 
 @pytest.fixture(scope="session")
@@ -64,10 +78,7 @@ def nothing_is_left(world: Any) -> Iterator[None]:
     yield
     world.cloud.check()
     for pool in ("p1", "p2"):
-        cloud = driver(pool=pool, qos_policy="any")  # its ports, too
-        for found in cloud.machines():
-            cloud.delete(found.name)
-        until(lambda cloud=cloud: not cloud.machines(), "the machines to be gone")
+        until_gone(driver(pool=pool, qos_policy="any"))  # its ports, too
 
 
 def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: Any) -> None:
@@ -113,8 +124,7 @@ def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin:
     until_state(cloud, "w1", State.RUNNING)
     (port,) = tenant.network.ports(name="w1")
     assert (port.qos_policy_id, port.device_owner) == (policy.id, "compute:nova")
-    cloud.delete("w1")
-    until(lambda: not cloud.machines(), "machine and port to be gone")
+    until_gone(cloud)
     assert not list(tenant.network.ports(name="w1"))
     # Killed between a port and its server: the port is found, used, or deleted.
     cloud._card("w2")
@@ -165,7 +175,9 @@ def test_what_is_not_there_is_said_in_one_line(world: Any, more: dict[str, Any],
 
 def test_credentials_that_do_not_work_are_said_in_one_line(world: Any) -> None:
     bad = OpenStackCloud(
-        SETTINGS, lambda *_: NOTHING, lambda: openstack.connect(cloud=CLOUD, password="wrong")
+        SETTINGS,
+        lambda *_: NOTHING,
+        lambda: openstack.connect(cloud=CLOUD, auth={"password": "wrong"}),
     )
     with pytest.raises(InputError, match=r"401") as wrong:
         bad.check()
@@ -205,7 +217,7 @@ def test_a_token_that_ends_is_renewed_and_a_credential_that_is_revoked_is_told(
 
 
 @pytest.mark.parametrize(
-    ("flavour", "said"), [("huge", "No valid host was found"), ("broken", "no bootable device")]
+    ("flavour", "said"), [("huge", "No valid host was found"), ("broken", "Exhausted all hosts")]
 )
 def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, said: str) -> None:
     tenant = world.cloud.connect(CLOUD)
@@ -250,13 +262,23 @@ def worker_cloud(pool: Pool, lifetime_s: int = 600) -> OpenStackCloud:
     return OpenStackCloud(SETTINGS, told)
 
 
-def test_a_machine_becomes_a_worker_and_runs_a_job(world: Any, pool: Pool, tmp_path: Path) -> None:
+def advertised(pool: Pool, name: str) -> list[str]:
+    """A worker's machine in the cloud, its site and when it started; nothing of one that is not
+    there."""
+    words = ["CloudInstanceId", "PegasusSite", "DaemonStartTime"]
+    only = ["-constraint", f'AdonWorker == "{name}" && SlotType == "Partitionable"']
+    return pool.run(["condor_status", *only, "-af", *words]).split()
+
+
+def test_a_machine_becomes_a_worker_runs_a_job_and_leaves(
+    world: Any, pool: Pool, tmp_path: Path
+) -> None:
     cloud = worker_cloud(pool)
     cloud.start("small", "w1")
-    status = ["condor_status", "-af", "AdonWorker", "CloudInstanceId", "PegasusSite"]
-    told = until(lambda: pool.run(status).split(), "the worker")
+    until_state(cloud, "w1", State.RUNNING)
+    told = until(lambda: advertised(pool, "w1"), "the worker")
     (server,) = world.cloud.connect(CLOUD).compute.servers()
-    assert told == ["w1", server.id, "cloud"]
+    assert told[:2] == [server.id, "cloud"]
     tmp_path.chmod(0o755)
     (tmp_path / "j.sub").write_text(
         "executable = /bin/hostname\noutput = out\nlog = log\nrequest_memory = 64\nqueue\n"
@@ -264,12 +286,25 @@ def test_a_machine_becomes_a_worker_and_runs_a_job(world: Any, pool: Pool, tmp_p
     pool.run(["condor_submit", "j.sub"], cwd=tmp_path)
     pool.run(["condor_wait", "log"], cwd=tmp_path, timeout_s=300)
     assert (tmp_path / "out").read_text() == "w1\n"
-    assert cloud.machines()[0].state is State.RUNNING
-    # It dies: the cloud sees that.
+    pool.run(["condor_drain", "-graceful", "-exit-on-completion", "slot1@w1"])
+    until(lambda: not advertised(pool, "w1"), "the worker to leave")
+    assert cloud.machines()[0].state is State.RUNNING  # what is left of it is to be deleted
+
+
+def test_user_data_may_be_followed_twice_and_a_machine_that_dies_has_ended(
+    world: Any, pool: Pool
+) -> None:
+    cloud = worker_cloud(pool)
+    cloud.start("small", "w2")
+    until_state(cloud, "w2", State.RUNNING)
+    first = until(lambda: advertised(pool, "w2"), "the worker")
+    tenant = world.cloud.connect(CLOUD)
+    tenant.compute.stop_server(first[0])
+    until_state(cloud, "w2", State.ENDED, State.RUNNING)
+    tenant.compute.start_server(first[0])
+    until_state(cloud, "w2", State.RUNNING, State.ENDED)
+    until(lambda: advertised(pool, "w2")[2:] > first[2:], "the worker to come back")
     for process in psutil.process_iter(["cmdline"]):
-        if "--inside" in (process.info["cmdline"] or []):
+        if "tests.cloud.machine" in process.info["cmdline"]:
             process.kill()
-    until_state_ended = until(
-        lambda: next((m for m in cloud.machines() if m.state is State.ENDED), None), "its end"
-    )
-    assert until_state_ended.name == "w1"
+    until_state(cloud, "w2", State.ENDED, State.RUNNING)
