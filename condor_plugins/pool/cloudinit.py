@@ -54,7 +54,6 @@ def user_data(node: ExecuteNode, name: str, token: str) -> str:
         **{key: f'"{value}"' for key, value in attributes.items()},
         **staying(node.idle_s),
         "DAEMON_LIST": "MASTER, STARTD",
-        "STARTD_NAME": name,
         "STARTD_ATTRS": f"$(STARTD_ATTRS) {' '.join(attributes)} CloudInstanceId",
         "START": "True",
         # The whole machine; what a job does not ask for is there for others.

@@ -21,7 +21,6 @@ def test_a_machine_is_told_its_pool_its_name_and_when_to_leave() -> None:
     assert {
         "CONDOR_HOST = 10.0.0.1",
         "COLLECTOR_HOST = 10.0.0.1:9618",
-        "STARTD_NAME = w1",
         'AdonWorker = "w1"',
         'PegasusSite = "mu"',
         "STARTD_ATTRS = $(STARTD_ATTRS) PegasusSite AdonSite AdonWorker CloudInstanceId",
