@@ -124,6 +124,8 @@ class OpenStackCloud:
                 self._find("qos_policy", settings.qos_policy)
             for group in settings.security_groups:
                 self._find("security_group", group)
+            if settings.group:
+                self._check_group(settings.group)
         except CloudError as error:
             if error.why in (Refusal.CREDENTIALS, Refusal.REFUSED):
                 raise InputError(str(error)) from error
@@ -225,38 +227,49 @@ class OpenStackCloud:
             raise _refusal(f"{self._called()}: {what}", error) from error
 
     def _find(self, kind: str, name: str) -> Any:
-        """What the cloud has under a name or an id. Raises InputError where there is no such thing.
+        """What the cloud has under a name or an id. Raises InputError where there is no such
+        thing."""
+        found = self._look(kind, name)
+        if found is None:
+            raise InputError(f"{self._called()}: found no {_words(kind)} {name!r}, expected one")
+        return found
 
-        It is asked for once: an id stays what it is.
-        """
+    def _look(self, kind: str, name: str) -> Any:
+        """The same, None where there is none. It is asked for once: an id stays what it is."""
         if (kind, name) in self._found:
             return self._found[kind, name]
-        with self._told(f"find {kind} {name}"):
-            service, method = _LOOK[kind]
-            look = getattr(getattr(self._api, service), method)
+        service, method = _LOOK[kind]
+        with self._told(f"find {_words(kind)} {name}"):
             try:
-                found = look(name, ignore_missing=False)
+                found = getattr(getattr(self._api, service), method)(name, ignore_missing=False)
             except sdk.NotFoundException:
-                raise InputError(
-                    f"{self._called()}: found no {kind.replace('_', ' ')} {name!r}, expected one"
-                ) from None
+                return None
             except sdk.DuplicateResource:
                 raise InputError(
-                    f"{self._called()}: found more than one {kind.replace('_', ' ')} {name!r}, "
+                    f"{self._called()}: found more than one {_words(kind)} {name!r}, "
                     "expected its id"
                 ) from None
         self._found[kind, name] = found
         return found
 
+    def _check_group(self, name: str) -> None:
+        """One that is not there is made with the first server."""
+        found = self._look("group", name)
+        policy = found.policy or next(iter(found.policies or ()), "") if found else _POLICY
+        if "anti-affinity" not in policy:
+            raise InputError(
+                f"{self._called()}: found policy {policy!r} of server group {name!r}, "
+                f"expected {_POLICY}"
+            )
+
     def _group(self) -> str:
         name = self._settings.group
-        try:
-            return str(self._find("group", name).id)
-        except InputError:
+        found = self._look("group", name)
+        if found is None:
             with self._told(f"make server group {name}"):
-                made = self._api.compute.create_server_group(name=name, policy=_POLICY)
-            self._found["group", name] = made
-            return str(made.id)
+                found = self._api.compute.create_server_group(name=name, policy=_POLICY)
+            self._found["group", name] = found
+        return str(found.id)
 
     def _card(self, name: str) -> dict[str, str]:
         settings = self._settings
@@ -291,6 +304,10 @@ class OpenStackCloud:
             return []
         wanted = {"name": name} if name else {}
         return list(self._api.network.ports(description=self._tag, **wanted))
+
+
+def _words(kind: str) -> str:
+    return "server group" if kind == "group" else kind.replace("_", " ")
 
 
 def _machine(server: Any) -> Machine:

@@ -28,6 +28,7 @@ _NEED_BYTES = 1_500_000_000
 _SAY_AFTER_S = 10.0
 _NO_NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|name resolution|ProxyError|Timeout|unreachable"
+    r"|from versions: none"
 )
 
 
@@ -112,4 +113,5 @@ def explain(log: str, code: int) -> str:
     if _NO_NETWORK.search(log):
         return "no network: Python packages could not be downloaded"
     found = re.search(r"^ERROR: (.*)", log, re.MULTILINE)
-    return f"pip: {found.group(1)[:300]}" if found else f"pip ended with exit code {code}"
+    words = re.sub(r"\w+://\S+", "the package index", found.group(1)) if found else ""
+    return f"pip: {words[:300]}" if words else f"pip ended with exit code {code}"

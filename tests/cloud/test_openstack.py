@@ -20,7 +20,10 @@ from examples.testbed.poolconfig import DOMAIN
 from network_provisioner.base.errors import InputError
 from tests.cloud.services import ADMIN, CLOUD, GATEWAY, IMAGE, NETWORK
 
-pytestmark = pytest.mark.openstack
+pytestmark = [
+    pytest.mark.openstack,
+    pytest.mark.filterwarnings("ignore:.*removal", "ignore:.*removed in a future"),
+]
 
 SETTINGS = OpenStackSettings(CLOUD, "p1", {"small": 0.1, "large": 0.4}, IMAGE, NETWORK)
 NOTHING = "#cloud-config\n{}\n"
@@ -82,7 +85,7 @@ def nothing_is_left(world: Any) -> Iterator[None]:
 
 
 def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: Any) -> None:
-    cloud = driver(group="workers")
+    cloud = driver(group="workers", security_groups=["default"])
     cloud.check()
     assert list(cloud.flavours()) == [
         Flavour("small", 1, 512, 0.1), Flavour("large", 4, 4096, 0.4)
@@ -118,7 +121,7 @@ def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin:
     project = tenant.current_project_id
     policy = admin.network.create_qos_policy(name="10mbps", project_id=project)
     admin.network.create_qos_bandwidth_limit_rule(policy, max_kbps=10_000)
-    cloud = driver(qos_policy="10mbps")
+    cloud = driver(qos_policy="10mbps", security_groups=["default"])
     cloud.check()
     cloud.start("small", "w1")
     until_state(cloud, "w1", State.RUNNING)
@@ -164,12 +167,19 @@ def test_a_quota_that_is_used_up_is_told_apart(world: Any, admin: Any) -> None:
         ({"key": "none"}, "found no key 'none'"),
         ({"qos_policy": "none"}, "found no qos policy 'none'"),
         ({"security_groups": ["none"]}, "found no security group 'none'"),
-        ({"cloud": "none"}, "none"),
+        ({"group": "together"}, "found policy 'affinity' of server group 'together'"),
+        ({"group": "twice"}, "found more than one server group 'twice'"),
+        ({"cloud": "none"}, "Cloud none was not found"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_line(world: Any, more: dict[str, Any], said: str) -> None:
+    compute = world.cloud.connect(CLOUD).compute
+    for name in ("together", "twice", "twice") if "group" in more else ():
+        compute.create_server_group(name=name, policy="affinity")
     with pytest.raises(InputError, match=said) as wrong:
         driver(**more).check()
+    for group in compute.server_groups():
+        compute.delete_server_group(group)
     assert "\n" not in str(wrong.value)
 
 

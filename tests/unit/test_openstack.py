@@ -17,7 +17,9 @@ from requests.adapters import BaseAdapter
 from condor_plugins.pool.cloud import CloudError, Machine, Refusal, State
 from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings, _machine
 from network_provisioner.base.errors import InputError
+from tests.cloud.assembly import explain
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*removal", "ignore:.*removed in a future")
 SETTINGS = OpenStackSettings("c", "p", {"small": 1.0}, "i", "n")
 VERSION = {
     "id": "v2.1", "status": "CURRENT", "version": "2.100", "min_version": "2.1",
@@ -170,3 +172,17 @@ def test_a_server_is_a_machine(more: dict[str, Any], state: State, second: float
         "" if state is State.BOOTING else "10.0.0.5",
         "No valid host" if state is State.ERROR else "",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("WARNING: Retrying: NewConnectionError(...)\nERROR: no", "no network: Python packages"),
+        ("ERROR: Could not find a version of x (from versions: none)", "no network: "),
+        ("ERROR: [Errno 28] No space left on device", "the disk is full"),
+        ("ERROR: HTTP error 403 at https://u:p@host/x", "pip: HTTP error 403 at the package index"),
+        ("", "pip ended with exit code 1"),
+    ],
+)
+def test_why_the_services_could_not_be_installed_is_one_line(log: str, line: str) -> None:
+    assert explain(log, 1).startswith(line)
