@@ -29,7 +29,6 @@ import openstack.exceptions as sdk
 from condor_plugins.pool.cloud import CloudError, Flavour, Machine, Refusal, State
 from network_provisioner.base.errors import InputError
 
-_TIMEOUT_S = 60.0
 _POLICY = "soft-anti-affinity"
 _FLAVOUR = "adon_flavour"
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
@@ -71,6 +70,7 @@ class OpenStackSettings:
                          node is a member, too, keeps workers away from it. "" for none
     ``qos_policy``       an existing policy for a port that is made for each server, "" for none
     ``zone``             an availability zone, "" for any
+    ``timeout_s``        for an answer of the cloud
     """
 
     cloud: str
@@ -83,6 +83,7 @@ class OpenStackSettings:
     group: str = ""
     qos_policy: str = ""
     zone: str = ""
+    timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", self.pool):
@@ -212,7 +213,7 @@ class OpenStackCloud:
             cloud=self._settings.cloud,
             app_name="adon",
             app_version=version("adon-wms"),
-            api_timeout=_TIMEOUT_S,
+            api_timeout=self._settings.timeout_s,
         )
 
     def _called(self) -> str:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import os
 import shutil
+import signal
 import sys
 import tarfile
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,7 +83,7 @@ class OpenStack:
             None,
             [f"addr replace {GATEWAY}/24 dev {machine.BRIDGE}", f"link set {machine.BRIDGE} up"],
         )
-        archive = self._programs / f"state-{_key()}.tar"
+        archive = self._programs / f"state-{_key()}.tar.gz"
         if archive.exists():
             with tarfile.open(archive) as packed:
                 packed.extractall(self._state, filter="tar")
@@ -100,7 +101,7 @@ class OpenStack:
         self._progress(f"OpenStack: ready after {time.monotonic() - began:.0f} s")
 
     def stop(self) -> None:
-        """End all. Machines end with their host's service."""
+        """End all; machines go on until the box ends."""
         for daemon in self._daemons.values():
             daemon.stop(0.0)
         self._daemons.clear()
@@ -108,6 +109,10 @@ class OpenStack:
     def connect(self, cloud: str) -> Any:
         """A client of :data:`CLOUD` or :data:`ADMIN`."""
         return openstack.connect(cloud=cloud)
+
+    def send(self, service: str, number: signal.Signals) -> None:
+        """Signal a service."""
+        self._daemons[service].send(number)
 
     def check(self) -> None:
         """Raise AdonError where a service has ended."""
@@ -196,7 +201,7 @@ class OpenStack:
 
     def _pack(self, archive: Path) -> None:
         draft = archive.with_suffix(f".{os.getpid()}")
-        with tarfile.open(draft, "w") as packed:
+        with tarfile.open(draft, "w:gz") as packed:
             for part in ("db", "glance/images", "keystone/fernet", "keystone/credential"):
                 packed.add(self._state / part, part)
         draft.rename(archive)
@@ -268,6 +273,6 @@ def _answers(url: str) -> bool:
 
 def _key() -> str:
     """Changes with whatever changes what the archive holds."""
-    texts: Sequence[bytes] = [path.read_bytes() for path in (
-        HERE / "services.py", HERE / "settings.py", HERE / "service.py")]  # fmt: skip
-    return hashlib.sha256(b"\n".join(texts)).hexdigest()[:12]
+    made_by = (settings, OpenStack._make_databases, make_accounts, make_content)
+    text = "\n".join([*map(inspect.getsource, made_by), repr((FLAVOURS, SUBNET))])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

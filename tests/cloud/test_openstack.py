@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -224,6 +225,26 @@ def test_a_token_that_ends_is_renewed_and_a_credential_that_is_revoked_is_told(
     with pytest.raises(CloudError) as refused:
         cloud.machines()
     assert refused.value.why is Refusal.CREDENTIALS
+
+
+def test_a_request_that_gets_no_answer_may_be_made_again(world: Any) -> None:
+    def stuck(_flavour: Flavour, _name: str) -> str:
+        world.cloud.send("nova", signal.SIGSTOP)
+        return NOTHING
+
+    cloud = OpenStackCloud(replace(SETTINGS, timeout_s=3.0), stuck)
+    cloud.check()
+    try:
+        with pytest.raises(CloudError, match="timed out") as refused:
+            cloud.start("small", "w1")
+        assert refused.value.why is Refusal.BUSY
+    finally:
+        world.cloud.send("nova", signal.SIGCONT)
+    # Nova had it in its queue.
+    until(lambda: machine(driver(), "w1"), "w1")
+    driver().start("small", "w1")
+    until_state(driver(), "w1", State.RUNNING)
+    assert len(driver().machines()) == 1
 
 
 @pytest.mark.parametrize(
