@@ -131,8 +131,13 @@ def serve(name: str, port: int, state: Path, hosts: list[str]) -> None:
     held = nova_services(hosts) if name == "nova" else []
     import waitress  # noqa: PLC0415
 
-    threads = 1 if name in ONE_THREAD else 8
-    waitress.serve(module.application, listen=f"127.0.0.1:{port}", threads=threads, ident=None)
+    waitress.serve(
+        module.application,
+        listen=f"127.0.0.1:{port}",
+        threads=1 if name in ONE_THREAD else 8,
+        connection_limit=900,  # each client of each test keeps some
+        ident=None,
+    )
     del held
 
 
