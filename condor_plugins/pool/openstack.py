@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from threading import Lock
 from typing import Any
 
 import keystoneauth1.exceptions as keystone
@@ -111,6 +112,7 @@ class OpenStackCloud:
         self._tag = f"adon:{settings.pool}"
         self._client: Any = None
         self._found: dict[tuple[str, str], Any] = {}
+        self._one_group = Lock()
 
     def check(self) -> None:
         """The same."""
@@ -265,11 +267,12 @@ class OpenStackCloud:
 
     def _group(self) -> str:
         name = self._settings.group
-        found = self._look("group", name)
-        if found is None:
-            with self._told(f"make server group {name}"):
-                found = self._api.compute.create_server_group(name=name, policy=_POLICY)
-            self._found["group", name] = found
+        with self._one_group:  # of two with one name none could be used
+            found = self._look("group", name)
+            if found is None:
+                with self._told(f"make server group {name}"):
+                    found = self._api.compute.create_server_group(name=name, policy=_POLICY)
+                self._found["group", name] = found
         return str(found.id)
 
     def _card(self, name: str) -> dict[str, str]:
@@ -294,8 +297,8 @@ class OpenStackCloud:
         return {"port": made.id}
 
     def _servers(self, name: str) -> Iterator[Any]:
-        """Ours of this name; the cloud looks for a regular expression, in some of its names."""
-        for server in self._api.compute.servers(tags=self._tag, name=f"^{re.escape(name)}$"):
+        """Ours of this name; the cloud finds it in longer ones, too."""
+        for server in self._api.compute.servers(tags=self._tag, name=name):
             if server.name == name:
                 yield server
 
@@ -340,23 +343,18 @@ def _refusal(what: str, error: Exception) -> CloudError:
     """An error of the client's as ours: one line, and what can be done about it."""
     status = getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0
     words = " ".join(str(getattr(error, "details", None) or error).split())
-    after = 0.0
-    if isinstance(error, keystone.ConnectionError):
+    after = _retry_after(error) if isinstance(error, sdk.HttpException) else 0.0
+    if status in _TRANSIENT or status >= 500 or isinstance(error, keystone.ConnectionError):
         why = Refusal.BUSY
-    elif isinstance(error, sdk.HttpException) and status != 401:
-        after = _retry_after(error)
-        why = {403: Refusal.REFUSED, 409: Refusal.CONFLICT}.get(status, Refusal.REFUSED)
-        if status == 403 and _QUOTA.search(words):
-            why = Refusal.QUOTA
-        elif status in _TRANSIENT or status >= 500:
-            why = Refusal.BUSY
-    elif status in _TRANSIENT or status >= 500:
-        why = Refusal.BUSY  # Keystone's own, when a token is asked for
-    else:
-        # What remains is said when logging in: a password that is wrong, an application credential
-        # that is revoked (Keystone does not find it), a clouds.yaml that lacks something.
+    elif status == 401 or isinstance(error, (keystone.ClientException, sdk.ConfigException)):
+        # Keystone's own answers are given when logging in: an application credential that was
+        # revoked is not found, and what clouds.yaml lacks is a bad request.
         why = Refusal.CREDENTIALS
-    told = f" ({status})" if status else ""
+    elif status == 403 and _QUOTA.search(words):
+        why = Refusal.QUOTA
+    else:
+        why = Refusal.CONFLICT if status == 409 else Refusal.REFUSED
+    told = f" ({status})" if status and str(status) not in words else ""
     return CloudError(f"{what}: {words[:300]}{told}", why, after)
 
 
