@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,76 +12,27 @@ import openstack
 import psutil
 import pytest
 
-from condor_plugins.pool.cloud import CloudError, Flavour, Machine, Refusal, State
-from condor_plugins.pool.cloudinit import ExecuteNode, boot_token, user_data
-from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings
+from condor_plugins.pool.cloud import CloudError, Flavour, Refusal, State
+from condor_plugins.pool.openstack import OpenStackCloud
 from examples.testbed.pool import Pool
-from examples.testbed.poolconfig import DOMAIN
 from network_provisioner.base.errors import InputError
-from tests.cloud.services import ADMIN, CLOUD, GATEWAY, IMAGE, NETWORK
+from tests.cloud.rig import (
+    NOTHING,
+    SETTINGS,
+    advertised,
+    driver,
+    machine,
+    until,
+    until_gone,
+    until_state,
+    worker_cloud,
+)
+from tests.cloud.services import ADMIN, CLOUD
 
 pytestmark = [
     pytest.mark.openstack,
     pytest.mark.filterwarnings("ignore:.*removal", "ignore:.*removed in a future"),
 ]
-
-SETTINGS = OpenStackSettings(CLOUD, "p1", {"small": 0.1, "large": 0.4}, IMAGE, NETWORK)
-NOTHING = "#cloud-config\n{}\n"
-WORKER = f"worker@{DOMAIN}"
-
-
-def driver(**more: Any) -> OpenStackCloud:
-    """One that knows nothing of any other, as after a restart."""
-    return OpenStackCloud(replace(SETTINGS, **more), lambda _flavour, _name: NOTHING)
-
-
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 300.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.2)
-    return found
-
-
-def machine(cloud: OpenStackCloud, name: str) -> Machine | None:
-    return next((m for m in cloud.machines() if m.name == name), None)
-
-
-def until_state(
-    cloud: OpenStackCloud, name: str, then: State, now: State = State.BOOTING
-) -> Machine:
-    """The machine, when it is no longer in the state ``now`` but in another."""
-
-    def there() -> Machine | None:
-        found = machine(cloud, name)
-        assert found is not None and found.state in (now, then), found
-        return found if found.state is then else None
-
-    return until(there, f"{name} to be {then}")
-
-
-def until_gone(cloud: OpenStackCloud) -> None:
-    def none_left() -> bool:
-        found = cloud.machines()
-        for one in found:
-            cloud.delete(one.name)
-        return not found
-
-    until(none_left, "the machines to be gone")
-
-
-@pytest.fixture(scope="session")
-def admin(world: Any) -> Any:
-    return world.cloud.connect(ADMIN)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(world: Any) -> Iterator[None]:
-    """Every test begins with an empty project, and must be able to delete what it started."""
-    yield
-    world.cloud.check()
-    for pool in ("p1", "p2"):
-        until_gone(driver(pool=pool, qos_policy="any"))  # its ports, too
 
 
 def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: Any) -> None:
@@ -269,36 +219,6 @@ def test_a_machine_that_hangs_in_build_is_told_and_deleted(world: Any) -> None:
     assert found is not None and found.state is State.BOOTING
     cloud.delete("w1")
     until(lambda: not cloud.machines(), "w1 to be gone")
-
-
-@pytest.fixture(scope="module")
-def pool(world: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    more = "".join(
-        f"ALLOW_{right} = $(ALLOW_{right}), {WORKER}\n"
-        for right in ("ADVERTISE_STARTD", "ADVERTISE_MASTER")
-    )
-    run_dir = tmp_path_factory.mktemp("pool")
-    with Pool(run_dir, world.condor, {}, hub_address=GATEWAY, hub_settings=more) as pool:
-        yield pool
-
-
-def worker_cloud(pool: Pool, lifetime_s: int = 600) -> OpenStackCloud:
-    node = ExecuteNode(
-        pool.collector, "cloud", 300.0, {"UID_DOMAIN": DOMAIN, "UPDATE_INTERVAL": "5"}
-    )
-
-    def told(_flavour: Flavour, name: str) -> str:
-        return user_data(node, name, boot_token(pool.run, lifetime_s, WORKER))
-
-    return OpenStackCloud(SETTINGS, told)
-
-
-def advertised(pool: Pool, name: str) -> list[str]:
-    """A worker's machine in the cloud, its site and when it started; nothing of one that is not
-    there."""
-    words = ["CloudInstanceId", "PegasusSite", "DaemonStartTime"]
-    only = ["-constraint", f'AdonWorker == "{name}" && SlotType == "Partitionable"']
-    return pool.run(["condor_status", *only, "-af", *words]).split()
 
 
 def test_a_machine_becomes_a_worker_runs_a_job_and_leaves(
