@@ -27,7 +27,7 @@ from tests.cloud.rig import (
     until_state,
     worker_cloud,
 )
-from tests.cloud.services import ADMIN, CLOUD
+from tests.cloud.services import ADMIN, CLOUD, IMAGE, NETWORK
 
 pytestmark = [
     pytest.mark.openstack,
@@ -56,6 +56,25 @@ def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: An
     until(lambda: machine(cloud, "w1") is None, "w1 to be gone")
     assert machine(cloud, "w2") is not None
     cloud.delete("w1")
+
+
+def test_a_worker_keeps_away_from_the_head_node(world: Any, admin: Any) -> None:
+    tenant, cloud = world.cloud.connect(CLOUD), driver(group="apart")
+    group = tenant.compute.create_server_group(name="apart", policy="soft-anti-affinity")
+    head = tenant.compute.create_server(
+        name="head",
+        image_id=tenant.image.find_image(IMAGE).id,
+        flavor_id=tenant.compute.find_flavor("small").id,
+        networks=[{"uuid": tenant.network.find_network(NETWORK).id}],
+        scheduler_hints={"group": group.id},
+    )
+    tenant.compute.wait_for_server(head, interval=0.2)
+    cloud.start("small", "w1")
+    until_state(cloud, "w1", State.RUNNING)
+    assert [m.name for m in cloud.machines()] == ["w1"]
+    assert len({s.compute_host for s in admin.compute.servers(all_projects=True)}) == 2
+    tenant.compute.delete_server(head)
+    tenant.compute.wait_for_delete(head, interval=0.2)
 
 
 def test_only_what_is_ours_is_listed_and_deleted(world: Any) -> None:
