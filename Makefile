@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 TIED := setpriv --pdeathsig KILL --
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight check bench clean
+.PHONY: help setup demo compare dashboard figure18 test test-long test-opendaylight test-openstack check bench clean
 
 help: ## say what each target does
 	@sed -n 's/^\([a-z0-9-]*\): [a-z ]*## /\1\t/p' Makefile | expand -t 20
@@ -36,6 +36,9 @@ test-long: setup ## run what needs load, chance or long sweeps, one test at a ti
 
 test-opendaylight: setup ## try the OpenDaylight driver with a real one, as root (assembled once, minutes)
 	@$(TIED) $(PYTHON) -m tests.opendaylight
+
+test-openstack: setup ## try clouds as part of a pool with OpenStack's services, as root (installed once, minutes)
+	@$(TIED) $(PYTHON) -m tests.cloud
 
 check: setup ## check format, lint and types
 	@$(PYTHON) -m ruff format --check .

@@ -127,9 +127,11 @@ setup(
     extras_require={
         "parquet": ["pyarrow>=15"],  # measurements as Parquet files
         "federation": ["PyJWT[crypto]>=2.8"],  # login by OpenID Connect and SciTokens
+        "openstack": ["openstacksdk>=4.0"],  # machines of a cloud as workers of a pool
         "test": [
             "pyarrow>=15",  # the extra parquet, tested
             "PyJWT[crypto]>=2.8",  # the extra federation, tested
+            "openstacksdk>=4.0",  # the extra openstack, tested
             "pytest>=8.0",
             "pytest-xdist>=3.6",  # unit tests side by side: many wait for a clock
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run

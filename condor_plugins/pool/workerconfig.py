@@ -15,6 +15,8 @@ from pathlib import Path
 
 DEMAND_ATTRIBUTE = "AdonExpansion"
 """In the ads of a worker's slots: the id of the demand that it serves."""
+WORKER_ATTRIBUTE = "AdonWorker"
+"""In the same ads: the worker's name."""
 _UPDATE_S = 300.0  # HTCondor's own
 _PATIENCE_S = 86_400  # a job may run for a day after its worker was told to leave
 
@@ -76,6 +78,40 @@ def _release(release: Path) -> dict[str, str]:
     }
 
 
+def joining(collector: str) -> dict[str, str]:
+    """What lets a machine join the pool of a collector (``host:port``) by a token."""
+    return {
+        "CONDOR_HOST": collector.rpartition(":")[0],
+        "COLLECTOR_HOST": collector,
+        "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
+        "SEC_DEFAULT_AUTHENTICATION_METHODS": "IDTOKENS, FS",
+        "SEC_DEFAULT_INTEGRITY": "REQUIRED",
+        "SEC_DEFAULT_ENCRYPTION": "PREFERRED",
+        "ALLOW_READ": "*",
+    }
+
+
+def named(site: str) -> dict[str, str]:
+    """Attributes of slots whose jobs are those of a site, "" for any."""
+    return {"PegasusSite": site, "AdonSite": site} if site else {}
+
+
+def staying(idle_s: float) -> dict[str, str]:
+    """How long a machine stays: jobs may end, and without a claim it shuts down."""
+    return {
+        "SUSPEND": "False",
+        "PREEMPT": "False",
+        "KILL": "False",
+        "WANT_SUSPEND": "False",
+        "MAXJOBRETIREMENTTIME": str(_PATIENCE_S),
+        "SHUTDOWN_GRACEFUL_TIMEOUT": str(_PATIENCE_S),
+        "STARTD_NOCLAIM_SHUTDOWN": str(math.ceil(idle_s)),
+        # The startd looks whether it is time for that when it updates its ads.
+        "UPDATE_INTERVAL": str(math.ceil(min(_UPDATE_S, max(5.0, idle_s / 2)))),
+        "RUNBENCHMARKS": "False",
+    }
+
+
 def _common(settings: StartdSettings, home: Path) -> dict[str, str]:
     tokens = str(settings.directory / "tokens.d")
     return {
@@ -87,25 +123,19 @@ def _common(settings: StartdSettings, home: Path) -> dict[str, str]:
         "LOCAL_CONFIG_DIR": "",
         "REQUIRE_LOCAL_CONFIG_FILE": "False",
         "USER_CONFIG_FILE": "",
-        "CONDOR_HOST": settings.collector.rpartition(":")[0],
-        "COLLECTOR_HOST": settings.collector,
+        **joining(settings.collector),
         "USE_SHARED_PORT": "False",
-        "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
-        "SEC_DEFAULT_AUTHENTICATION_METHODS": "IDTOKENS, FS",
-        "SEC_DEFAULT_INTEGRITY": "REQUIRED",
-        "SEC_DEFAULT_ENCRYPTION": "PREFERRED",
         "SEC_TOKEN_DIRECTORY": tokens,
         "SEC_TOKEN_SYSTEM_DIRECTORY": tokens,
         # Workers hold no signing key: who has their files cannot make tokens of the pool.
         "SEC_PASSWORD_DIRECTORY": str(home / "keys"),
         "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(home / "keys/POOL"),
-        "ALLOW_READ": "*",
     }
 
 
 def client_config(settings: StartdSettings) -> str:
     """For asking the collector."""
-    return _text({**_common(settings, settings.directory / "client"), **settings.config})
+    return text({**_common(settings, settings.directory / "client"), **settings.config})
 
 
 def worker_config(settings: StartdSettings, shape: WorkerShape) -> str:
@@ -115,9 +145,12 @@ def worker_config(settings: StartdSettings, shape: WorkerShape) -> str:
     """
     home = settings.directory / shape.name
     memory = shape.memory_mb or settings.memory_mb
-    named = {"PegasusSite": settings.site, "AdonSite": settings.site} if settings.site else {}
-    attributes = {**named, DEMAND_ATTRIBUTE: shape.demand, "AdonWorker": shape.name}
-    return _text(
+    attributes = {
+        **named(settings.site),
+        DEMAND_ATTRIBUTE: shape.demand,
+        WORKER_ATTRIBUTE: shape.name,
+    }
+    return text(
         {
             **_common(settings, home),
             **{key: f'"{value}"' for key, value in attributes.items()},
@@ -130,20 +163,12 @@ def worker_config(settings: StartdSettings, shape: WorkerShape) -> str:
             "SLOT_TYPE_1_PARTITIONABLE": "False",
             "NUM_SLOTS_TYPE_1": str(shape.slots),
             "START": f"time() < {math.ceil(shape.until)}",
-            "SUSPEND": "False",
-            "PREEMPT": "False",
-            "KILL": "False",
-            "WANT_SUSPEND": "False",
-            "MAXJOBRETIREMENTTIME": str(_PATIENCE_S),
-            "SHUTDOWN_GRACEFUL_TIMEOUT": str(_PATIENCE_S),
-            "STARTD_NOCLAIM_SHUTDOWN": str(math.ceil(settings.idle_s)),
-            # The startd looks whether it is time for that when it updates its ads.
-            "UPDATE_INTERVAL": str(math.ceil(min(_UPDATE_S, max(5.0, settings.idle_s / 2)))),
-            "RUNBENCHMARKS": "False",
+            **staying(settings.idle_s),
             **settings.config,
         }
     )
 
 
-def _text(values: Mapping[str, str]) -> str:
+def text(values: Mapping[str, str]) -> str:
+    """Settings as a file of HTCondor's."""
     return "".join(f"{key} = {value}\n" for key, value in values.items())

@@ -1,0 +1,103 @@
+"""What a cloud can do for a pool: machines of some flavours, asked for by names of ours.
+
+A driver of a cloud (:class:`Cloud`) keeps nothing itself: the cloud is asked what there is, so that
+nothing is lost when whoever asks is killed. A name is chosen before the request; asked for again
+under the same name, a machine is not made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from network_provisioner.base.errors import AdonError
+
+
+class State(Enum):
+    """Of a machine in its cloud. ENDED: it is off, or about to be gone, or all but a rest of it is;
+    what has ENDED or is in ERROR comes back by itself never, and is to be deleted."""
+
+    BOOTING = "booting"
+    RUNNING = "running"
+    ENDED = "ended"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """A kind of machine."""
+
+    name: str
+    cores: int
+    memory_mb: int
+    price_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of ours. ``since`` is when it was asked for while it boots, else when it came
+    into its state, in Unix seconds of the cloud's clock; ``error`` is the cloud's own words."""
+
+    name: str
+    flavour: str
+    state: State
+    since: float
+    address: str = ""
+    error: str = ""
+
+
+class Refusal(Enum):
+    """Why a cloud did not do what was asked, as far as what to do next differs.
+
+    QUOTA        nothing of this size until something is deleted
+    BUSY         later: it is asked too often, is overloaded or does not answer; nothing is wrong
+    CONFLICT     not in the state that the machine is in now
+    CREDENTIALS  nothing at all until someone renews them
+    REFUSED      never, as it was asked
+    """
+
+    QUOTA = "quota"
+    BUSY = "busy"
+    CONFLICT = "conflict"
+    CREDENTIALS = "credentials"
+    REFUSED = "refused"
+
+
+class CloudError(AdonError):
+    """A cloud did not do what was asked. ``retry_after_s``: not before, 0 where it does not say."""
+
+    def __init__(self, message: str, why: Refusal, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.why = why
+        self.retry_after_s = retry_after_s
+
+
+class Cloud(Protocol):
+    """Every method raises CloudError; what it raises says nothing about whether a request that was
+    not answered has been carried out: :meth:`machines` does."""
+
+    def check(self) -> None:
+        """Raise InputError where something that the configuration names is not there, or the
+        credentials do not work."""
+        ...
+
+    def flavours(self) -> Sequence[Flavour]:
+        """Those of the configuration, as the cloud has them."""
+        ...
+
+    def machines(self) -> Sequence[Machine]:
+        """All that are ours, whoever asked for them and when."""
+        ...
+
+    def start(self, flavour: str, name: str) -> None:
+        """Ask for a machine; returns as soon as that is accepted. Nothing happens where there is
+        one of this name."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete a machine; returns as soon as that is accepted. Nothing happens where there is
+        none. To be repeated for as long as :meth:`machines` tells of it: what was made for it may
+        have to go after it."""
+        ...

@@ -1,0 +1,365 @@
+"""Machines of a pool from an OpenStack, by openstacksdk and clouds.yaml.
+
+Servers carry the tag ``adon:<pool>``, their flavour as metadata, and the name that was chosen for
+them. A port that is made for a server's quality of service has the server's name and the tag as its
+description. Neutron lets no tenant delete it before its server is gone: until then, and where a
+request was never followed by its server, it is told as a machine that has ENDED, and goes when that
+is deleted.
+
+Nothing is tried again in here: a request that failed may have been carried out, so that whoever
+asked lists first; and a cloud that says when to come back may say an hour. For requests that are
+safe, clouds.yaml may set ``compute_status_code_retries`` and the like.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from threading import Lock
+from typing import Any
+
+import keystoneauth1.exceptions as keystone
+import openstack
+import openstack.exceptions as sdk
+
+from condor_plugins.pool.cloud import CloudError, Flavour, Machine, Refusal, State
+from network_provisioner.base.errors import InputError
+
+_POLICY = "soft-anti-affinity"
+_FLAVOUR = "adon_flavour"
+_QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
+_TRANSIENT = (408, 413, 425, 429)
+"""413 is what Nova's old rate limits answer."""
+_LOOK = {
+    "flavour": ("compute", "find_flavor"),
+    "image": ("image", "find_image"),
+    "network": ("network", "find_network"),
+    "key": ("compute", "find_keypair"),
+    "qos_policy": ("network", "find_qos_policy"),
+    "security_group": ("network", "find_security_group"),
+    "group": ("compute", "find_server_group"),
+}
+_STATES = {
+    "BUILD": State.BOOTING,
+    "ERROR": State.ERROR,
+    **dict.fromkeys(
+        ("SHUTOFF", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED", "DELETED", "SOFT_DELETED"),
+        State.ENDED,
+    ),
+}
+"""Any other is a running machine to whom something happens, or of whom nothing is known now."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStackSettings:
+    """Names of what is in the cloud.
+
+    ``cloud``            in clouds.yaml
+    ``pool``             whose machines they are, for the tag: letters, digits, and any of _.-
+    ``prices``           by flavour: what a machine of it costs per hour
+    ``image``            with HTCondor and cloud-init
+    ``network``          from which the pool's collector can be reached
+    ``key``              a key pair for its administrators, "" for none
+    ``security_groups``  of its ports; those of the project where there are none
+    ``group``            a server group, made with soft anti-affinity where it is not there: its
+                         servers share a host only where they have to. One of which the pool's head
+                         node is a member, too, keeps workers away from it. "" for none
+    ``qos_policy``       an existing policy for a port that is made for each server, "" for none
+    ``zone``             an availability zone, "" for any
+    ``timeout_s``        for an answer of the cloud
+    """
+
+    cloud: str
+    pool: str
+    prices: Mapping[str, float]
+    image: str
+    network: str
+    key: str = ""
+    security_groups: Sequence[str] = ()
+    group: str = ""
+    qos_policy: str = ""
+    zone: str = ""
+    timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", self.pool):
+            raise InputError(
+                f"pool: found {self.pool!r}, expected letters, digits and any of _.- (at most 50)"
+            )
+
+
+class OpenStackCloud:
+    """See :class:`condor_plugins.pool.cloud.Cloud`.
+
+    :param user_data: what a machine of a flavour and a name gets told when it boots.
+    :param connect: makes a client; None connects to the cloud of the settings.
+    """
+
+    def __init__(
+        self,
+        settings: OpenStackSettings,
+        user_data: Callable[[Flavour, str], str],
+        connect: Callable[[], Any] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._user_data = user_data
+        self._connect = connect or self._from_clouds_yaml
+        self._tag = f"adon:{settings.pool}"
+        self._client: Any = None
+        self._found: dict[tuple[str, str], Any] = {}
+        self._one_group = Lock()
+
+    def check(self) -> None:
+        """The same."""
+        settings = self._settings
+        try:
+            self.flavours()
+            self._find("image", settings.image)
+            self._find("network", settings.network)
+            if settings.key:
+                self._find("key", settings.key)
+            if settings.qos_policy:
+                self._find("qos_policy", settings.qos_policy)
+            for group in settings.security_groups:
+                self._find("security_group", group)
+            if settings.group:
+                self._check_group(settings.group)
+        except CloudError as error:
+            if error.why in (Refusal.CREDENTIALS, Refusal.REFUSED):
+                raise InputError(str(error)) from error
+            raise
+
+    def flavours(self) -> Sequence[Flavour]:
+        """The same. Raises InputError for one that is not there."""
+        prices = self._settings.prices
+        if not prices:
+            raise InputError(f"{self._called()}: found no flavours, expected names with prices")
+        rows = [(self._find("flavour", name), price) for name, price in prices.items()]
+        return [Flavour(row.name, row.vcpus, row.ram, price) for row, price in rows]
+
+    def machines(self) -> Sequence[Machine]:
+        """The same."""
+        with self._told("list servers"):
+            found = [_machine(server) for server in self._api.compute.servers(tags=self._tag)]
+            known = {machine.name for machine in found}
+            alone = [port for port in self._ports() if port.name not in known]
+        found += [
+            Machine(port.name, "", State.ENDED, _seconds(port.created_at), error="only its port")
+            for port in alone
+        ]
+        return found
+
+    def start(self, flavour: str, name: str) -> None:
+        """The same."""
+        kind = next((f for f in self.flavours() if f.name == flavour), None)
+        if kind is None:
+            raise InputError(f"flavour: found {flavour!r}, expected one that has a price")
+        with self._told(f"start {name}"):
+            if list(self._servers(name)):
+                return
+        settings = self._settings
+        data = self._user_data(kind, name)
+        asked: dict[str, Any] = {
+            "name": name,
+            "flavor_id": self._find("flavour", flavour).id,
+            "image_id": self._find("image", settings.image).id,
+            "user_data": base64.b64encode(data.encode()).decode(),
+            "tags": [self._tag],
+            "metadata": {_FLAVOUR: flavour},
+        }
+        if settings.key:
+            asked["key_name"] = settings.key
+        if settings.zone:
+            asked["availability_zone"] = settings.zone
+        if settings.security_groups and not settings.qos_policy:
+            asked["security_groups"] = [{"name": group} for group in settings.security_groups]
+        if settings.group:
+            asked["scheduler_hints"] = {"group": self._group()}
+        with self._told(f"start {name}"):
+            asked["networks"] = [self._card(name)]
+            try:
+                self._api.compute.create_server(**asked)
+            except sdk.ForbiddenException as error:
+                # A group has ten members as clouds come. What it is for is a wish, the machine is
+                # not.
+                if "scheduler_hints" not in asked or "in group" not in str(error):
+                    raise
+                del asked["scheduler_hints"]
+                self._api.compute.create_server(**asked)
+
+    def delete(self, name: str) -> None:
+        """The same."""
+        with self._told(f"delete {name}"):
+            servers = list(self._servers(name))
+            for server in servers:
+                self._api.compute.delete_server(server, ignore_missing=True)
+            for port in [] if servers else self._ports(name):
+                if not port.device_id:
+                    self._api.network.delete_port(port, ignore_missing=True)
+
+    # -- within ------------------------------------------------------------------------------
+
+    @property
+    def _api(self) -> Any:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def _from_clouds_yaml(self) -> Any:
+        return openstack.connect(
+            cloud=self._settings.cloud,
+            app_name="adon",
+            app_version=version("adon-wms"),
+            api_timeout=self._settings.timeout_s,
+        )
+
+    def _called(self) -> str:
+        return f"cloud {self._settings.cloud}"
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Errors of the client's two families as ours."""
+        try:
+            yield
+        except (sdk.SDKException, keystone.ClientException) as error:
+            raise _refusal(f"{self._called()}: {what}", error) from error
+
+    def _find(self, kind: str, name: str) -> Any:
+        """What the cloud has under a name or an id. Raises InputError where there is no such
+        thing."""
+        found = self._look(kind, name)
+        if found is None:
+            raise InputError(f"{self._called()}: found no {_words(kind)} {name!r}, expected one")
+        return found
+
+    def _look(self, kind: str, name: str) -> Any:
+        """The same, None where there is none. It is asked for once: an id stays what it is."""
+        if (kind, name) in self._found:
+            return self._found[kind, name]
+        service, method = _LOOK[kind]
+        with self._told(f"find {_words(kind)} {name}"):
+            try:
+                found = getattr(getattr(self._api, service), method)(name, ignore_missing=False)
+            except sdk.NotFoundException:
+                return None
+            except sdk.DuplicateResource:
+                raise InputError(
+                    f"{self._called()}: found more than one {_words(kind)} {name!r}, "
+                    "expected its id"
+                ) from None
+        self._found[kind, name] = found
+        return found
+
+    def _check_group(self, name: str) -> None:
+        """One that is not there is made with the first server."""
+        found = self._look("group", name)
+        policy = found.policy or next(iter(found.policies or ()), "") if found else _POLICY
+        if "anti-affinity" not in policy:
+            raise InputError(
+                f"{self._called()}: found policy {policy!r} of server group {name!r}, "
+                f"expected {_POLICY}"
+            )
+
+    def _group(self) -> str:
+        name = self._settings.group
+        with self._one_group:  # of two with one name none could be used
+            found = self._look("group", name)
+            if found is None:
+                with self._told(f"make server group {name}"):
+                    found = self._api.compute.create_server_group(name=name, policy=_POLICY)
+                self._found["group", name] = found
+        return str(found.id)
+
+    def _card(self, name: str) -> dict[str, str]:
+        settings = self._settings
+        network = self._find("network", settings.network).id
+        if not settings.qos_policy:
+            return {"uuid": network}
+        # One of an earlier attempt is as good.
+        for port in self._ports(name):
+            return {"port": port.id}
+        more = {}
+        if settings.security_groups:
+            groups = settings.security_groups
+            more["security_group_ids"] = [self._find("security_group", g).id for g in groups]
+        made = self._api.network.create_port(
+            network_id=network,
+            name=name,
+            description=self._tag,
+            qos_policy_id=self._find("qos_policy", settings.qos_policy).id,
+            **more,
+        )
+        return {"port": made.id}
+
+    def _servers(self, name: str) -> Iterator[Any]:
+        """Ours of this name; the cloud finds it in longer ones, too."""
+        for server in self._api.compute.servers(tags=self._tag, name=name):
+            if server.name == name:
+                yield server
+
+    def _ports(self, name: str = "") -> list[Any]:
+        """Ports that were made for servers."""
+        if not self._settings.qos_policy:
+            return []
+        wanted = {"name": name} if name else {}
+        return list(self._api.network.ports(description=self._tag, **wanted))
+
+
+def _words(kind: str) -> str:
+    return "server group" if kind == "group" else kind.replace("_", " ")
+
+
+def _machine(server: Any) -> Machine:
+    state = _STATES.get(server.status, State.RUNNING)
+    if server.task_state == "deleting":
+        state = State.ENDED
+    since = {State.BOOTING: server.created_at, State.RUNNING: server.launched_at}
+    fault = (server.fault or {}).get("message", "") if state is State.ERROR else ""
+    addresses = [row["addr"] for rows in (server.addresses or {}).values() for row in rows]
+    return Machine(
+        server.name,
+        str((server.metadata or {}).get(_FLAVOUR, "")),
+        state,
+        _seconds(since.get(state) or server.updated_at or server.created_at),
+        next(iter(addresses), ""),
+        fault,
+    )
+
+
+def _seconds(text: str | None) -> float:
+    """Unix seconds of what a cloud writes: UTC, with or without saying so."""
+    if not text:
+        return 0.0
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _refusal(what: str, error: Exception) -> CloudError:
+    """An error of the client's as ours: one line, and what can be done about it."""
+    status = getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0
+    words = " ".join(str(getattr(error, "details", None) or error).split())
+    after = _retry_after(error) if isinstance(error, sdk.HttpException) else 0.0
+    if status in _TRANSIENT or status >= 500 or isinstance(error, keystone.ConnectionError):
+        why = Refusal.BUSY
+    elif status == 401 or isinstance(error, (keystone.ClientException, sdk.ConfigException)):
+        # Keystone's own answers are given when logging in: an application credential that was
+        # revoked is not found, and what clouds.yaml lacks is a bad request.
+        why = Refusal.CREDENTIALS
+    elif status == 403 and _QUOTA.search(words):
+        why = Refusal.QUOTA
+    else:
+        why = Refusal.CONFLICT if status == 409 else Refusal.REFUSED
+    told = f" ({status})" if status and str(status) not in words else ""
+    return CloudError(f"{what}: {words[:300]}{told}", why, after)
+
+
+def _retry_after(error: sdk.HttpException) -> float:
+    """Seconds; a date instead, which is allowed, and nonsense count as nothing."""
+    response = getattr(error, "response", None)
+    text = response.headers.get("Retry-After", "") if response is not None else ""
+    return float(text) if text.isdecimal() else 0.0

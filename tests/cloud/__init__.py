@@ -1,0 +1,1 @@
+"""Tests with the real services of an OpenStack: ``make test-openstack``."""

@@ -1,0 +1,78 @@
+"""What tests with a real cloud share: drivers, workers that they make, waiting for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from condor_plugins.pool.cloud import Flavour, Machine, State
+from condor_plugins.pool.cloudinit import ExecuteNode, boot_token, user_data
+from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import DOMAIN
+from tests.cloud.services import CLOUD, IMAGE, NETWORK
+
+SETTINGS = OpenStackSettings(CLOUD, "p1", {"small": 0.1, "large": 0.4}, IMAGE, NETWORK)
+NOTHING = "#cloud-config\n{}\n"
+WORKER = f"worker@{DOMAIN}"
+
+
+def driver(**more: Any) -> OpenStackCloud:
+    """One that knows nothing of any other, as after a restart."""
+    return OpenStackCloud(replace(SETTINGS, **more), lambda _flavour, _name: NOTHING)
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 300.0) -> Any:
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.2)
+    return found
+
+
+def machine(cloud: OpenStackCloud, name: str) -> Machine | None:
+    return next((m for m in cloud.machines() if m.name == name), None)
+
+
+def until_state(
+    cloud: OpenStackCloud, name: str, then: State, now: State = State.BOOTING
+) -> Machine:
+    """The machine, when it is no longer in the state ``now`` but in another."""
+
+    def there() -> Machine | None:
+        found = machine(cloud, name)
+        assert found is not None and found.state in (now, then), found
+        return found if found.state is then else None
+
+    return until(there, f"{name} to be {then}")
+
+
+def until_gone(cloud: OpenStackCloud) -> None:
+    def none_left() -> bool:
+        found = cloud.machines()
+        for one in found:
+            cloud.delete(one.name)
+        return not found
+
+    until(none_left, "the machines to be gone")
+
+
+def worker_cloud(pool: Pool, lifetime_s: int = 600) -> OpenStackCloud:
+    node = ExecuteNode(
+        pool.collector, "cloud", 300.0, {"UID_DOMAIN": DOMAIN, "UPDATE_INTERVAL": "5"}
+    )
+
+    def told(_flavour: Flavour, name: str) -> str:
+        return user_data(node, name, boot_token(pool.run, lifetime_s, WORKER))
+
+    return OpenStackCloud(SETTINGS, told)
+
+
+def advertised(pool: Pool, name: str) -> list[str]:
+    """A worker's machine in the cloud, its site and when it started; nothing of one that is not
+    there."""
+    words = ["CloudInstanceId", "PegasusSite", "DaemonStartTime"]
+    only = ["-constraint", f'AdonWorker == "{name}" && SlotType == "Partitionable"']
+    return pool.run(["condor_status", *only, "-af", *words]).split()

@@ -1,0 +1,50 @@
+"""User data of machines: what cloud-init is told, and no more than may be read by jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from condor_plugins.pool.cloudinit import CONFIG, TOKEN, ExecuteNode, boot_token, user_data
+
+NODE = ExecuteNode("10.0.0.1:9618", "mu", 600.0, {"UID_DOMAIN": "x"}, ("apt-get install condor",))
+
+
+def test_a_machine_is_told_its_pool_its_name_and_when_to_leave() -> None:
+    text = user_data(NODE, "w1", "secret")
+    assert text.startswith("#cloud-config\n")
+    told = yaml.safe_load(text)
+    files = {file["path"]: file for file in told["write_files"]}
+    assert files[TOKEN] == {"path": TOKEN, "permissions": "0600", "content": "secret\n"}
+    lines = files[CONFIG]["content"].splitlines()
+    assert {
+        "CONDOR_HOST = 10.0.0.1",
+        "COLLECTOR_HOST = 10.0.0.1:9618",
+        'AdonWorker = "w1"',
+        'PegasusSite = "mu"',
+        "STARTD_ATTRS = $(STARTD_ATTRS) PegasusSite AdonSite AdonWorker CloudInstanceId",
+        "MAXJOBRETIREMENTTIME = 86400",
+        "STARTD_NOCLAIM_SHUTDOWN = 600",
+        "UID_DOMAIN = x",
+    } <= set(lines)
+    assert "secret" not in files[CONFIG]["content"]
+    commands = [command[-1] for command in told["runcmd"]]
+    assert commands[0] == "apt-get install condor"
+    assert commands[-1] == "condor"
+
+
+def test_a_token_may_advertise_and_ends() -> None:
+    asked: list[list[str]] = []
+
+    def run(words: Sequence[str]) -> str:
+        asked.append(list(words))
+        return "token\n"
+
+    assert boot_token(run, 600, "worker@pool") == "token"
+    boot_token(run, 600)
+    rights = ["-authz", "ADVERTISE_STARTD", "-authz", "ADVERTISE_MASTER", "-authz", "READ"]
+    assert asked == [
+        ["condor_token_create", "-identity", "worker@pool", *rights, "-lifetime", "600"],
+        ["condor_token_fetch", *rights, "-lifetime", "600"],
+    ]

@@ -1,0 +1,188 @@
+"""The driver of OpenStack against answers that real services give too seldom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import requests
+from keystoneauth1 import session, token_endpoint
+from openstack.compute.v2.server import Server
+from openstack.connection import Connection
+from openstack.test.fakes import generate_fake_resource
+from requests.adapters import BaseAdapter
+
+from condor_plugins.pool.cloud import CloudError, Machine, Refusal, State
+from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings, _machine
+from network_provisioner.base.errors import InputError
+from tests.cloud.assembly import explain
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*removal", "ignore:.*removed in a future")
+SETTINGS = OpenStackSettings("c", "p", {"small": 1.0}, "i", "n")
+VERSION = {
+    "id": "v2.1", "status": "CURRENT", "version": "2.100", "min_version": "2.1",
+    "links": [{"rel": "self", "href": "http://nova/v2.1"}],
+}  # fmt: skip
+FOUND = {
+    "/v2.1/flavors/small": {"flavor": {"id": "f", "name": "small", "vcpus": 1, "ram": 512}},
+    "/v2.1/images/i": {"id": "i", "name": "i"},
+    "/v2.1/v2.0/networks/n": {"network": {"id": "n", "name": "n"}},
+    "/v2.1/servers/detail": {"servers": []},
+    "/v2.1": {"version": VERSION},
+    "/": {"versions": [VERSION]},
+}
+Answer = tuple[int, dict[str, str], str] | Exception
+
+
+class Scripted(BaseAdapter):
+    """Answers what is listed, and by ``answer`` what changes something."""
+
+    def __init__(self, answer: Answer, on: str) -> None:
+        super().__init__()
+        self.answer, self.on = answer, on
+        self.asked: list[tuple[str, str, Any]] = []
+
+    def send(self, request: Any, *_: object, **__: object) -> requests.Response:  # type: ignore[override]
+        path = request.path_url.partition("?")[0].rstrip("/") or "/"
+        body = json.loads(request.body) if request.body else None
+        self.asked.append((request.method, path, body))
+        answer: Answer = (404, {}, "{}")
+        if f"{request.method} {path}" == self.on:
+            answer = self.answer
+        elif path in FOUND:
+            answer = (200, {"Content-Type": "application/json"}, json.dumps(FOUND[path]))
+        if isinstance(answer, Exception):
+            raise answer
+        response = requests.Response()
+        response.status_code, response.request, response.url = answer[0], request, request.url
+        response.headers.update(answer[1])
+        response._content = answer[2].encode()
+        return response
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def cloud_of(answer: Answer, on: str) -> tuple[OpenStackCloud, Scripted]:
+    script = Scripted(answer, on)
+    http = requests.Session()
+    http.mount("http://", script)
+
+    def connect() -> Connection:
+        auth = token_endpoint.Token("http://nova/v2.1", "t")
+        return Connection(session=session.Session(auth=auth, session=http))
+
+    return OpenStackCloud(SETTINGS, lambda _flavour, _name: "#cloud-config\n{}\n", connect), script
+
+
+def said(message: str) -> str:
+    return json.dumps({"error": {"message": message}})
+
+
+JSON = {"Content-Type": "application/json"}
+CREATE = "POST /v2.1/servers"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why", "after"),
+    [
+        ((403, JSON, said("Quota exceeded for cores")), Refusal.QUOTA, 0),
+        ((403, JSON, said("Policy doesn't allow it")), Refusal.REFUSED, 0),
+        ((400, JSON, said("Invalid key_name")), Refusal.REFUSED, 0),
+        ((401, JSON, said("The request you have made requires authentication")),
+         Refusal.CREDENTIALS, 0),
+        ((409, JSON, said("Port is in use")), Refusal.CONFLICT, 0),
+        ((413, {**JSON, "Retry-After": "7"}, said("Over limit")), Refusal.BUSY, 7),
+        ((429, {**JSON, "Retry-After": "30"}, said("Too many requests")), Refusal.BUSY, 30),
+        ((503, {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, ""), Refusal.BUSY, 0),
+        ((500, {"Content-Type": "text/html"}, "<h1>Internal</h1>"), Refusal.BUSY, 0),
+        ((504, {}, ""), Refusal.BUSY, 0),
+        (requests.exceptions.ReadTimeout("slow"), Refusal.BUSY, 0),
+        (requests.exceptions.ConnectionError("reset"), Refusal.BUSY, 0),
+    ],
+)  # fmt: skip
+def test_what_went_wrong_is_told_apart_and_nothing_is_asked_twice(
+    answer: Answer, why: Refusal, after: float
+) -> None:
+    cloud, script = cloud_of(answer, CREATE)
+    with pytest.raises(CloudError) as refused:
+        cloud.start("small", "w1")
+    assert (refused.value.why, refused.value.retry_after_s) == (why, after)
+    assert str(refused.value).startswith("cloud c: start w1: ")
+    assert "\n" not in str(refused.value)
+    # Who got no answer may have got a machine.
+    assert sum(method == "POST" for method, *_ in script.asked) == 1
+
+
+def test_a_machine_is_asked_for_with_all_by_which_it_is_found() -> None:
+    cloud, script = cloud_of((202, JSON, json.dumps({"server": {"id": "s"}})), CREATE)
+    cloud.start("small", "w1")
+    (asked,) = [body["server"] for method, _, body in script.asked if method == "POST"]
+    assert (asked["name"], asked["flavorRef"], asked["imageRef"]) == ("w1", "f", "i")
+    assert asked["tags"] == ["adon:p"]
+    assert asked["metadata"] == {"adon_flavour": "small"}
+    assert asked["networks"] == [{"uuid": "n"}]
+
+
+@pytest.mark.parametrize("method", ["machines", "check"])
+def test_a_cloud_that_is_away_at_the_start_is_no_wrong_configuration(method: str) -> None:
+    on = {"machines": "GET /v2.1/servers/detail", "check": "GET /v2.1/flavors/small"}[method]
+    cloud, _ = cloud_of((503, {}, ""), on)
+    with pytest.raises(CloudError) as refused:
+        getattr(cloud, method)()
+    assert refused.value.why is Refusal.BUSY
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a,b", "x" * 51])
+def test_a_pool_has_a_name_that_can_be_a_tag(name: str) -> None:
+    with pytest.raises(InputError, match="pool: found"):
+        OpenStackSettings("c", name, {}, "i", "n")
+
+
+def server(change: Callable[[dict[str, Any]], None] = lambda _: None, **more: Any) -> Any:
+    row = {
+        "name": "w1", "status": "ACTIVE", "task_state": None, "fault": None,
+        "metadata": {"adon_flavour": "small"}, "created_at": "2026-11-23T09:00:00Z",
+        "launched_at": "2026-11-23T09:00:10.250000", "updated_at": "2026-11-23T09:01:00Z",
+        "addresses": {"n": [{"addr": "10.0.0.5", "version": 4}]}, **more,
+    }  # fmt: skip
+    change(row)
+    return generate_fake_resource(Server, **row)
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "second"),
+    [
+        ({"status": "BUILD", "launched_at": None, "addresses": {}}, State.BOOTING, 0.0),
+        ({}, State.RUNNING, 10.25),
+        ({"status": "REBOOT"}, State.RUNNING, 10.25),
+        ({"status": "UNKNOWN"}, State.RUNNING, 10.25),
+        ({"task_state": "deleting"}, State.ENDED, 60.0),
+        ({"status": "SHUTOFF"}, State.ENDED, 60.0),
+        ({"status": "ERROR", "fault": {"message": "No valid host", "code": 500}},
+         State.ERROR, 60.0),
+    ],
+)  # fmt: skip
+def test_a_server_is_a_machine(more: dict[str, Any], state: State, second: float) -> None:
+    found = _machine(server(**more))
+    assert found == Machine(
+        "w1", "small", state, pytest.approx(1_795_424_400 + second),
+        "" if state is State.BOOTING else "10.0.0.5",
+        "No valid host" if state is State.ERROR else "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("WARNING: Retrying: NewConnectionError(...)\nERROR: no", "no network: Python packages"),
+        ("ERROR: Could not find a version of x (from versions: none)", "no network: "),
+        ("ERROR: [Errno 28] No space left on device", "the disk is full"),
+        ("ERROR: HTTP error 403 at https://u:p@host/x", "pip: HTTP error 403 at the package index"),
+        ("", "pip ended with exit code 1"),
+    ],
+)
+def test_why_the_services_could_not_be_installed_is_one_line(log: str, line: str) -> None:
+    assert explain(log, 1).startswith(line)
