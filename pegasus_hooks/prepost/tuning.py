@@ -90,7 +90,10 @@ def tune(
         draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
         try:
             draft.write_bytes(new)
-            draft.chmod(submit_file.stat().st_mode & 0o7777)
+            was = submit_file.stat()
+            draft.chmod(was.st_mode & 0o7777)
+            # pegasus-monitord 6.0 fails, and its DAG with it, where this is after the job's start.
+            os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))
             draft.replace(submit_file)
         except OSError:
             draft.unlink(missing_ok=True)

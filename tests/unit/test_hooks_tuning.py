@@ -234,6 +234,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     submit_file = plan.folder / f"{JOB}.sub"
     submit_file.chmod(0o640)
     broker = FakeBroker()
+    os.utime(submit_file, ns=(10**18, 10**18))
     broker.service = Service(streams=8, buffer_bytes=4096, threads=3)
     config = HookConfig("http://127.0.0.1:1")
 
@@ -247,6 +248,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert environment(made)["ADON_STREAMS"] == "8"
     assert before()["tuned"] == tuned and submit_file.read_text() == made
     assert submit_file.stat().st_mode & 0o777 == 0o640
+    assert submit_file.stat().st_mtime_ns == 10**18
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
     postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{**tuned, "retries": 0}]
