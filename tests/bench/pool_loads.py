@@ -51,7 +51,7 @@ def _load(name: str, parts: Sequence[_Part], others: Iterable[Trace]) -> Load:
     for trace in others:
         for kind, seconds in zip(trace.kinds, trace.runtime_s, strict=True):
             seen[kind].append(seconds)
-    kinds = {kind for part in parts for kind in part.trace.kinds}
+    kinds = sorted({kind for part in parts for kind in part.trace.kinds})
     return Load(
         name,
         tuple(
@@ -105,25 +105,28 @@ _WIDTHS = ((8, 64, 1, 200, 4), (300, 120, 60, 900, 240))
 _SMALL = ((1, 30, 2, 12), (60, 400, 200, 300))
 
 
-def _made_up() -> list[Case]:
+def _made_up(more: int) -> list[Case]:
+    """``more`` is added to every seed."""
     cases = []
-    other = soykb(10, 12, seed=90)
+    other = soykb(10, 12, seed=90 + more)
     for boot in (60, 180, 420, 600):
-        wide = _load("soykb-41-12", [_Part("ann", 0, soykb(41, 12, seed=1))], [other])
-        cases.append(Case("SoyKB, 41 samples", wide, BOOTS[boot], 10 + boot))
+        wide = _load("soykb-41-12", [_Part("ann", 0, soykb(41, 12, seed=1 + more))], [other])
+        cases.append(Case("SoyKB, 41 samples", wide, BOOTS[boot], 10 + boot + more))
     for boot in (60, 300, 600):
-        trace, past = forkjoin(*_WIDTHS, seed=2), forkjoin(*_WIDTHS, seed=92)
+        trace, past = forkjoin(*_WIDTHS, seed=2 + more), forkjoin(*_WIDTHS, seed=92 + more)
         load = _load("forkjoin", [_Part("ann", 0, trace)], [past])
-        cases.append(Case("fork and join", load, BOOTS[boot], 20 + boot))
-        two = forkjoin(*_WIDTHS, seed=3, suffix="-2c")
-        past = forkjoin(*_WIDTHS, seed=93, suffix="-2c")
+        cases.append(Case("fork and join", load, BOOTS[boot], 20 + boot + more))
+        two = forkjoin(*_WIDTHS, seed=3 + more, suffix="-2c")
+        past = forkjoin(*_WIDTHS, seed=93 + more, suffix="-2c")
         load = _load("forkjoin-2c", [_Part("ann", 0, two)], [past])
-        cases.append(Case("fork and join", load, BOOTS[boot], 30 + boot))
+        cases.append(Case("fork and join", load, BOOTS[boot], 30 + boot + more))
     for boot in (60, 300):
-        cases.append(Case("several users", _several(4), BOOTS[boot], 40 + boot))
-        cases.append(Case("queue without a DAG", _queue(5), BOOTS[boot], 50 + boot))
-        cases.append(Case("workflows by chance", _by_chance(6), BOOTS[boot], 60 + boot))
-        cases.append(Case("failing midway", _failing(7), BOOTS[boot], 70 + boot))
+        cases.append(Case("several users", _several(4 + more), BOOTS[boot], 40 + boot + more))
+        cases.append(Case("queue without a DAG", _queue(5 + more), BOOTS[boot], 50 + boot + more))
+        cases.append(
+            Case("workflows by chance", _by_chance(6 + more), BOOTS[boot], 60 + boot + more)
+        )
+        cases.append(Case("failing midway", _failing(7 + more), BOOTS[boot], 70 + boot + more))
     return cases
 
 
@@ -180,13 +183,15 @@ def _failing(seed: int) -> Load:
     return _load("failing", parts, [soykb(5, 10, seed=97), forkjoin(*_WIDTHS, seed=97)])
 
 
-def cases(recorded: Sequence[Trace]) -> list[Case]:
+def cases(recorded: Sequence[Trace], more: int = 0) -> list[Case]:
     """All of them; a recorded workflow at three boot times, with beliefs from the others of its
-    family."""
+    family. ``more`` is added to every seed, for a second look at what was tuned on the first."""
     found = []
     for number, trace in enumerate(sorted(recorded, key=lambda trace: trace.name)):
         others = [t for t in recorded if t.family == trace.family and t.name != trace.name]
         load = _load(trace.name, [_Part("ann", 0.0, trace)], others)
         for boot in (60, 300, 600):
-            found.append(Case(f"{trace.family}, recorded", load, BOOTS[boot], 100 + number + boot))
-    return found + _made_up()
+            found.append(
+                Case(f"{trace.family}, recorded", load, BOOTS[boot], 100 + number + boot + more)
+            )
+    return found + _made_up(more)

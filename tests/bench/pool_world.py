@@ -373,8 +373,8 @@ class World:
         self.changed = True
         if failed:
             self.acts.append((self.now, "failed", box.kind.name))
-            # The youngest jobs that wait are those that it was for.
-            late = sorted(self.idle, key=lambda job: (self.idle[job], job))
+            # The youngest jobs that wait are those that it was for; each is so for one machine.
+            late = sorted(self.idle.keys() - self.apart, key=lambda job: (self.idle[job], job))
             self.apart.update(late[-box.kind.cores :])
         else:
             asked = self.now if box.draining is None else box.draining
