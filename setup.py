@@ -140,6 +140,7 @@ setup(
             "cryptography>=42",  # certificates for the tests of TLS
             "scipy>=1.11",  # linear programmes that decisions are compared with; nothing runs on it
             "httpx2>=2.0",  # the test client of FastAPI speaks through it
+            "cobald>=0.14",  # its controller of a pool's size, which bench P9 compares with
             "mypy>=1.10",
             "ruff>=0.6",
             "types-psutil",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from condor_plugins.pool.scaling import Flavour
 from network_provisioner.base.errors import AdonError
 
 
@@ -26,17 +27,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flavour:
-    """A kind of machine."""
-
-    name: str
-    cores: int
-    memory_mb: int
-    price_per_hour: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Server:
     """One machine of ours. ``since`` is when it was asked for while it boots, else when it came
     into its state, in Unix seconds of the cloud's clock; ``error`` is the cloud's own words."""
 
@@ -87,7 +78,7 @@ class Cloud(Protocol):
         """Those of the configuration, as the cloud has them."""
         ...
 
-    def machines(self) -> Sequence[Machine]:
+    def machines(self) -> Sequence[Server]:
         """All that are ours, whoever asked for them and when."""
         ...
 

@@ -27,7 +27,8 @@ import keystoneauth1.exceptions as keystone
 import openstack
 import openstack.exceptions as sdk
 
-from condor_plugins.pool.cloud import CloudError, Flavour, Machine, Refusal, State
+from condor_plugins.pool.cloud import CloudError, Refusal, Server, State
+from condor_plugins.pool.scaling import Flavour
 from network_provisioner.base.errors import InputError
 
 _POLICY = "soft-anti-affinity"
@@ -142,14 +143,14 @@ class OpenStackCloud:
         rows = [(self._find("flavour", name), price) for name, price in prices.items()]
         return [Flavour(row.name, row.vcpus, row.ram, price) for row, price in rows]
 
-    def machines(self) -> Sequence[Machine]:
+    def machines(self) -> Sequence[Server]:
         """The same."""
         with self._told("list servers"):
             found = [_machine(server) for server in self._api.compute.servers(tags=self._tag)]
             known = {machine.name for machine in found}
             alone = [port for port in self._ports() if port.name not in known]
         found += [
-            Machine(port.name, "", State.ENDED, _seconds(port.created_at), error="only its port")
+            Server(port.name, "", State.ENDED, _seconds(port.created_at), error="only its port")
             for port in alone
         ]
         return found
@@ -314,14 +315,14 @@ def _words(kind: str) -> str:
     return "server group" if kind == "group" else kind.replace("_", " ")
 
 
-def _machine(server: Any) -> Machine:
+def _machine(server: Any) -> Server:
     state = _STATES.get(server.status, State.RUNNING)
     if server.task_state == "deleting":
         state = State.ENDED
     since = {State.BOOTING: server.created_at, State.RUNNING: server.launched_at}
     fault = (server.fault or {}).get("message", "") if state is State.ERROR else ""
     addresses = [row["addr"] for rows in (server.addresses or {}).values() for row in rows]
-    return Machine(
+    return Server(
         server.name,
         str((server.metadata or {}).get(_FLAVOUR, "")),
         state,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from condor_plugins.pool.cloud import Flavour, Machine, State
+from condor_plugins.pool.cloud import Server, State
 from condor_plugins.pool.cloudinit import ExecuteNode, boot_token, user_data
 from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings
+from condor_plugins.pool.scaling import Flavour
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN
 from tests.cloud.services import CLOUD, IMAGE, NETWORK
@@ -32,16 +33,16 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = 300.0) -> 
     return found
 
 
-def machine(cloud: OpenStackCloud, name: str) -> Machine | None:
+def machine(cloud: OpenStackCloud, name: str) -> Server | None:
     return next((m for m in cloud.machines() if m.name == name), None)
 
 
 def until_state(
     cloud: OpenStackCloud, name: str, then: State, now: State = State.BOOTING
-) -> Machine:
+) -> Server:
     """The machine, when it is no longer in the state ``now`` but in another."""
 
-    def there() -> Machine | None:
+    def there() -> Server | None:
         found = machine(cloud, name)
         assert found is not None and found.state in (now, then), found
         return found if found.state is then else None

@@ -12,8 +12,9 @@ import openstack
 import psutil
 import pytest
 
-from condor_plugins.pool.cloud import CloudError, Flavour, Refusal, State
+from condor_plugins.pool.cloud import CloudError, Refusal, State
 from condor_plugins.pool.openstack import OpenStackCloud
+from condor_plugins.pool.scaling import Flavour
 from examples.testbed.pool import Pool
 from network_provisioner.base.errors import InputError
 from tests.cloud.rig import (

@@ -34,9 +34,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
+    "condor_plugins/pool/scaling.py",
+    "condor_plugins/pool/schedule.py",
     "condor_plugins/transfers/decide.py",
     "condor_plugins/transfers/request_builder.py",
     "condor_plugins/transfers/run_state.py",
+    "monitors/workflows/planned/forecast.py",
     "network_provisioner/controllers/plan.py",
     "network_provisioner/admission_control.py",
     *sorted(
