@@ -14,7 +14,8 @@ from openstack.connection import Connection
 from openstack.test.fakes import generate_fake_resource
 from requests.adapters import BaseAdapter
 
-from condor_plugins.pool.cloud import CloudError, Refusal, Server, State
+from condor_plugins.pool.cloud import CloudError, Refusal, State
+from condor_plugins.pool.cloud import Server as CloudServer
 from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings, _machine
 from network_provisioner.base.errors import InputError
 from tests.cloud.assembly import explain
@@ -167,7 +168,7 @@ def server(change: Callable[[dict[str, Any]], None] = lambda _: None, **more: An
 )  # fmt: skip
 def test_a_server_is_a_machine(more: dict[str, Any], state: State, second: float) -> None:
     found = _machine(server(**more))
-    assert found == Server(
+    assert found == CloudServer(
         "w1", "small", state, pytest.approx(1_795_424_400 + second),
         "" if state is State.BOOTING else "10.0.0.5",
         "No valid host" if state is State.ERROR else "",
