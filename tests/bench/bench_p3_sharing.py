@@ -12,7 +12,7 @@ from functools import cache, partial
 from random import Random
 from statistics import median
 
-from network_provisioner.reservations.elastic import MaxMinShares, RateDemand, share
+from network_provisioner.reservations.elastic import MaxMinShares, RateDemand
 from network_provisioner.reservations.ledger import Hop
 from network_provisioner.topology.graph import Topology
 from tests.bench import Figure, Tell, bench
@@ -111,10 +111,12 @@ def allocation(tell: Tell) -> Iterable[Figure]:
         few = make_demands(rng, topology, narrow, COMPARED, priorities)
         tell(f"{COMPARED} demands{words} by linear programmes")
         best = maxmin(narrow, few)
+        sharing = MaxMinShares(narrow)
+        sharing.update(few)
         plain = {"an equal part of each link": worst(equal_parts(narrow, few), best)}
         yield Figure(
             f"largest deviation of a rate from max-min fairness, {COMPARED} demands{words}",
-            worst(share(narrow, few), best),
+            worst(sharing.rates(), best),
             "%",
             better="lower",
             goal=1.0,
