@@ -41,9 +41,9 @@ def connections(process: Path) -> set[Connection]:
     """What a process has open now; nothing of one that has ended, or is not ours to look at."""
     found = set()
     with suppress(OSError):
-        held = set(_open_files(process / "fd"))
-        for table in (process / "net" / name for name in ("tcp", "tcp6")):
-            if not any(file.startswith("socket:") for file in held) or not table.exists():
+        held = {file for file in _open_files(process / "fd") if file.startswith("socket:")}
+        for table in (process / "net" / name for name in ("tcp", "tcp6") if held):
+            if not table.exists():
                 continue
             for row in (line.split() for line in table.read_text().splitlines()[1:]):
                 if row[3] == _ESTABLISHED and f"socket:[{row[9]}]" in held:
