@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli import install_execute
 from adon.cli.install_ask import add_options, agreed, closed
-from adon.cli.install_pegasus import hook_config, notes
+from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 from network_provisioner.base.errors import InputError
 
@@ -142,7 +140,7 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     if hooks_before is not None and (before is None or setup.hooks_of(before) != hooks):
         raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
     return [
-        FileEdit(hooks, hooks_before, _hooks_text(args).encode()),
+        FileEdit(hooks, hooks_before, site_hooks(args, args.project)),
         FileEdit(path, before, setup.text(_settings(args, hooks)).encode()),
     ]
 
@@ -193,16 +191,6 @@ def _daemon_user() -> str:
     if os.geteuid() != 0:
         return ""
     return next((user.pw_name for user in pwd.getpwall() if user.pw_name == "condor"), "")
-
-
-def _hooks_text(args: argparse.Namespace) -> str:
-    from network_provisioner.client.hookconfig import HookConfig
-
-    common = hook_config(args)
-    config = replace(common, archive=None, watch=None, site=args.site, project=args.project)
-    usual = {f.name: f.default for f in fields(HookConfig)}
-    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
-    return json.dumps(said, indent=1) + "\n"
 
 
 def _value_of(name: str) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_pegasus import hook_config
+from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     # Not resolved: what a virtual environment's python links to does not know its packages.
     python = str(Path(sys.executable).absolute())
     wanted = setup.StartdMetrics(python, args.site, args.interface, hooks if asks else None)
-    named = FileEdit(hooks, hooks_before, _hooks_text(args) if asks else None)
+    named = FileEdit(hooks, hooks_before, site_hooks(args) if asks else None)
     settings = FileEdit(path, before, setup.text(wanted).encode())
     # No settings shall name a file that is not there.
     return [named, settings] if asks else [settings, named]
@@ -98,12 +96,3 @@ def _refuse_foreign(path: Path, before: bytes | None) -> None:
 
     if before is not None and not setup.is_ours(before):
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
-
-
-def _hooks_text(args: argparse.Namespace) -> bytes:
-    from network_provisioner.client.hookconfig import HookConfig
-
-    config = replace(hook_config(args), archive=None, watch=None, site=args.site)
-    usual = {f.name: f.default for f in fields(HookConfig)}
-    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
-    return (json.dumps(said, indent=1) + "\n").encode()

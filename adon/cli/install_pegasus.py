@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -325,6 +326,16 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
     return HookConfig(
         broker=broker, archive=archive, token_file=token, watch=WATCH_FOLDER, ahead=args.ahead
     )
+
+
+def site_hooks(args: argparse.Namespace, project: str | None = None) -> bytes:
+    """The same for programs that HTCondor starts at a site, as a file."""
+    from network_provisioner.client.hookconfig import HookConfig
+
+    config = replace(hook_config(args), archive=None, watch=None, site=args.site, project=project)
+    usual = {f.name: f.default for f in fields(HookConfig)}
+    said = {k: v for k, v in asdict(config).items() if v != usual[k]}
+    return (json.dumps(said, indent=1) + "\n").encode()
 
 
 def notes(args: argparse.Namespace) -> Iterator[str]:
