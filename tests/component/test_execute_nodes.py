@@ -193,6 +193,9 @@ CATALOG = "pegasus: 5.0.4\nsites:\n- {name: iplant, arch: x86_64, os.type: linux
 
 def test_site_selection_counts_no_cores_that_stand_still(pool: Pool, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
+    # A slot whose job has ended is held a little longer, and one of the site's jobs until then.
+    held = ["condor_status", "-constraint", 'State != "Unclaimed"', "-af", "Name"]
+    until(lambda: not pool.run(held).strip(), "all slots to be free")
     (tmp_path / "sites.yml").write_text(CATALOG)
     adon = "import sys; from adon.cli.main import main; sys.exit(main())"
     words = ["site", "show", "--sites", str(tmp_path / "sites.yml"), "--pool", "--json"]
