@@ -11,9 +11,6 @@ is taken up again where it stopped.
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -21,16 +18,15 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adon.machine import relocate
 from adon.machine.apt import Deb, NetworkError, PrivateApt, codename
+from adon.machine.cached import Progress, cache_root, explained, make_once
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.units import format_size
-
-Progress = Callable[[str], None]
 
 # Changes to what a built directory holds change this, so that old ones are not taken for new.
 LAYOUT = 1
@@ -146,12 +142,6 @@ SETS = {
 }
 
 
-def cache_root() -> Path:
-    """``$XDG_CACHE_HOME/adon``, or ``~/.cache/adon``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "adon"
-
-
 def key_of(spec: PackageSet, release: str, machine: str) -> str:
     """A short key that changes with whatever changes what would be built."""
     text = json.dumps([LAYOUT, repr(spec), release, machine])
@@ -184,43 +174,13 @@ def ensure(set_name: str, *, progress: Progress) -> Path:
     spec = SETS.get(set_name)
     if spec is None:
         raise InputError(f"package set: found {set_name!r}, expected one of {', '.join(SETS)}")
-    cache = cache_root()
-    home = cache / f"{spec.name}-{key_of(spec, codename(), platform.machine())}"
-    try:
-        if home.is_dir():
-            return home
+    home = cache_root() / f"{spec.name}-{key_of(spec, codename(), platform.machine())}"
+    with explained(spec.title):
         # Without the lock: a whole cache may be another user's, who lets us read it.
-        installed = _installed_on_machine(spec)
-        if installed:
-            return _link_installed(spec, installed, cache)
-        cache.mkdir(parents=True, exist_ok=True)
-        with locked(cache / f".{spec.name}.lock", spec.title, progress):
-            if not home.is_dir():
-                _build(spec, cache / f".{spec.name}.build", home, progress)
-    except OSError as error:
-        raise MissingError(f"{spec.title}: {_reason(error, cache)}") from error
-    return home
-
-
-def _reason(error: OSError, cache: Path) -> str:
-    where = error.filename or cache
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the disk is full: {where}"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{where} cannot be written; set XDG_CACHE_HOME to a directory that can"
-    return f"{where}: {error.strerror or error}"
-
-
-@contextlib.contextmanager
-def locked(path: Path, title: str, progress: Progress) -> Iterator[None]:
-    """One builder at a time; the kernel gives the lock back whatever becomes of its holder."""
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress(f"{title}: waiting for another run that is setting it up")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        if not home.is_dir() and (installed := _installed_on_machine(spec)):
+            return _link_installed(spec, installed, home.parent)
+    build = partial(_build, spec, home, progress)
+    return make_once(home, spec.title, spec.need_bytes, build, progress)
 
 
 def _installed_on_machine(spec: PackageSet) -> dict[str, Path]:
@@ -257,15 +217,7 @@ def _link_installed(spec: PackageSet, programs: dict[str, Path], cache: Path) ->
     return home
 
 
-def _build(spec: PackageSet, work: Path, home: Path, progress: Progress) -> None:
-    """Build in ``work`` (whose downloads outlive a killed run) and rename to ``home``."""
-    work.mkdir(exist_ok=True)
-    free = shutil.disk_usage(work).free
-    if free < spec.need_bytes:
-        raise MissingError(
-            f"{spec.title}: found {format_size(free)} free in {work.parent},"
-            f" expected {format_size(spec.need_bytes)}"
-        )
+def _build(spec: PackageSet, home: Path, progress: Progress, work: Path) -> None:
     failures: list[str] = []
     for suite in spec.suites:
         try:
@@ -275,7 +227,6 @@ def _build(spec: PackageSet, work: Path, home: Path, progress: Progress) -> None
         except MissingError as error:
             failures.append(str(error))
         else:
-            shutil.rmtree(work, ignore_errors=True)
             return
     raise MissingError(f"{spec.title}: {failures[0]}")
 

@@ -1,7 +1,6 @@
 """An OpenDaylight of our own, put together from Maven Central into the user's cache.
 
-As with the package sets (:mod:`adon.machine.packages`): built beside and renamed into place, and
-what a killed build has downloaded is used by the next.
+Made once, as :mod:`adon.machine.cached` does it.
 """
 
 from __future__ import annotations
@@ -11,14 +10,12 @@ import os
 import platform
 import re
 import shutil
-import subprocess
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from adon.machine import packages
-from adon.machine.packages import Progress
+from adon.machine.cached import Progress, cache_root, make_once, run_logged
 from examples.testbed import truststore
 from network_provisioner.base.errors import MissingError
 from network_provisioner.base.units import format_size
@@ -29,7 +26,6 @@ _TITLE = "OpenDaylight"
 # Changes to what a built directory holds change this, so that old ones are not taken for new.
 _LAYOUT = 1
 _NEED_BYTES = 2_000_000_000
-_SAY_AFTER_S = 10.0
 _ERROR = re.compile(r"^\[ERROR\]\s*(?:\[.*?\]\s*)?(\S.*)", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NETWORK = re.compile(
@@ -53,18 +49,9 @@ def ensure(*, progress: Progress) -> Assembly:
     :raises MissingError: no network, no space, no right to write, or what Maven says.
     """
     programs = packages.ensure("maven", progress=progress) / "wrap"
-    cache = packages.cache_root()
-    home = cache / f"opendaylight-{_key()}"
-    try:
-        if not home.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            with packages.locked(cache / ".opendaylight.lock", _TITLE, progress):
-                if not home.is_dir():
-                    _build(cache / ".opendaylight.build", home, programs, progress)
-    except OSError as error:
-        where = error.filename or cache
-        raise MissingError(f"{_TITLE}: {where}: {error.strerror or error}") from error
-    return Assembly(home, programs)
+    home = cache_root() / f"opendaylight-{_key()}"
+    build = partial(_build, home, programs, progress)
+    return Assembly(make_once(home, _TITLE, _NEED_BYTES, build, progress), programs)
 
 
 def _key() -> str:
@@ -72,14 +59,7 @@ def _key() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _build(work: Path, home: Path, programs: Path, progress: Progress) -> None:
-    work.mkdir(exist_ok=True)
-    free = shutil.disk_usage(work).free
-    if free < _NEED_BYTES:
-        raise MissingError(
-            f"{_TITLE}: found {format_size(free)} free in {work.parent}, "
-            f"expected {format_size(_NEED_BYTES)}"
-        )
+def _build(home: Path, programs: Path, progress: Progress, work: Path) -> None:
     project = work / "project"
     shutil.rmtree(project, ignore_errors=True)
     project.mkdir()
@@ -91,7 +71,6 @@ def _build(work: Path, home: Path, programs: Path, progress: Progress) -> None:
     _boot_features(tree / "etc" / "org.apache.karaf.features.cfg")
     tree.rename(home)
     progress(f"{_TITLE}: assembled in {home}")
-    shutil.rmtree(work, ignore_errors=True)
 
 
 def _maven(work: Path, programs: Path, progress: Progress) -> None:
@@ -105,45 +84,22 @@ def _maven(work: Path, programs: Path, progress: Progress) -> None:
     words = ["mvn", "--batch-mode", "--no-transfer-progress", "--strict-checksums"]
     words += [f"-Dmaven.repo.local={repository}", "package"]
     log = work / "maven.log"
-    with log.open("wb") as out:
-        # Killed with its caller: the next one uses the same directories.
-        child = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *words],
-            cwd=work / "project",
-            env=java_environment(programs) | {"MAVEN_OPTS": " ".join(trust)},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            for seconds in _ticks(child):
-                size = format_size(_size_of(repository))
-                progress(f"{_TITLE}: {seconds:.0f} s, {size} downloaded so far")
-        finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
-    if child.returncode != 0:
+
+    def tell(seconds: float) -> None:
+        size = format_size(_size_of(repository))
+        progress(f"{_TITLE}: {seconds:.0f} s, {size} downloaded so far")
+
+    env = java_environment(programs) | {"MAVEN_OPTS": " ".join(trust)}
+    code = run_logged(words, log, tell, cwd=work / "project", env=env)
+    if code != 0:
         text = _COLOUR.sub("", log.read_text(encoding="utf-8", errors="replace"))
-        raise MissingError(f"{_TITLE}: {_explain(text, child.returncode)}")
+        raise MissingError(f"{_TITLE}: {_explain(text, code)}")
 
 
 def java_environment(programs: Path) -> dict[str, str]:
     """The environment in which Debian's Java scripts find the Java of ``programs``."""
     env = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "JAVA", "JAVACMD")}
     return env | {"PATH": f"{programs}:{env.get('PATH', '/usr/bin:/bin')}"}
-
-
-def _ticks(child: subprocess.Popen[bytes]) -> Iterator[float]:
-    """Seconds since the start, every now and then, until the child has ended."""
-    start = time.monotonic()
-    while True:
-        try:
-            child.wait(_SAY_AFTER_S)
-        except subprocess.TimeoutExpired:
-            yield time.monotonic() - start
-        else:
-            return
 
 
 def _size_of(directory: Path) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from adon.machine import box
-from adon.machine.packages import Progress
+from adon.machine.cached import Progress
 from examples.testbed import odl_assembly
 from examples.testbed.odl_assembly import Assembly
 from examples.testbed.procs import Daemon

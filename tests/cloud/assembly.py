@@ -1,7 +1,7 @@
 """The services of an OpenStack from PyPI, in a Python environment of their own in the user's cache.
 
-As with the package sets (:mod:`adon.machine.packages`): built beside and renamed into place; pip
-keeps what a killed build has downloaded. Versions are those of ``versions.txt``.
+Made once, as :mod:`adon.machine.cached` does it; pip keeps what a killed build has downloaded.
+Versions are those of ``versions.txt``.
 """
 
 from __future__ import annotations
@@ -10,22 +10,18 @@ import hashlib
 import platform
 import re
 import shutil
-import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
-from adon.machine import packages
-from adon.machine.packages import Progress
+from adon.machine.cached import Progress, cache_root, make_once, run_logged
 from network_provisioner.base.errors import MissingError
-from network_provisioner.base.units import format_size
 
 VERSIONS = Path(__file__).with_name("versions.txt")
 _TITLE = "OpenStack"
 # Changes to what a built directory holds change this, so that old ones are not taken for new.
 _LAYOUT = 1
 _NEED_BYTES = 1_500_000_000
-_SAY_AFTER_S = 10.0
 _NO_NETWORK = re.compile(
     r"NewConnectionError|NameResolutionError|name resolution|ProxyError|Timeout|unreachable"
     r"|from versions: none"
@@ -38,32 +34,16 @@ def ensure(*, progress: Progress) -> Path:
     :param progress: called with one line for each step that takes time.
     :raises MissingError: no network, no space, no right to write, or what pip says.
     """
-    cache = packages.cache_root()
     text = [VERSIONS.read_text(encoding="utf-8"), str(_LAYOUT), sys.version, platform.machine()]
-    home = cache / f"openstack-{hashlib.sha256(chr(10).join(text).encode()).hexdigest()[:12]}"
-    try:
-        if not home.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            with packages.locked(cache / ".openstack.lock", _TITLE, progress):
-                if not home.is_dir():
-                    _build(cache / ".openstack.build", home, progress)
-    except OSError as error:
-        where = error.filename or cache
-        raise MissingError(f"{_TITLE}: {where}: {error.strerror or error}") from error
-    return home
+    key = hashlib.sha256("\n".join(text).encode()).hexdigest()[:12]
+    home = cache_root() / f"openstack-{key}"
+    return make_once(home, _TITLE, _NEED_BYTES, partial(_build, home, progress), progress)
 
 
-def _build(work: Path, home: Path, progress: Progress) -> None:
-    shutil.rmtree(work, ignore_errors=True)  # half an environment is of no use
-    work.mkdir()
-    free = shutil.disk_usage(work).free
-    if free < _NEED_BYTES:
-        raise MissingError(
-            f"{_TITLE}: found {format_size(free)} free in {work.parent}, "
-            f"expected {format_size(_NEED_BYTES)}"
-        )
+def _build(home: Path, progress: Progress, work: Path) -> None:
     progress(f"{_TITLE}: installing its services from PyPI (600 MB and minutes, once)")
     tree = work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)  # half an environment is of no use
     _run([sys.executable, "-m", "venv", str(tree)], work, progress)
     # All is pinned, so there is nothing to resolve. An environment may be renamed as long as its
     # scripts are given to its interpreter.
@@ -71,35 +51,18 @@ def _build(work: Path, home: Path, progress: Progress) -> None:
     _run([*pip, "-r", str(VERSIONS)], work, progress)
     tree.rename(home)
     progress(f"{_TITLE}: installed in {home}")
-    shutil.rmtree(work, ignore_errors=True)
 
 
 def _run(words: list[str], work: Path, progress: Progress) -> None:
     log = work / "log"
-    start = time.monotonic()
-    with log.open("wb") as out:
-        # Killed with its caller: the next one uses the same directories.
-        child = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            while True:
-                try:
-                    child.wait(_SAY_AFTER_S)
-                    break
-                except subprocess.TimeoutExpired:
-                    count = len(re.findall(r"^Collecting ", _read(log), re.MULTILINE))
-                    seconds = time.monotonic() - start
-                    progress(f"{_TITLE}: {seconds:.0f} s, {count} packages so far")
-        finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
-    if child.returncode != 0:
-        raise MissingError(f"{_TITLE}: {explain(_read(log), child.returncode)}")
+
+    def tell(seconds: float) -> None:
+        count = len(re.findall(r"^Collecting ", _read(log), re.MULTILINE))
+        progress(f"{_TITLE}: {seconds:.0f} s, {count} packages so far")
+
+    code = run_logged(words, log, tell)
+    if code != 0:
+        raise MissingError(f"{_TITLE}: {explain(_read(log), code)}")
 
 
 def _read(log: Path) -> str:

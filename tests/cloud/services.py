@@ -27,7 +27,7 @@ import openstack
 import yaml
 
 from adon.machine import box
-from adon.machine.packages import Progress
+from adon.machine.cached import Progress
 from examples.testbed import netns
 from examples.testbed.procs import Daemon, run
 from network_provisioner.base.errors import AdonError, MissingError

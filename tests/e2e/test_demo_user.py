@@ -10,6 +10,7 @@ from demo_runs import SMALL, demo, left_of, run
 from ordinary_user import as_ordinary_user, given_to_user
 
 from adon.machine import packages
+from adon.machine.cached import cache_root
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -26,7 +27,7 @@ def command(place: Path) -> list[str]:
     """The small demo as an ordinary user, who finds the packages there and can write none."""
     for name in ("condor", "gridftp", "bio"):
         packages.ensure(name, progress=print)
-    cache = packages.cache_root()
+    cache = cache_root()
     needed = [place, ROOT, Path(sys.prefix), Path(sys.base_prefix), cache]
     found = ["env", f"XDG_CACHE_HOME={cache.parent}"]
     return [*as_ordinary_user(needed), *found, *SMALL]
