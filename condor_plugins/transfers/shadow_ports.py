@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from monitors.watcher.connections import Ends, connections, processes
+from monitors.watcher.connections import Ends, Tables, processes
 
 _SHADOW = "condor_shadow"
 _JOB = re.compile(r"(\d+)\.(-?\d+)")
@@ -21,6 +21,7 @@ Number = tuple[int, int]
 def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
     """The connections of these jobs' shadows on this machine, as far as we may look at them."""
     found: dict[Number, tuple[Ends, ...]] = {}
+    tables = Tables()
     for process in processes():
         with suppress(OSError):  # it has ended
             if (process / "comm").read_text() != f"{_SHADOW}\n":
@@ -28,5 +29,5 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
             words = (process / "cmdline").read_text().split("\0")
             job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, words) if m), None)
             if job is not None and job in jobs:
-                found[job] = tuple(sorted(one.ends for one in connections(process)))
+                found[job] = tuple(sorted(one.ends for one in tables.connections(process)))
     return found

@@ -1,8 +1,8 @@
 """The TCP connections of processes on this machine: by their ports the switches know whose packets
 are whose.
 
-/proc tells them, of the processes of one's own user, and to root of all. Each is asked for its own
-table, since it may run in a network namespace of its own.
+/proc tells them, of the processes of one's own user, and to root of all. A process may run in a
+network namespace of its own, and each namespace has its table.
 """
 
 from __future__ import annotations
@@ -37,18 +37,38 @@ def processes() -> Iterator[Path]:
     return Path("/proc").glob("[0-9]*")
 
 
-def connections(process: Path) -> set[Connection]:
-    """What a process has open now; nothing of one that has ended, or is not ours to look at."""
-    found = set()
-    with suppress(OSError):
-        held = {file for file in _open_files(process / "fd") if file.startswith("socket:")}
-        for table in (process / "net" / name for name in ("tcp", "tcp6") if held):
-            if not table.exists():
-                continue
-            for row in (line.split() for line in table.read_text().splitlines()[1:]):
-                if row[3] == _ESTABLISHED and f"socket:[{row[9]}]" in held:
-                    (_, here), (far, there) = _end(row[1]), _end(row[2])
-                    found.add(Connection((here, there), far))
+class Tables:
+    """What is established now, by network namespace and by the socket's name among open files: each
+    table is read once, for those alone who have a socket in it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, dict[str, Connection]] = {}
+
+    def connections(self, process: Path) -> set[Connection]:
+        """What a process has open; nothing of one that has ended, or is not ours to look at."""
+        with suppress(OSError):
+            held = {file for file in _open_files(process / "fd") if file.startswith("socket:")}
+            if held:
+                table = self._of(process)
+                return {table[name] for name in held & table.keys()}
+        return set()
+
+    def _of(self, process: Path) -> dict[str, Connection]:
+        namespace = (process / "ns/net").readlink()
+        if namespace not in self._known:
+            self._known[namespace] = _established(process / "net")
+        return self._known[namespace]
+
+
+def _established(folder: Path) -> dict[str, Connection]:
+    found = {}
+    for table in (folder / "tcp", folder / "tcp6"):
+        if not table.exists():
+            continue
+        for row in (line.split() for line in table.read_text().splitlines()[1:]):
+            if row[3] == _ESTABLISHED:
+                (_, here), (far, there) = _end(row[1]), _end(row[2])
+                found[f"socket:[{row[9]}]"] = Connection((here, there), far)
     return found
 
 
@@ -66,12 +86,14 @@ class JobConnections:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._at = clock, float("-inf")
         self._jobs: dict[tuple[str, str], list[Path]] = {}
+        self._tables = Tables()
 
     def __call__(self, workflow: str, job: str) -> set[Connection]:
         """Of one job of the workflow with this uuid."""
         if (now := self._clock()) - self._at >= _FRESH_S:
-            self._at, self._jobs = now, _of_jobs()
-        return {one for p in self._jobs.get((workflow, job), ()) for one in connections(p)}
+            self._at, self._jobs, self._tables = now, _of_jobs(), Tables()
+        mine = self._jobs.get((workflow, job), ())
+        return {one for process in mine for one in self._tables.connections(process)}
 
 
 def _of_jobs() -> dict[tuple[str, str], list[Path]]:

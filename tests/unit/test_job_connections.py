@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from monitors.watcher.connections import Connection, JobConnections, connections, flows
+from monitors.watcher.connections import Connection, JobConnections, Tables, flows
 from network_provisioner.base.flows import MAX_FLOWS, Flow
 
 CLIENT = """
@@ -51,7 +51,7 @@ def test_connections_over_ipv6(listens: str, far: str) -> None:
         server.listen()
         client.connect(server.getsockname())
         ends = client.getsockname()[1], server.getsockname()[1]
-        assert Connection(ends, far) in connections(Path(f"/proc/{os.getpid()}"))
+        assert Connection(ends, far) in Tables().connections(Path(f"/proc/{os.getpid()}"))
 
 
 def test_no_more_flows_than_a_transit_may_have() -> None:
