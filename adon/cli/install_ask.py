@@ -26,6 +26,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--undo", action="store_true", help="take out what was installed")
 
 
+def this_python() -> Path:
+    """Not resolved: what a virtual environment's python links to does not know its packages."""
+    return Path(sys.executable).absolute()
+
+
+def refuse_foreign(path: Path, foreign: bool) -> None:
+    """Raises InputError for a file of a name of ours that is somebody else's."""
+    if foreign:
+        raise InputError(f"{path}: found a file that is not ours, expected none of this name")
+
+
+def without(settings: Path, before: bytes, hooks: Path | None) -> list[FileEdit]:
+    """Takes out a file of HTCondor's settings, and the ``hooks`` that it names after it: none shall
+    name a file that is no more."""
+    from pegasus_hooks.install.edits import FileEdit, read
+
+    also = [] if hooks is None else [FileEdit(hooks, read(hooks), None)]
+    return [FileEdit(settings, before, None), *also]
+
+
 def closed(python: Path, package: Path = Path(adon.__file__)) -> Path | None:
     """The file or folder that keeps other users from running ``python``, the program that it is a
     link to, or the ``package`` with it; None for none."""

@@ -7,13 +7,19 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli import install_execute
-from adon.cli.install_ask import add_options, agreed, closed
+from adon.cli.install_ask import (
+    add_options,
+    agreed,
+    closed,
+    refuse_foreign,
+    this_python,
+    without,
+)
 from adon.cli.install_pegasus import notes, site_hooks
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
 from network_provisioner.base.errors import InputError
@@ -136,9 +142,9 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
         raise InputError("found no --site, expected the site that this access point stands at")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
-    _refuse_foreign(folder, path, before)
-    if hooks_before is not None and (before is None or setup.hooks_of(before) != hooks):
-        raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
+    _refuse_others(folder, path, before)
+    had = None if before is None else setup.hooks_of(before)
+    refuse_foreign(hooks, hooks_before is not None and had != hooks)
     return [
         FileEdit(hooks, hooks_before, site_hooks(args, args.project)),
         FileEdit(path, before, setup.text(_settings(args, hooks)).encode()),
@@ -147,25 +153,21 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
 
 def _to_undo(folder: Path) -> list[FileEdit]:
     from condor_plugins.transfers import setup
-    from pegasus_hooks.install.edits import FileEdit, read
+    from pegasus_hooks.install.edits import read
 
     path = folder / NAME
     before = read(path)
     if before is None:
         return []
-    _refuse_foreign(folder, path, before)
-    hooks = setup.hooks_of(before)
-    # Settings first: none shall name a file that is no more.
-    also = [] if hooks is None else [FileEdit(hooks, read(hooks), None)]
-    return [FileEdit(path, before, None), *also]
+    _refuse_others(folder, path, before)
+    return without(path, before, setup.hooks_of(before))
 
 
-def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
+def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:
     """Raises InputError for a file of our name that is somebody's, and for somebody's hooks."""
     from condor_plugins.transfers import setup
 
-    if before is not None and setup.hooks_of(before) is None:
-        raise InputError(f"{path}: found a file that is not ours, expected none of this name")
+    refuse_foreign(path, before is not None and setup.hooks_of(before) is None)
     files = [f for f in sorted(folder.iterdir()) if f.is_file() and f != path]
     found = setup.other_hooks((str(f), f.read_text(errors="replace")) for f in files)
     if not found:
@@ -178,11 +180,12 @@ def _refuse_foreign(folder: Path, path: Path, before: bytes | None) -> None:
 def _settings(args: argparse.Namespace, hooks: Path) -> TransferSettings:
     from condor_plugins.transfers.setup import TransferSettings
 
-    # Not resolved: what a virtual environment's python links to does not know its packages.
-    python = str(Path(sys.executable).absolute())
     token = args.watch_token_file
     return TransferSettings(
-        python, hooks, _daemon_user(), "" if token is None else str(Path(token).absolute())
+        str(this_python()),
+        hooks,
+        _daemon_user(),
+        "" if token is None else str(Path(token).absolute()),
     )
 
 
@@ -214,7 +217,7 @@ def _notes(args: argparse.Namespace) -> Iterator[str]:
     yield from notes(args)
     if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
-    python = Path(sys.executable).absolute()
+    python = this_python()
     shut = closed(python)
     if shut is not None:
         yield f"jobs' owners cannot run {python}: {shut} is closed to them"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adon.cli.install_ask import refuse_foreign, this_python, without
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -29,14 +30,13 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
         raise InputError("found no --site, expected the site that this machine stands at")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
-    _refuse_foreign(path, before)
+    refuse_foreign(path, before is not None and not setup.is_ours(before))
     had = None if before is None else setup.hooks_of(before)
-    if hooks_before is not None and had != hooks:
-        raise InputError(f"{hooks}: found a file that is not ours, expected none of this name")
+    refuse_foreign(hooks, hooks_before is not None and had != hooks)
     asks = args.broker is not None or args.config is not None
-    # Not resolved: what a virtual environment's python links to does not know its packages.
-    python = str(Path(sys.executable).absolute())
-    wanted = setup.StartdMetrics(python, args.site, args.interface, hooks if asks else None)
+    wanted = setup.StartdMetrics(
+        str(this_python()), args.site, args.interface, hooks if asks else None
+    )
     named = FileEdit(hooks, hooks_before, site_hooks(args) if asks else None)
     settings = FileEdit(path, before, setup.text(wanted).encode())
     # No settings shall name a file that is not there.
@@ -46,15 +46,14 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
 def to_undo(folder: Path) -> list[FileEdit]:
     """The files that are to go. Raises InputError."""
     from condor_plugins.startd import setup
-    from pegasus_hooks.install.edits import FileEdit, read
+    from pegasus_hooks.install.edits import read
 
     path = folder / NAME
     before = read(path)
     if before is None:
         return []
-    _refuse_foreign(path, before)
-    hooks = setup.hooks_of(before)
-    return [FileEdit(path, before, None), *([FileEdit(hooks, read(hooks), None)] if hooks else [])]
+    refuse_foreign(path, not setup.is_ours(before))
+    return without(path, before, setup.hooks_of(before))
 
 
 def verified(folder: Path, interface: str) -> Iterator[str]:
@@ -89,10 +88,3 @@ def _run(words: list[str]) -> str:
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
-
-
-def _refuse_foreign(path: Path, before: bytes | None) -> None:
-    from condor_plugins.startd import setup
-
-    if before is not None and not setup.is_ours(before):
-        raise InputError(f"{path}: found a file that is not ours, expected none of this name")

@@ -19,6 +19,7 @@ from adon.cli.install_ask import (
     closed,
     conclude,
     still_needed,
+    this_python,
     undo,
 )
 from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
@@ -165,8 +166,7 @@ def _parts(
     if args.config is not None:
         load_config(args.config)
     parts = []
-    # Not resolved: what a virtual environment's python links to does not know its packages.
-    python = str(Path(sys.executable).absolute())
+    python = str(this_python())
     if args.only != "hooks":
         parts.append(_selector(args, python))
     if args.only != "selector":
@@ -257,7 +257,7 @@ def _notes(
             mine = own_choice(rc, [part])
             if mine is not None:
                 yield f"{mine}, which wins for you"
-        python = Path(sys.executable).absolute()
+        python = this_python()
         shut = closed(python)
         if shut is not None:
             yield f"other users cannot run {python}: {shut} is closed to them"
@@ -377,7 +377,7 @@ def _install_file(args: argparse.Namespace, home: PegasusHome, place: InstallTar
     from pegasus_hooks.install.parts import hooks_part
     from pegasus_hooks.install.verify import verify
 
-    python, config = str(Path(sys.executable).absolute()), hook_config(args)
+    python, config = str(this_python()), hook_config(args)
     if args.catalog is None:
         exitcode = home.root / "bin" / "pegasus-exitcode"
         part = hooks_part(place.programs, python, exitcode, config)
