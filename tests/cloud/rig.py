@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +12,7 @@ from condor_plugins.pool.scaling import Flavour
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN
 from tests.cloud.services import CLOUD, IMAGE, NETWORK
+from tests.waiting import until
 
 SETTINGS = OpenStackSettings(CLOUD, "p1", {"small": 0.1, "large": 0.4}, IMAGE, NETWORK)
 NOTHING = "#cloud-config\n{}\n"
@@ -23,14 +22,6 @@ WORKER = f"worker@{DOMAIN}"
 def driver(**more: Any) -> OpenStackCloud:
     """One that knows nothing of any other, as after a restart."""
     return OpenStackCloud(replace(SETTINGS, **more), lambda _flavour, _name: NOTHING)
-
-
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 300.0) -> Any:
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.2)
-    return found
 
 
 def machine(cloud: OpenStackCloud, name: str) -> Server | None:

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import psutil
 import pytest
 from broker_service import BrokerService
 from network_world import star
+from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
@@ -119,13 +120,6 @@ def jobs(pool: Pool, tmp_path: Path) -> Iterator[Path]:
 def watcher_log(pool: Pool) -> str:
     log = pool.run_dir / "hub/log/AdonTransfersLog"
     return log.read_text() if log.exists() else ""
-
-
-def until(condition: Callable[[], object], what: str, timeout_s: float = LONG_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
-        time.sleep(0.1)
 
 
 def queue(pool: Pool, constraint: str = "true") -> list[str]:

@@ -7,8 +7,7 @@ import platform
 import re
 import subprocess
 import tarfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from http_load import broker_process
 from network_world import star
 from pegasus_world import User, copy_pegasus, make_pegasus_case
 from planner_world import MAPPING, RESULT, SITES
+from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
@@ -80,13 +80,6 @@ def pack_workers(home: Path) -> None:
             link = tarfile.TarInfo(f"pegasus-{version}/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, str(home / name)
             package.addfile(link)
-
-
-def until(condition: Callable[[], object], what: str, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")

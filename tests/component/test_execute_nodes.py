@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import psutil
 import pytest
 from broker_service import BrokerService
 from network_world import star
+from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
@@ -53,13 +54,6 @@ def waiting(io_wait: float) -> SiteSpec:
     lines = "".join(f"{name} = {value}\n" for name, value in told.items())
     more = f"STARTD_ATTRS = $(STARTD_ATTRS) {' '.join(told)}\n"
     return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{lines}{more}")
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {LONG_S:g} s for {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import re
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from hooks_world import PATIENT_S, POST, PRE, journal, make_submit_dir, move, wr
 from http_load import broker_process
 from network_world import demo_network, star
 from planned_world import WORKFLOW, File, Planned
+from waiting import until
 
 from adon.machine import packages
 from condor_plugins import dagman
@@ -193,14 +193,6 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def until(condition: Callable[[], bool], limit_s: float = WAIT_S) -> None:
-    """Look until it is so; fail where it never is."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.1)
 
 
 @pytest.mark.long

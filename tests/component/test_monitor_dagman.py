@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 from http_load import CONFIG, broker_process
+from waiting import until
 
 from adon.machine import packages
 from examples.testbed.pool import Pool
@@ -76,13 +77,6 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
 def archive(tmp_path: Path) -> Iterator[Archive]:
     with Archive(tmp_path / "archive.sqlite") as opened:
         yield opened
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def plan(folder: Path) -> Path:

@@ -9,9 +9,8 @@ import re
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from http_load import broker_process
 from network_world import star
+from waiting import until
 
 from adon.machine import packages
 from examples.testbed.pool import Pool
@@ -165,14 +165,6 @@ def plan(folder: Path) -> Path:
             {"job": "ID_move", "site": "mu", "seconds": 7.5, "reason": "least time of 1 site"}]
     }))  # fmt: skip
     return folder
-
-
-def until(found: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (value := found()):
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
-        time.sleep(0.1)
-    return value
 
 
 def ask(url: str, verb: str = "GET") -> Any:

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from waiting import until
 
 from adon.machine.packages import ensure
 from condor_plugins import dagman
@@ -54,13 +55,6 @@ def catalog(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.chmod(0o755)
     (folder / "sites.yml").write_text(CATALOG)
     return folder / "sites.yml"
-
-
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.1)
 
 
 def write_dag(directory: Path) -> Path:

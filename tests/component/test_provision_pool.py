@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from broker_service import BrokerService
 from hooks_world import journal, write_config
 from network_world import star
 from planner_world import Case, by_file, job, make_case, uses
+from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
@@ -110,13 +110,6 @@ def slots(pool: Pool) -> list[str]:
 def states(pool: Pool, cluster: str) -> list[str]:
     """Of the jobs in the queue: 1 for one that waits."""
     return pool.run(["condor_q", cluster, "-af", "JobStatus"]).split()
-
-
-def until(condition: Callable[[], bool], what: str, timeout_s: float = 300.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.1)
 
 
 def test_the_pool_grows_once_and_shrinks_without_harm_to_jobs(pool: Pool, tmp_path: Path) -> None:

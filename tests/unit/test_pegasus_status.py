@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import waiting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
@@ -20,6 +21,7 @@ from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parse
 from monitors.workflows.status import Status, WorkflowState
 
 WAIT_S = 60.0
+until = partial(waiting.until, timeout_s=WAIT_S)
 
 
 def said(**changes: Any) -> str:
@@ -86,14 +88,6 @@ def test_whatever_it_prints(changes: dict[str, Any]) -> None:
 
 
 # ------------------------------------------------------------------ whom to ask about
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-    return found
 
 
 def test_it_is_asked_after_a_while_and_seldom() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import waiting
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from pegasus_hooks.prepost import WATCHER
 
 UUID = "11111111-2222-3333-4444-555555555555"
 WAIT_S = 60.0
+until = partial(waiting.until, timeout_s=WAIT_S)
 
 
 @pytest.fixture
@@ -34,13 +36,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "watch"
     yield folder
     assert registry.end(folder, WAIT_S)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_registered_once_with_all_that_is_needed(folder: Path, config: Path) -> None:
