@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.config.sections import Config
-from condor_plugins.pool.command import CommandExpansion
+from condor_plugins.pool.cloud.command import CommandExpansion
+from condor_plugins.pool.cloud.startd import StartdExpansion
+from condor_plugins.pool.cloud.workerconfig import StartdSettings
 from condor_plugins.pool.demand import ExpansionLimits
-from condor_plugins.pool.startd import StartdExpansion
-from condor_plugins.pool.workerconfig import StartdSettings
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:

@@ -192,7 +192,7 @@ class ExpansionConfig(Schema):
     ``command``     the program of the driver command, and its first arguments
     ``timeout``     how long that program may take
 
-    Of the driver startd, see :class:`condor_plugins.pool.workerconfig.StartdSettings`:
+    Of the driver startd, see :class:`condor_plugins.pool.cloud.workerconfig.StartdSettings`:
     ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
     ``environment``, and ``per_worker``, the slots of one worker.
     """

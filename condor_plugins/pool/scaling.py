@@ -43,11 +43,15 @@ _PROBES, _ROUGH = 6, 32  # how long a number is searched for, and how exactly, w
 
 
 class MachineState(Enum):
-    """What a machine does. One that drains takes no new job, and can be taken back."""
+    """What a machine does. One that is DRAINING takes no new job, and can be taken back. ENDED: it
+    is off, or about to be gone, or all but a rest of it is; what has ENDED or is in ERROR comes
+    back by itself never, and is to be deleted: a decision knows none of these."""
 
     BOOTING = "booting"
     RUNNING = "running"
     DRAINING = "draining"
+    ENDED = "ended"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,9 @@ UNITS = {
     "pool_demand": "1",
     "anomaly": "1",
     "expansion": "1",
+    "pool_decision": "1",
+    "boot": "s",
+    "machine": "s",
     "held": "1",
     "notice": "1",
 }

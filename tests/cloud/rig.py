@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from condor_plugins.pool.cloud import Server, State
-from condor_plugins.pool.cloudinit import ExecuteNode, boot_token, user_data
-from condor_plugins.pool.openstack import OpenStackCloud, OpenStackSettings
-from condor_plugins.pool.scaling import Flavour
+from condor_plugins.pool.cloud.cloudinit import ExecuteNode, boot_token, user_data
+from condor_plugins.pool.cloud.openstack import OpenStackCloud, OpenStackSettings
+from condor_plugins.pool.cloud.protocol import Server
+from condor_plugins.pool.scaling import Flavour, MachineState
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN
 from tests.cloud.services import CLOUD, IMAGE, NETWORK
@@ -29,7 +29,7 @@ def machine(cloud: OpenStackCloud, name: str) -> Server | None:
 
 
 def until_state(
-    cloud: OpenStackCloud, name: str, then: State, now: State = State.BOOTING
+    cloud: OpenStackCloud, name: str, then: MachineState, now: MachineState = MachineState.BOOTING
 ) -> Server:
     """The machine, when it is no longer in the state ``now`` but in another."""
 

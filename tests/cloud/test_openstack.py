@@ -12,9 +12,9 @@ import openstack
 import psutil
 import pytest
 
-from condor_plugins.pool.cloud import CloudError, Refusal, State
-from condor_plugins.pool.openstack import OpenStackCloud
-from condor_plugins.pool.scaling import Flavour
+from condor_plugins.pool.cloud.openstack import OpenStackCloud
+from condor_plugins.pool.cloud.protocol import CloudError, Refusal
+from condor_plugins.pool.scaling import Flavour, MachineState
 from examples.testbed.pool import Pool
 from network_provisioner.base.errors import InputError
 from tests.cloud.rig import (
@@ -48,7 +48,7 @@ def test_a_machine_is_started_once_found_again_and_deleted(world: Any, admin: An
     assert machine(cloud, "w1").since == pytest.approx(before, abs=120)  # type: ignore[union-attr]
     driver(group="workers").start("small", "w1")
     cloud.start("large", "w2")
-    found = [until_state(cloud, name, State.RUNNING) for name in ("w1", "w2")]
+    found = [until_state(cloud, name, MachineState.RUNNING) for name in ("w1", "w2")]
     assert all(m.address.startswith("10.81.0.") for m in found)
     assert len(cloud.machines()) == 2
     # Two that need not share a host do not.
@@ -71,7 +71,7 @@ def test_a_worker_keeps_away_from_the_head_node(world: Any, admin: Any) -> None:
     )
     tenant.compute.wait_for_server(head, interval=0.2)
     cloud.start("small", "w1")
-    until_state(cloud, "w1", State.RUNNING)
+    until_state(cloud, "w1", MachineState.RUNNING)
     assert [m.name for m in cloud.machines()] == ["w1"]
     assert len({s.compute_host for s in admin.compute.servers(all_projects=True)}) == 2
     tenant.compute.delete_server(head)
@@ -95,7 +95,7 @@ def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin:
     cloud = driver(qos_policy="10mbps", security_groups=["default"])
     cloud.check()
     cloud.start("small", "w1")
-    until_state(cloud, "w1", State.RUNNING)
+    until_state(cloud, "w1", MachineState.RUNNING)
     (port,) = tenant.network.ports(name="w1")
     assert (port.qos_policy_id, port.device_owner) == (policy.id, "compute:nova")
     until_gone(cloud)
@@ -103,7 +103,7 @@ def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin:
     # Killed between a port and its server: the port is found, used, or deleted.
     cloud._card("w2")
     assert [(m.name, m.state) for m in driver(qos_policy="10mbps").machines()] == [
-        ("w2", State.ENDED)
+        ("w2", MachineState.ENDED)
     ]
     cloud.start("small", "w2")
     assert len(list(tenant.network.ports(name="w2"))) == 1
@@ -213,7 +213,7 @@ def test_a_request_that_gets_no_answer_may_be_made_again(world: Any) -> None:
     # Nova had it in its queue.
     until(lambda: machine(driver(), "w1"), "w1")
     driver().start("small", "w1")
-    until_state(driver(), "w1", State.RUNNING)
+    until_state(driver(), "w1", MachineState.RUNNING)
     assert len(driver().machines()) == 1
 
 
@@ -225,7 +225,7 @@ def test_a_machine_that_ends_in_error_says_why(world: Any, flavour: str, said: s
     cloud = driver(prices={flavour: 1.0})
     world.cloud.connect(ADMIN).set_compute_quotas(tenant.current_project_id, cores=1000, ram=10**7)
     cloud.start(flavour, "w1")
-    found = until_state(cloud, "w1", State.ERROR)
+    found = until_state(cloud, "w1", MachineState.ERROR)
     assert said in found.error
     assert found.flavour == flavour
 
@@ -236,7 +236,7 @@ def test_a_machine_that_hangs_in_build_is_told_and_deleted(world: Any) -> None:
     tenant = world.cloud.connect(CLOUD)
     until(lambda: next(iter(tenant.compute.servers())).task_state == "spawning", "it to hang")
     found = machine(driver(), "w1")
-    assert found is not None and found.state is State.BOOTING
+    assert found is not None and found.state is MachineState.BOOTING
     cloud.delete("w1")
     until(lambda: not cloud.machines(), "w1 to be gone")
 
@@ -246,7 +246,7 @@ def test_a_machine_becomes_a_worker_runs_a_job_and_leaves(
 ) -> None:
     cloud = worker_cloud(pool)
     cloud.start("small", "w1")
-    until_state(cloud, "w1", State.RUNNING)
+    until_state(cloud, "w1", MachineState.RUNNING)
     told = until(lambda: advertised(pool, "w1"), "the worker")
     (server,) = world.cloud.connect(CLOUD).compute.servers()
     assert told[:2] == [server.id, "cloud"]
@@ -259,7 +259,7 @@ def test_a_machine_becomes_a_worker_runs_a_job_and_leaves(
     assert (tmp_path / "out").read_text() == "w1\n"
     pool.run(["condor_drain", "-graceful", "-exit-on-completion", "slot1@w1"])
     until(lambda: not advertised(pool, "w1"), "the worker to leave")
-    assert cloud.machines()[0].state is State.RUNNING  # what is left of it is to be deleted
+    assert cloud.machines()[0].state is MachineState.RUNNING  # what is left of it is to be deleted
 
 
 def test_user_data_may_be_followed_twice_and_a_machine_that_dies_has_ended(
@@ -267,15 +267,15 @@ def test_user_data_may_be_followed_twice_and_a_machine_that_dies_has_ended(
 ) -> None:
     cloud = worker_cloud(pool)
     cloud.start("small", "w2")
-    until_state(cloud, "w2", State.RUNNING)
+    until_state(cloud, "w2", MachineState.RUNNING)
     first = until(lambda: advertised(pool, "w2"), "the worker")
     tenant = world.cloud.connect(CLOUD)
     tenant.compute.stop_server(first[0])
-    until_state(cloud, "w2", State.ENDED, State.RUNNING)
+    until_state(cloud, "w2", MachineState.ENDED, MachineState.RUNNING)
     tenant.compute.start_server(first[0])
-    until_state(cloud, "w2", State.RUNNING, State.ENDED)
+    until_state(cloud, "w2", MachineState.RUNNING, MachineState.ENDED)
     until(lambda: advertised(pool, "w2")[2:] > first[2:], "the worker to come back")
     for process in psutil.process_iter(["cmdline"]):
         if "tests.cloud.machine" in process.info["cmdline"]:
             process.kill()
-    until_state(cloud, "w2", State.ENDED, State.RUNNING)
+    until_state(cloud, "w2", MachineState.ENDED, MachineState.RUNNING)

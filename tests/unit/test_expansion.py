@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from condor_plugins.pool.command import CommandExpansion
+from condor_plugins.pool.cloud.command import CommandExpansion
+from condor_plugins.pool.cloud.startd import ProcessIdentity, StartdExpansion, fitting, identify
+from condor_plugins.pool.cloud.workerconfig import StartdSettings, WorkerShape, worker_config
 from condor_plugins.pool.demand import (
     ENDING,
     ExpansionLimits,
@@ -20,8 +22,6 @@ from condor_plugins.pool.demand import (
     Worker,
     plan,
 )
-from condor_plugins.pool.startd import ProcessIdentity, StartdExpansion, fitting, identify
-from condor_plugins.pool.workerconfig import StartdSettings, WorkerShape, worker_config
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 LIMITS = ExpansionLimits(8, 3)

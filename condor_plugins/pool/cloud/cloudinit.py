@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from condor_plugins.pool.workerconfig import WORKER_ATTRIBUTE, joining, named, staying, text
+from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE, joining, named, staying, text
 
 CONFIG = "/etc/condor/config.d/99-adon.conf"
 IDENTITY = "/etc/condor/config.d/99-adon-instance.conf"

@@ -27,8 +27,8 @@ import keystoneauth1.exceptions as keystone
 import openstack
 import openstack.exceptions as sdk
 
-from condor_plugins.pool.cloud import CloudError, Refusal, Server, State
-from condor_plugins.pool.scaling import Flavour
+from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
+from condor_plugins.pool.scaling import Flavour, MachineState
 from network_provisioner.base.errors import InputError
 
 _POLICY = "soft-anti-affinity"
@@ -46,11 +46,11 @@ _LOOK = {
     "group": ("compute", "find_server_group"),
 }
 _STATES = {
-    "BUILD": State.BOOTING,
-    "ERROR": State.ERROR,
+    "BUILD": MachineState.BOOTING,
+    "ERROR": MachineState.ERROR,
     **dict.fromkeys(
         ("SHUTOFF", "SUSPENDED", "SHELVED", "SHELVED_OFFLOADED", "DELETED", "SOFT_DELETED"),
-        State.ENDED,
+        MachineState.ENDED,
     ),
 }
 """Any other is a running machine to whom something happens, or of whom nothing is known now."""
@@ -95,7 +95,7 @@ class OpenStackSettings:
 
 
 class OpenStackCloud:
-    """See :class:`condor_plugins.pool.cloud.Cloud`.
+    """See :class:`condor_plugins.pool.cloud.protocol.Cloud`.
 
     :param user_data: what a machine of a flavour and a name gets told when it boots.
     :param connect: makes a client; None connects to the cloud of the settings.
@@ -150,7 +150,9 @@ class OpenStackCloud:
             known = {machine.name for machine in found}
             alone = [port for port in self._ports() if port.name not in known]
         found += [
-            Server(port.name, "", State.ENDED, _seconds(port.created_at), error="only its port")
+            Server(
+                port.name, "", MachineState.ENDED, _seconds(port.created_at), error="only its port"
+            )
             for port in alone
         ]
         return found
@@ -316,17 +318,16 @@ def _words(kind: str) -> str:
 
 
 def _machine(server: Any) -> Server:
-    state = _STATES.get(server.status, State.RUNNING)
+    state = _STATES.get(server.status, MachineState.RUNNING)
     if server.task_state == "deleting":
-        state = State.ENDED
-    since = {State.BOOTING: server.created_at, State.RUNNING: server.launched_at}
-    fault = (server.fault or {}).get("message", "") if state is State.ERROR else ""
+        state = MachineState.ENDED
+    fault = (server.fault or {}).get("message", "") if state is MachineState.ERROR else ""
     addresses = [row["addr"] for rows in (server.addresses or {}).values() for row in rows]
     return Server(
         server.name,
         str((server.metadata or {}).get(_FLAVOUR, "")),
         state,
-        _seconds(since.get(state) or server.updated_at or server.created_at),
+        _seconds(server.created_at),
         next(iter(addresses), ""),
         fault,
     )

@@ -21,6 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from condor_plugins.pool.cloud.workerconfig import (
+    DEMAND_ATTRIBUTE,
+    StartdSettings,
+    WorkerShape,
+    client_config,
+    worker_config,
+)
 from condor_plugins.pool.demand import (
     ENDING,
     RUNNING,
@@ -30,13 +37,6 @@ from condor_plugins.pool.demand import (
     SlotDemand,
     Worker,
     plan,
-)
-from condor_plugins.pool.workerconfig import (
-    DEMAND_ATTRIBUTE,
-    StartdSettings,
-    WorkerShape,
-    client_config,
-    worker_config,
 )
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 

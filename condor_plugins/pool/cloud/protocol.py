@@ -12,28 +12,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from condor_plugins.pool.scaling import Flavour
+from condor_plugins.pool.scaling import Flavour, MachineState
 from network_provisioner.base.errors import AdonError
-
-
-class State(Enum):
-    """Of a machine in its cloud. ENDED: it is off, or about to be gone, or all but a rest of it is;
-    what has ENDED or is in ERROR comes back by itself never, and is to be deleted."""
-
-    BOOTING = "booting"
-    RUNNING = "running"
-    ENDED = "ended"
-    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One machine of ours. ``since`` is when it was asked for while it boots, else when it came
-    into its state, in Unix seconds of the cloud's clock; ``error`` is the cloud's own words."""
+    """One machine of ours. ``state`` is as its cloud sees it, which knows nothing of DRAINING, and
+    of a machine that runs not whether it has joined the pool. ``since``: when it was asked for, in
+    Unix seconds of the cloud's clock; ``error`` is the cloud's own words."""
 
     name: str
     flavour: str
-    state: State
+    state: MachineState
     since: float
     address: str = ""
     error: str = ""
