@@ -83,19 +83,22 @@ class RunningJob(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A machine of the pool. ``since`` is when it was asked for while it boots, else when it
-    joined; ``jobs`` are those that run on it."""
+    joined; ``jobs`` are those that run on it. One that is ``fixed`` the pool has without us: it is
+    used, neither drained nor counted against limits."""
 
     name: str
     flavour: Flavour
     state: MachineState
     since: float
     jobs: tuple[RunningJob, ...] = ()
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class JobDemand:
     """``count`` jobs alike that are in the queue since ``ready_at``, or will be (Unix seconds),
-    give or take ``ready_spread_s``. One that is not ``sure`` keeps machines, and starts none."""
+    give or take ``ready_spread_s``. One that is not ``sure`` keeps machines, and starts none. They
+    run on flavours of the names in ``only``, None for all that have room."""
 
     count: int
     cores: int
@@ -105,6 +108,7 @@ class JobDemand:
     whose: str = ""
     sure: bool = True
     ready_spread_s: float = 0.0
+    only: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,22 @@ class _Due(NamedTuple):
     late: int
 
 
+class _Size(NamedTuple):
+    """What jobs ask for."""
+
+    whose: str
+    cores: int
+    memory_mb: int
+    only: frozenset[str] | None
+
+    def width(self, kind: Flavour) -> int:
+        """How many cores of a machine such a job takes, counting memory as cores; 0 where it does
+        not run there."""
+        if self.only is not None and kind.name not in self.only:
+            return 0
+        return width(kind, self.cores, self.memory_mb)
+
+
 class _Planner:
     def __init__(
         self,
@@ -189,7 +209,8 @@ class _Planner:
             if flavour in flavours and limits.back_off.get(flavour.name, 0.0) <= now
         ]
         self.limits, self.now = limits, now
-        self.count, self.cores = len(machines), sum(m.flavour.cores for m in machines)
+        ours = [m for m in machines if not m.fixed]
+        self.count, self.cores = len(ours), sum(m.flavour.cores for m in ours)
         self.why: dict[str, str] = {}
         self.lost = [m for m in machines if self._is_lost(m)]
         lost = {m.name for m in self.lost}
@@ -197,9 +218,10 @@ class _Planner:
         there = [m for m in machines if m.name not in lost]
         self.machines = sorted(there, key=lambda m: m.state is not MachineState.DRAINING)
         self.number = {flavour: n for n, flavour in enumerate(self.flavours)}
-        self.sizes = list(dict.fromkeys((d.whose, d.cores, d.memory_mb) for d in demand))
-        self.shapes = [[_width(kind, *size[1:]) for kind in self.flavours] for size in self.sizes]
-        self.users = [whose for whose, _, _ in self.sizes]
+        sizes = [_Size(d.whose, d.cores, d.memory_mb, d.only) for d in demand]
+        self.sizes = list(dict.fromkeys(sizes))
+        self.shapes = [[size.width(kind) for kind in self.flavours] for size in self.sizes]
+        self.users = [size.whose for size in self.sizes]
         user = {whose: n for n, whose in enumerate(self.users)}
         ups = self._expected_ups()
         self.supply = [
@@ -212,10 +234,9 @@ class _Planner:
             for m in self.machines
         ]
         shape = {size: n for n, size in enumerate(self.sizes)}
-        self.demand = sorted(demand, key=lambda d: d.ready_at)
         self.jobs = [
-            (d, Job(max(0.0, d.ready_at - now), d.run_s, shape[d.whose, d.cores, d.memory_mb]))
-            for d in self.demand
+            (d, Job(max(0.0, d.ready_at - now), d.run_s, shape[size]))
+            for d, size in sorted(zip(demand, sizes, strict=True), key=lambda row: row[0].ready_at)
             for _ in range(d.count)
         ]
 
@@ -260,14 +281,15 @@ class _Planner:
         """Machines to start by the number of their flavour."""
         started: Counter[int] = Counter()
         by_flavour: dict[int, list[int]] = {}
-        for shape, (whose, cores, memory_mb) in enumerate(self.sizes):
+        fixed = {self.number[m.flavour] for m in self.machines if m.fixed}
+        for shape, size in enumerate(self.sizes):
             fit = [n for n in self.startable if self.shapes[shape][n]]
             if fit:
                 best = min(fit, key=lambda n: (self._price(n, shape), self.flavours[n].cores))
                 by_flavour.setdefault(best, []).append(shape)
-            else:
-                job = f"{whose}: a job of {cores} cores and {memory_mb} MB"
-                self.why[job] = "no flavour that may be started now has room for it"
+            elif not any(self.shapes[shape][n] for n in fixed):
+                job = f"{size.whose}: a job of {size.cores} cores and {size.memory_mb} MB"
+                self.why[job] = "no flavour that may be started now takes it"
         for flavour in sorted(by_flavour, key=lambda n: -self.flavours[n].cores):
             chosen, count = self._how_many(flavour, by_flavour[flavour], started)
             if count:
@@ -276,8 +298,8 @@ class _Planner:
 
     def _price(self, flavour: int, shape: int) -> float:
         """Of one job of this shape."""
-        kind, (_, cores, memory_mb) = self.flavours[flavour], self.sizes[shape]
-        return kind.price / kind.slots(cores, memory_mb)
+        kind, size = self.flavours[flavour], self.sizes[shape]
+        return kind.price / kind.slots(size.cores, size.memory_mb)
 
     def _how_many(
         self, flavour: int, shapes: Sequence[int], started: Mapping[int, int]
@@ -375,7 +397,7 @@ class _Planner:
                 played = play(due.jobs, self.shapes, self.users, [*supply, *new])
                 waited = sum(
                     min(played.start_s[n] - due.jobs[n].ready_s, _LONG_S)
-                    * self.sizes[due.jobs[n].shape][1]
+                    * self.sizes[due.jobs[n].shape].cores
                     for n in due.due
                 )
                 found[number] = self.limits.worth * waited + self._idle(played, len(supply), new)
@@ -409,7 +431,8 @@ class _Planner:
 
     def _slots(self, flavour: int, shapes: Sequence[int]) -> int:
         """Jobs of the largest of the shapes that run side by side."""
-        return min(self.flavours[flavour].slots(*self.sizes[shape][1:]) for shape in shapes)
+        kind, sizes = self.flavours[flavour], [self.sizes[shape] for shape in shapes]
+        return min(kind.slots(size.cores, size.memory_mb) for size in sizes)
 
     # -- limits ----------------------------------------------------------------------------------
 
@@ -447,6 +470,8 @@ class _Planner:
         first_s = play(jobs, self.shapes, self.users, supply).first_s
         drain, keep, idle, booting = [], [], [], 0
         for number, machine in enumerate(self.machines):
+            if machine.fixed:
+                continue
             next_s, boot_s = first_s[number], machine.flavour.boot_s
             empty_s = max((end_s for _, end_s, _ in self.supply[number].busy), default=0.0)
             soon = next_s - empty_s <= max(KEEP_S, KEEP * boot_s)
@@ -471,7 +496,7 @@ class _Planner:
         return drain, keep, give_up
 
 
-def _width(flavour: Flavour, cores: int, memory_mb: int) -> int:
+def width(flavour: Flavour, cores: int, memory_mb: int) -> int:
     """How many of its cores a job takes, counting memory as cores; 0 where it does not fit."""
     if not flavour.slots(cores, memory_mb):
         return 0

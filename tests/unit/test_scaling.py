@@ -25,7 +25,7 @@ from condor_plugins.pool.schedule import Job, Supply, play
 NOW = 1_000_000.0
 SMALL = Flavour("small", 1, 4096, 1.0, boot_s=300, boot_spread_s=0)
 LARGE = Flavour("large", 8, 32768, 8.0, boot_s=300, boot_spread_s=0)
-BOOTING, RUNNING, DRAINING = MachineState
+BOOTING, RUNNING, DRAINING = list(MachineState)[:3]
 
 
 def jobs(count: int, ready_s: float = 0.0, run_s: float = 600.0, **more: object) -> JobDemand:
@@ -176,6 +176,27 @@ def test_memory_and_cores_choose_the_flavour() -> None:
     assert "16 cores" in next(iter(nowhere.why))
 
 
+def test_jobs_choose_among_the_flavours_that_they_match() -> None:
+    assert planned([jobs(5, only=frozenset({"large"}))]).start == {"large": 1}
+    found = planned([jobs(5, whose="ann", only=frozenset())])
+    assert not found.start
+    assert found.why == {
+        "ann: a job of 1 cores and 0 MB": "no flavour that may be started now takes it"
+    }
+
+
+def test_what_the_pool_has_without_us_is_used_and_left_alone() -> None:
+    own = Flavour("own", 4, 16384, boot_s=0, boot_spread_s=0)
+    fixed = [Machine(f"own{n}", own, RUNNING, NOW - 100, fixed=True) for n in range(2)]
+    assert planned([jobs(8)], *fixed) == ScalingPlan()
+    assert planned([], *fixed) == ScalingPlan()
+    limits = Limits(machines=2)  # of ours
+    assert planned([jobs(16, run_s=1e4)], *fixed, limits=limits).start == {"large": 1}
+    # Of a site whose jobs it does not take it is none.
+    elsewhere = jobs(8, only=frozenset({"small"}))
+    assert planned([elsewhere], *fixed).start == {"small": 8}
+
+
 def test_one_that_boots_far_too_long_is_given_up_and_replaced() -> None:
     slow = replace(SMALL, boot_spread_s=50.0)
     old = Machine("a", slow, BOOTING, NOW - 501)
@@ -199,7 +220,7 @@ def test_who_submits_one_after_the_other_is_expected_to_go_on() -> None:
 
 @given(
     st.lists(st.tuples(st.integers(0, 900), st.integers(1, 900), st.integers(1, 4)), max_size=12),
-    st.lists(st.sampled_from(MachineState), max_size=6),
+    st.lists(st.sampled_from([BOOTING, RUNNING, DRAINING]), max_size=6),
     st.integers(0, 12),
 )
 def test_a_plan_keeps_limits_and_speaks_of_machines_there_are(

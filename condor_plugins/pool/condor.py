@@ -1,0 +1,137 @@
+"""What the expander asks HTCondor and has it do: by its bindings, and by its tools where those can
+not (a machine that holds no key of the pool is drained by ``condor_drain`` only)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import classad2
+import htcondor2
+
+from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
+from condor_plugins.pool.queue import FLAVOUR, SCHEDULER, VANILLA
+from network_provisioner.base.errors import AdonError, MissingError
+
+SCHEDD = "ScheddName"
+_WANTED = f"JobUniverse == {VANILLA} || JobUniverse == {SCHEDULER}"
+_TOOL_S = 30.0
+
+
+class Condor:
+    """The pool of ``CONDOR_CONFIG``. Every method raises AdonError.
+
+    :param collector: ``host:port``, "" for the configured one.
+    :param attributes: of jobs, that are wanted.
+    """
+
+    def __init__(self, collector: str, attributes: Sequence[str]) -> None:
+        self._collector = collector
+        self._attributes = list(attributes)
+        self._schedds: dict[str, classad2.ClassAd] = {}
+
+    def slots(self) -> list[classad2.ClassAd]:
+        """Ads of all slots that are no parts of others and run jobs, machines that are ``Offline``
+        among them."""
+        with _told("collector"):
+            where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
+            return list(self._open().query(htcondor2.AdType.Slot, where))
+
+    def jobs(self) -> list[classad2.ClassAd]:
+        """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
+        with _told("collector"):
+            found = self._open().locateAll(htcondor2.DaemonType.Schedd)
+            self._schedds = {str(ad["Name"]): ad for ad in found}
+        jobs = []
+        for name, where in self._schedds.items():
+            with _told(f"schedd {name}"):
+                told = htcondor2.Schedd(where).query(_WANTED, self._attributes)
+            for ad in told:
+                ad[SCHEDD] = name
+            jobs += told
+        return jobs
+
+    def whole(self, job: Mapping[str, object]) -> classad2.ClassAd | None:
+        """The whole ad of a job of :meth:`jobs`, None where it is gone."""
+        name = str(job[SCHEDD])
+        one = f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}"
+        with _told(f"schedd {name}"):
+            return next(iter(htcondor2.Schedd(self._schedds[name]).query(one)), None)
+
+    def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
+        """Have the collector know machines that could be started."""
+        with _told("collector"):
+            self._open().advertise(list(offline), "UPDATE_STARTD_AD")
+
+    def forget(self, worker: str) -> None:
+        """No more jobs to a machine that has died."""
+        with _told("collector"):
+            query = {
+                "MyType": "Query",
+                "TargetType": "Machine",
+                "Requirements": classad2.ExprTree(f'{WORKER_ATTRIBUTE} == "{worker}"'),
+            }
+            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+
+    def forget_flavours(self) -> None:
+        """Take back what :meth:`advertise` told."""
+        with _told("collector"):
+            query = {
+                "MyType": "Query",
+                "TargetType": "Machine",
+                "Requirements": classad2.ExprTree(f"{FLAVOUR} isnt undefined && Offline"),
+            }
+            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+
+    def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
+        """Have jobs begin anew elsewhere, whose machine has died."""
+        by_schedd: dict[str, list[str]] = {}
+        for job in jobs:
+            by_schedd.setdefault(str(job[SCHEDD]), []).append(f"{job['ClusterId']}.{job['ProcId']}")
+        for name, ids in by_schedd.items():
+            with _told(f"schedd {name}"):
+                htcondor2.Schedd(self._schedds[name]).act(htcondor2.JobAction.VacateFast, ids)
+
+    def drain(self, slot: str, why: str) -> None:
+        """No new jobs for a machine; when its last has ended, its startd shuts down."""
+        self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+
+    def keep(self, slot: str) -> None:
+        """Take a machine back from draining."""
+        self._tool("condor_drain", "-cancel", slot)
+
+    def _open(self) -> htcondor2.Collector:
+        return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
+
+    def _tool(self, *words: str) -> None:
+        pool = ["-pool", self._collector] if self._collector else []
+        run([words[0], *pool, *words[1:]])
+
+
+def run(words: Sequence[str]) -> str:
+    """Run a program of HTCondor's; what it writes. Raises AdonError, MissingError where there is
+    none."""
+    tool = shutil.which(words[0]) or str(Path(str(htcondor2.param.get("BIN", ""))) / words[0])
+    try:
+        return subprocess.run(
+            [tool, *words[1:]], capture_output=True, text=True, errors="replace",
+            timeout=_TOOL_S, check=True,
+        ).stdout  # fmt: skip
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip() or error.stdout.strip()).splitlines()
+        raise AdonError(f"{words[0]}: {said[-1] if said else error}") from None
+    except subprocess.TimeoutExpired:
+        raise AdonError(f"{words[0]}: no answer within {_TOOL_S:g} s") from None
+    except OSError as error:
+        raise MissingError(f"{tool}: {error.strerror}, expected HTCondor's tools") from None
+
+
+@contextmanager
+def _told(who: str) -> Iterator[None]:
+    try:
+        yield
+    except (htcondor2.HTCondorException, OSError, RuntimeError, KeyError) as error:
+        raise AdonError(f"HTCondor's {who}: {error}") from error
