@@ -111,7 +111,8 @@ def boot_time(flavour: Flavour, boots: Collection[float]) -> tuple[float, float]
     return mean, (spread / len(values)) ** 0.5
 
 
-def worker_slot(ad: Mapping[str, Any]) -> WorkerSlot:
-    """The slot of an ad."""
-    heard, started = seconds(ad, "LastHeardFrom"), seconds(ad, "DaemonStartTime")
+def worker_slot(ad: Mapping[str, Any], late_s: float) -> WorkerSlot:
+    """The slot of an ad. ``late_s`` is how far the collector's clock is behind ours."""
+    heard = seconds(ad, "LastHeardFrom") + late_s
+    started = seconds(ad, "DaemonStartTime")
     return WorkerSlot(str(ad.get("Name")), heard, started, ad.get("Draining") is True)
