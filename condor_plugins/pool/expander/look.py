@@ -88,7 +88,11 @@ class Look:
     ) -> None:
         self._pool, self._site = pool, site
         self._cloud, self._condor, self._archive = cloud, condor, archive
-        self._history, self._run_times, self._say = HTCondorPool(condor.collector or None), run_times, say
+        self._history, self._run_times, self._say = (
+            HTCondorPool(condor.collector or None),
+            run_times,
+            say,
+        )
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
         self._accepted: dict[str, Server] = {}
