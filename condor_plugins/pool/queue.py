@@ -21,6 +21,9 @@ IDLE, RUNNING, HELD, COMMON_FILES = 1, 2, 5, 9
 """``JobStatus``; the last waits for files that others of its machine are being sent."""
 VANILLA, SCHEDULER = 5, 7
 FLAVOUR = "AdonFlavour"
+MATCHED = "MachineLastMatchTime"
+"""In an ``Offline`` ad: when the negotiator found a job for it, which is HTCondor's own word that
+it is wanted, if not by how many. Who advertises anew has to carry it over."""
 _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
 _NO_MATCH = "no match found"
 _OFFLINE: dict[str, Any] = {

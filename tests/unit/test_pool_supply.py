@@ -153,8 +153,10 @@ def test_one_that_is_drained_goes_at_once() -> None:
     memory = Memory()
     (machine,) = supply([server()], {"m1": slot(draining=True)}, [SMALL], {}, memory, NOW).machines
     assert machine.state is MachineState.DRAINING
-    found = supply([server()], {}, [SMALL], {}, memory, NOW + 15)
-    assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, frozenset())
+    drained = {"m1": slot(draining=True)._replace(drained=True)}
+    for slots in ({}, drained):
+        found = supply([server()], slots, [SMALL], {}, memory, NOW + 15)
+        assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
 
 
 def test_one_that_is_silent_is_dead_but_not_at_once() -> None:

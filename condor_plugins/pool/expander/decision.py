@@ -32,20 +32,23 @@ class PoolDecision:
         return bool(found.start or found.drain or found.keep or found.give_up or self.delete)
 
     @property
+    def in_the_way(self) -> dict[str, str]:
+        """What is wanted and not done, with why."""
+        found = self.plan
+        done = {*found.start, *found.drain, *found.keep, *found.give_up}
+        return {what: why for what, why in found.why.items() if what not in done}
+
+    @property
     def reason(self) -> str:
         """All of it in one line."""
-        found, why = self.plan, dict(self.plan.why)
-        parts = []
-        for name, count in found.start.items():
-            parts.append(f"start {count} {name}: {why.pop(name, '')}")
+        found = self.plan
+        parts = [f"start {n} {name}: {found.why.get(name)}" for name, n in found.start.items()]
         for verb, names in (
-            ("drain", found.drain),
-            ("keep", found.keep),
-            ("give up", found.give_up),
-        ):
-            parts += [f"{verb} {name}: {why.pop(name, '')}" for name in names]
-        parts += [f"delete {name}: {told}" for name, told in self.delete.items()]
-        parts += [f"{what}: {told}" for what, told in why.items()]
+            ("drain", found.drain), ("keep", found.keep), ("give up", found.give_up)
+        ):  # fmt: skip
+            parts += _grouped(verb, {name: found.why.get(name, "") for name in names})
+        parts += _grouped("delete", self.delete)
+        parts += [f"{what}: {why}" for what, why in self.in_the_way.items()]
         return "; ".join((*parts, *self.failed)) or "nothing to do"
 
     def as_measurement(self, pool: str) -> Measurement:
@@ -71,6 +74,14 @@ class PoolDecision:
         return Measurement(
             id_, "pool_decision", pool, float(after), "1", self.at, SOURCE, "", details
         )
+
+
+def _grouped(verb: str, whys: Mapping[str, str]) -> list[str]:
+    """Those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for name, why in whys.items():
+        groups.setdefault(why, []).append(name)
+    return [f"{verb} {', '.join(names)}: {why}" for why, names in groups.items()]
 
 
 def key(metric: str, pool: str, name: str) -> str:

@@ -17,6 +17,7 @@ from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import key
 from condor_plugins.pool.queue import (
     FLAVOUR,
+    MATCHED,
     Claim,
     JobKey,
     Matching,
@@ -97,6 +98,7 @@ class Look:
         self._memory = Memory()
         self._accepted: dict[str, Server] = {}
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
+        self._matched: dict[str, float] = {}
         self._flavours: list[Flavour] = []
         self._looked = float("-inf")
 
@@ -119,6 +121,7 @@ class Look:
                 ours[name] = ad
             else:
                 others.append(ad)
+        self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
         claims, jobs_of = self._running(jobs, dags, now)
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
@@ -140,24 +143,27 @@ class Look:
             {name: slot.name for name, slot in slots.items()},
             jobs_of,
             servers,
-            {
-                str(ad.get(FLAVOUR)): at
-                for ad in offline
-                if (at := seconds(ad, "MachineLastMatchTime"))
-            },
+            self._matched,
         )
 
     def accepted(self, server: Server) -> None:
         """A cloud may list it only later."""
         self._accepted[server.name] = server
 
+    def drains(self, name: str, now: float) -> None:
+        """Its startd may say so only later, or be gone by then."""
+        self._memory.draining[name] = now
+
     def offline_ads(self) -> list[classad2.ClassAd]:
         """What machines that could be started will advertise."""
         version = str(htcondor2.version())
-        return [
-            offline_ad(flavour, self._site, version, self._like.get(flavour.name))
-            for flavour in self._flavours
-        ]
+        ads = []
+        for flavour in self._flavours:
+            ad = offline_ad(flavour, self._site, version, self._like.get(flavour.name))
+            if flavour.name in self._matched:
+                ad[MATCHED] = int(self._matched[flavour.name])
+            ads.append(ad)
+        return ads
 
     # -- within ------------------------------------------------------------------------------
 

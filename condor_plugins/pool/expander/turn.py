@@ -59,7 +59,8 @@ class Expander:
         self._back_off = BackOff()
         self._there: frozenset[str] = frozenset()  # servers at the last look
         self._broken: frozenset[str] = frozenset()
-        self._told = ""
+        self._deleted: frozenset[str] = frozenset()  # which is asked again until they are gone
+        self._told: tuple[str, ...] = ()
 
     def turn(self, dry_run: bool = False) -> PoolDecision:
         """Look and decide, and act unless it is a ``dry_run``. Raises AdonError where it cannot be
@@ -71,8 +72,11 @@ class Expander:
         wanted = demand(view, leases, self._requests, self._run_times.of_job)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
+        over = view.supply.over
+        delete = {name: why for name, why in over.items() if name not in self._deleted}
+        self._deleted = frozenset(over)
         decision = PoolDecision(
-            now, found, view.supply.over, wanted.counts, {**states, "own": len(view.own)},
+            now, found, delete, wanted.counts, {**states, "own": len(view.own)},
             view.matched,
         )  # fmt: skip
         if dry_run:
@@ -131,7 +135,7 @@ class Expander:
     def _act(self, view: View, decision: PoolDecision) -> list[str]:
         """What was refused, in words."""
         found, slots = decision.plan, view.slots
-        over = {**decision.delete, **{n: found.why.get(n, "") for n in found.give_up}}
+        over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
         for name in view.supply.dead & slots.keys():
@@ -140,7 +144,7 @@ class Expander:
                 acts.append((name, partial(self._condor.vacate, jobs)))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
-            acts.append((name, partial(self._condor.drain, slots[name], found.why.get(name, ""))))
+            acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
         acts += [(name, partial(self._condor.keep, slots[name])) for name in found.keep]
         acts.append(("offline ads", partial(self._condor.advertise, self._look.offline_ads())))
         names = [name for name, _ in acts]
@@ -149,6 +153,10 @@ class Expander:
         for flavour, count in found.start.items():
             failed += self._start(flavour, count, view.now)
         return failed
+
+    def _drain(self, name: str, slot: str, why: str, now: float) -> None:
+        self._condor.drain(slot, why)
+        self._look.drains(name, now)
 
     def _start(self, flavour: str, count: int, now: float) -> list[str]:
         """A few at once, until the cloud has enough."""
@@ -183,12 +191,11 @@ class Expander:
 
     def _tell(self, decision: PoolDecision) -> None:
         """Records it where something is done, or something else is in the way than before."""
-        others = decision.plan.why.keys() - decision.plan.start.keys()
-        told = repr((sorted(others), decision.failed))
-        if decision.acts or told != self._told:
-            self._told = told
+        told = (*sorted(decision.in_the_way), *decision.failed)
+        if decision.acts or (told and told != self._told):
             self._say(decision.reason)
             self._record([decision.as_measurement(self._pool)])
+        self._told = told
 
 
 def _together(acts: Iterable[Callable[[], None]]) -> list[AdonError | None]:
