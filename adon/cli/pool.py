@@ -1,4 +1,4 @@
-"""Make the pool larger for a while, and smaller again.
+"""Make room in the pool for a while, and see which machines it has.
 
 What is asked for goes by a name, so that asking twice is asking once, and lasts no longer than its
 lease. How the pool grows stands in adon.yml, section 'expansion'.
@@ -7,24 +7,25 @@ lease. How the pool grows stands in adon.yml, section 'expansion'.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.options import above_0
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun, whole
-from network_provisioner.base.errors import AdonError
-from network_provisioner.base.units import format_size, parse_duration
+from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adon.config.sections import Config
-    from condor_plugins.pool.demand import Expanded, Expansion, SlotDemand, Worker
+    from condor_plugins.pool.cloud.protocol import Server
+    from condor_plugins.pool.leases import Lease
     from monitors.archive.measurement import Measurement
 
 
@@ -32,21 +33,22 @@ _BROKER_S = 5.0
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
-Slots that it has already are counted; what is missing is added, as far as the limits of adon.yml
-go. Asked again under the same name, it is made to fit the new number, and lasts longer.
+It is recorded, and 'adon pool run' sees to it: slots that the pool has already are counted; what is
+missing is added, as far as the limits of adon.yml go. Asked again under the same name, the new
+number and time count.
 """
 _ENLARGE_MORE = """
 Examples:
   adon pool enlarge --for night --slots 40 --lease 8h
   adon pool enlarge --for night --slots 60 --cores 2 --memory-mb 4096
 """
-_SHRINK = """Let go what was asked for under a name. Jobs that run may end; no new ones begin there.
+_SHRINK = """Let go what was asked for under a name. Jobs that run may end.
 """
 _SHRINK_MORE = """
 Example:
   adon pool shrink --for night
 """
-_SHOW = """Show the workers that joined the pool for a while, for whom and for how long."""
+_SHOW = """Show the machines that were started for the pool, and who asked for room for how long."""
 _SHOW_MORE = """
 Example:
   adon pool show --json
@@ -69,11 +71,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     enlarge.add_argument(
         "--memory-mb", type=whole(0, _MOST), default=0, metavar="MB",
-        help="memory of each (default: as adon.yml has it)",
+        help="memory of each (default: any)",
     )  # fmt: skip
     enlarge.add_argument(
         "--bytes", type=whole(0, 10**18), default=0, metavar="N",
-        help="what the jobs read in all, for drivers that choose machines by it",
+        help="what the jobs read in all",
     )  # fmt: skip
     enlarge.add_argument(
         "--lease", metavar="TIME", help="how long, such as 90min (default: as adon.yml has it)"
@@ -94,47 +96,36 @@ def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) ->
 
 def _add_name(parser: CommandParser) -> None:
     parser.add_argument(
-        "--for", dest="demand", required=True, metavar="NAME", help="whose slots they are"
+        "--for", dest="name", required=True, metavar="NAME", help="whose slots they are"
     )
-
-
-def _opened(args: argparse.Namespace) -> tuple[Config, Expansion]:
-    from adon.config.adon_yml import load_config
-    from adon.expansion import expansion_of
-
-    config = load_config(args.config)
-    return config, expansion_of(config, args.config)
 
 
 def _enlarge(args: argparse.Namespace) -> int:
-    from condor_plugins.pool.demand import SlotDemand
+    from condor_plugins.pool.leases import Lease
 
-    config, expansion = _opened(args)
-    lease_s = _lease(args.lease, config)
-    demand = SlotDemand(
-        args.demand,
-        args.slots,
-        time.time() + lease_s,
-        args.cores,
-        args.memory_mb,
-        args.bytes,
-    )
-    grown = expansion.enlarge(demand)
-    record(config, enlarged(demand, grown, time.time()))
-    if args.json:
-        print_json({"workers": [w.as_dict() for w in grown.workers], "note": grown.note})
-        return 0
-    slots = sum(worker.slots for worker in grown.workers)
-    print(
-        f"{args.demand}: {slots} slots in {_workers(len(grown.workers))} joined the pool or are on "
-        f"their way, for {duration(lease_s)}"
-    )
-    if grown.note:
-        print(grown.note)
-    return 0
+    config = _loaded(args)
+    lease_s = _lease_s(args.lease, config)
+    until = time.time() + lease_s
+    lease = Lease(args.name, args.slots, until, args.cores, args.memory_mb, args.bytes)
+    return _record(args, config, lease, f"leased for {duration(lease_s)}")
 
 
-def _lease(text: str | None, config: Config) -> float:
+def _shrink(args: argparse.Namespace) -> int:
+    from condor_plugins.pool.leases import Lease
+
+    return _record(args, _loaded(args), Lease(args.name, 0, time.time()), "let go")
+
+
+def _loaded(args: argparse.Namespace) -> Config:
+    from adon.config.adon_yml import load_config
+    from adon.expansion import section_of
+
+    config = load_config(args.config)
+    section_of(config, args.config)
+    return config
+
+
+def _lease_s(text: str | None, config: Config) -> float:
     if text is not None and text.isdecimal():
         text += " s"
     given = above_0(parse_duration, text, "--lease")
@@ -142,98 +133,79 @@ def _lease(text: str | None, config: Config) -> float:
     return config.expansion.lease if given is None else given
 
 
-def _shrink(args: argparse.Namespace) -> int:
-    config, expansion = _opened(args)
-    count = expansion.shrink(args.demand)
-    if count:
-        record(config, shrunk(args.demand, count, time.time()))
+def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -> int:
+    from adon.expansion import adon_is_at_work
+    from condor_plugins.pool.leases import measurement_of
+
+    assert config.expansion is not None
+    try:
+        where = record(config, measurement_of(lease, time.time()))
+    except AdonError as error:
+        print(f"adon: not recorded: {error}", file=sys.stderr)
+        return 1
     if args.json:
-        print_json({"workers": count})
-    else:
-        print(f"{args.demand}: {_workers(count)} leave when their jobs have ended")
+        print_json({"lease": lease.as_dict(), "recorded": where})
+        return 0
+    slots = f"{lease.slots} {'slot' if lease.slots == 1 else 'slots'} " if lease.slots else ""
+    print(f"{lease.name}: {slots}{what}, recorded in {where}")
+    if adon_is_at_work(config.expansion.directory) is False:
+        print("no 'adon pool run' is at work on this machine")
     return 0
+
+
+def record(config: Config, found: Measurement) -> str:
+    """By the broker, or where none answers into its archive; where that is. Raises AdonError."""
+    from monitors.archive.archive import Archive
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+    from network_provisioner.stores.database_url import shown_url
+
+    token, tls = from_environment(os.environ)
+    broker = BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
+    try:
+        broker.call("POST", "/v1/measurements", {"measurements": [asdict(found)]})
+    except BrokerError as error:
+        if error.code != "unreachable":
+            raise
+    else:
+        return f"the archive of {config.broker_url}"
+    with Archive(config.broker.archive) as archive:
+        archive.record(found)
+    return shown_url(config.broker.archive)
 
 
 def _show(args: argparse.Namespace) -> int:
-    _, expansion = _opened(args)
-    found = expansion.workers()
+    from adon.expansion import cloud_of
+    from condor_plugins.pool.leases import METRIC, leases_of
+    from monitors.archive.archive import Archive
+
+    config = _loaded(args)
+    machines = cloud_of(config, args.config).machines()
+    with Archive(config.broker.archive, read_only=True) as archive:
+        leases = leases_of(archive.latest(METRIC).values(), time.time())
     if args.json:
-        print_json({"workers": [worker.as_dict() for worker in found]})
-    else:
-        print(_table(found) if found else "no workers joined the pool")
+        rows = [{**asdict(machine), "state": machine.state.value} for machine in machines]
+        print_json({"machines": rows, "leases": [lease.as_dict() for lease in leases]})
+        return 0
+    print(_machines(machines) if machines else "no machines were started for the pool")
+    if leases:
+        print(_leases(leases))
     return 0
 
 
-def _workers(count: int) -> str:
-    return f"{count} worker" if count == 1 else f"{count} workers"
-
-
-def _table(workers: Sequence[Worker]) -> str:
+def _machines(machines: Sequence[Server]) -> str:
     now = time.time()
     rows = [
-        (
-            w.name,
-            w.state,
-            str(w.slots),
-            duration(round(w.until - now)) if w.until > now else "over",
-            w.demand,
-        )
-        for w in workers
+        (m.name, m.flavour, m.state.value, f"{duration(max(0, round(now - m.since)))} ago", m.error)
+        for m in machines
     ]
-    return table(("worker", "state", "slots>", "lease>", "for"), rows)
+    return table(("machine", "flavour", "state", "since", "error"), rows)
 
 
-def enlarged(demand: SlotDemand, grown: Expanded, now: float) -> Measurement:
-    """A demand and what came of it: the value is the slots that were asked for."""
-    from monitors.archive.measurement import Measurement
-
-    jobs = f"{demand.slots} jobs" if demand.slots != 1 else "1 job"
-    cores = f" of {demand.cores} cores" if demand.cores > 1 else ""
-    size = f", which read {format_size(demand.bytes)}" if demand.bytes else ""
-    verb = "are" if demand.slots != 1 else "is"
-    reason = demand.reason or f"{jobs}{cores} {verb} to run at once{size}"
-    details = {
-        "granted": sum(worker.slots for worker in grown.workers),
-        "workers": len(grown.workers),
-        "until": demand.until,
-        "cores": demand.cores,
-        "memory_mb": demand.memory_mb,
-        "bytes": demand.bytes,
-        "reason": reason,
-        "note": grown.note,
-    }
-    key = f"expansion:{demand.id}:{now!r}"
-    return Measurement(
-        key, "expansion", demand.id, float(demand.slots), "1", now, "adon pool", "", details
-    )
-
-
-def shrunk(name: str, workers: int, now: float) -> Measurement:
-    """A demand that is over."""
-    from monitors.archive.measurement import Measurement
-
-    details = {"workers": workers, "reason": "it was let go: its workers leave as jobs end"}
-    key = f"expansion:{name}:{now!r}"
-    return Measurement(key, "expansion", name, 0.0, "1", now, "adon pool", "", details)
-
-
-def record(config: Config, found: Measurement) -> None:
-    """By the broker, or where none answers into its archive, if there is one. The pool has changed
-    already, so what cannot be recorded is told and is no failure."""
-    from monitors.archive.archive import Archive
-    from monitors.workflows.sink import BrokerSink
-    from network_provisioner.client.credentials import from_environment
-
-    where = config.broker.archive
-    with contextlib.suppress(AdonError):
-        token, tls = from_environment(os.environ)
-        sink = BrokerSink(config.broker_url, config.broker.token or token, tls, _BROKER_S)
-        sink.record_many([found])
-        return
-    if "://" not in where and not Path(where).exists():
-        return  # no broker works in this folder, and a new file would be found by nobody
-    try:
-        with Archive(where) as archive:
-            archive.record(found)
-    except AdonError as error:
-        print(f"adon: not recorded: {error}", file=sys.stderr)
+def _leases(leases: Sequence[Lease]) -> str:
+    now = time.time()
+    rows = [
+        (lease.name, str(lease.slots), str(lease.cores), duration(round(lease.until - now)))
+        for lease in leases
+    ]
+    return table(("for", "slots>", "cores>", "lease>"), rows)

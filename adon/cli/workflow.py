@@ -123,6 +123,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 
 def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.config.adon_yml import load_config
+    from adon.expansion import section_of
     from network_provisioner.client import hookconfig
     from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
 
@@ -131,8 +132,8 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
             "found neither --config nor --hooks, expected what to enlarge: --config adon.yml for "
             "the pool, --hooks FILE for the network"
         )
-    if args.config is not None and load_config(args.config).expansion is None:
-        raise InputError(f"{args.config}: found no section 'expansion', expected how pools grow")
+    if args.config is not None:
+        section_of(load_config(args.config), args.config)
     if args.hooks is not None:
         hookconfig.load(args.hooks)
     lease_s = above_0(parse_duration, args.lease, "--lease")

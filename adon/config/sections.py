@@ -12,7 +12,16 @@ from pydantic import Field, model_validator
 from network_provisioner.access import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
-from network_provisioner.base.schema import Duration, File, Name, Schema, checked
+from network_provisioner.base.schema import (
+    Duration,
+    File,
+    Name,
+    Number,
+    Schema,
+    Whole,
+    checked,
+    matching,
+)
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.issuers import Issuer
 from network_provisioner.reservations.quotas import Quota
@@ -20,6 +29,7 @@ from network_provisioner.stores.database_url import check_state
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+_PLAIN = "letters, digits and any of _.- (at most 50)"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
@@ -182,40 +192,102 @@ class PoolConfig(Schema):
     holdings: File = ""
 
 
-class ExpansionConfig(Schema):
-    """How the pool grows for a demand, and shrinks (docs/provisioning-jobs.md).
+class FlavourConfig(Schema):
+    """A kind of machine: ``price`` per hour, and how long it takes from the request until its slot
+    is in the pool, with the standard deviation, until that is known from some that booted.
+    ``cores`` and ``memory_mb`` (1024 for each core) are of the driver startd alone."""
 
-    ``driver``      startd starts HTCondor's daemons on this machine; command calls a program of
-                    the admin's
-    ``most``        slots in all workers together
-    ``lease``       how long a demand counts that names no time
-    ``command``     the program of the driver command, and its first arguments
-    ``timeout``     how long that program may take
+    price: Annotated[Number, Field(ge=0)] = 0.0
+    cores: Annotated[Whole, Field(ge=1)] | None = None
+    memory_mb: Annotated[Whole, Field(ge=1)] | None = None
+    boot: Span | None = None
+    boot_spread: Annotated[Duration, Field(ge=0)] | None = None
 
-    Of the driver startd, see :class:`condor_plugins.pool.cloud.workerconfig.StartdSettings`:
-    ``directory``, ``release``, ``token_file``, ``site``, ``memory_mb``, ``idle``, ``config``,
-    ``environment``, and ``per_worker``, the slots of one worker.
+
+class OpenStackConfig(Schema):
+    """Names of what is in the cloud, as in
+    :class:`condor_plugins.pool.cloud.openstack.OpenStackSettings`, and
+
+    ``commands``     what a machine runs first, by a shell (docs/clouds.md)
+    ``identity``     whom its token names, as ``worker@pool``; without, who asks for it
+    ``boot_within``  how long its token lets it join
     """
 
-    driver: Literal["startd", "command"] = "startd"
-    most: Annotated[int, Field(ge=0, le=100_000)] = 16
+    cloud: Name
+    image: Name
+    network: Name
+    key: str = ""
+    security_groups: list[str] = Field(default_factory=list)
+    group: str = ""
+    qos_policy: str = ""
+    zone: str = ""
+    commands: list[str] = Field(default_factory=list)
+    identity: str = ""
+    boot_within: Span = 1800.0
+
+
+class ExpansionConfig(Schema):
+    """How the pool grows, before work arrives, and shrinks (docs/clouds.md).
+
+    ``driver``         where its machines come from: an OpenStack, HTCondor's daemons on this
+                       machine (startd), or a program of the admin's (command)
+    ``pool``           whose machines they are: their names begin with it
+    ``flavours``       by name; the program of the driver command tells its own
+    ``cores``, ``machines``, ``money_per_day``  of all machines together, at most
+    ``worth``          what waiting is worth, relative to the price of a machine
+    ``every``          between two looks
+    ``lease``          how long a lease counts that names no time
+    ``jobs_take``      how long jobs run of which nothing is known
+    ``site``           whose jobs they take, as PegasusSite and AdonSite of their slots
+    ``idle``           a machine that nobody has claimed for so long shuts HTCondor down
+    ``config``         settings of HTCondor for them, that go before ours
+    ``directory``      what ``adon pool run`` locks, and has the machines of the driver startd
+
+    Of the driver startd, see :class:`condor_plugins.pool.cloud.workerconfig.StartdSettings`:
+    ``release``, ``token_file``, ``environment``; of the driver command: ``command``, the program
+    and its first arguments, and ``timeout``, how long it may take; ``openstack`` of that.
+    """
+
+    driver: Literal["openstack", "startd", "command"] = "startd"
+    pool: Annotated[str, matching(r"[A-Za-z0-9_.-]{1,50}", _PLAIN)] = "adon"
+    flavours: dict[Name, FlavourConfig] = Field(default_factory=dict)
+    cores: Annotated[Whole, Field(ge=1)] | None = None
+    machines: Annotated[Whole, Field(ge=1)] | None = None
+    money_per_day: Annotated[Number, Field(gt=0)] | None = None
+    worth: Annotated[Number, Field(gt=0)] = 10.0
+    every: Span = 15.0
     lease: Span = 3600.0
-    command: list[str] = Field(default_factory=list)
-    timeout: Span = 60.0
+    jobs_take: Span = 600.0
+    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
+    idle: Span = 600.0
+    config: dict[str, str] = Field(default_factory=dict)
     directory: Annotated[File, Field(validate_default=True)] = "adon-workers"
     release: File = "/usr"
     token_file: File = ""
-    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$")] = ""
-    per_worker: Annotated[int, Field(ge=1, le=1024)] = 4
-    memory_mb: Annotated[int, Field(ge=1)] = 1024
-    idle: Span = 600.0
-    config: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
+    command: list[str] = Field(default_factory=list)
+    timeout: Span = 60.0
+    openstack: OpenStackConfig | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.driver == "command" and not self.command:
-            raise ValueError("driver 'command': found no command, expected a program to call")
+        driver, named = self.driver, self.flavours
+        if driver == "command":
+            if not self.command:
+                raise ValueError("driver 'command': found no command, expected a program to call")
+            if named:
+                raise ValueError("driver 'command': found flavours, expected its program to tell")
+            return self
+        if not named:
+            raise ValueError(f"driver {driver!r}: found no flavours, expected one at least")
+        if driver == "openstack" and self.openstack is None:
+            raise ValueError("driver 'openstack': found no openstack, expected its settings")
+        for name, flavour in named.items():
+            what = f"flavour {name!r}: found"
+            if driver == "startd" and flavour.cores is None:
+                raise ValueError(f"{what} no cores, expected how many it has")
+            if driver == "openstack" and (flavour.cores or flavour.memory_mb):
+                raise ValueError(f"{what} cores or memory_mb, expected the cloud to tell")
         return self
 
 

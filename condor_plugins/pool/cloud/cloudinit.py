@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE, joining, named, staying, text
+from condor_plugins.pool.cloud.workerconfig import execute_node, text
 
 CONFIG = "/etc/condor/config.d/99-adon.conf"
 IDENTITY = "/etc/condor/config.d/99-adon-instance.conf"
@@ -48,19 +48,8 @@ class ExecuteNode:
 
 def user_data(node: ExecuteNode, name: str, token: str) -> str:
     """For the machine ``name``. Doing it twice does it once."""
-    attributes = {**named(node.site), WORKER_ATTRIBUTE: name}
     config = {
-        **joining(node.collector),
-        **{key: f'"{value}"' for key, value in attributes.items()},
-        **staying(node.idle_s),
-        "DAEMON_LIST": "MASTER, STARTD",
-        "STARTD_ATTRS": f"$(STARTD_ATTRS) {' '.join(attributes)} CloudInstanceId",
-        "START": "True",
-        # The whole machine; what a job does not ask for is there for others.
-        "SLOT_TYPE_1": "100%",
-        "SLOT_TYPE_1_PARTITIONABLE": "True",
-        "NUM_SLOTS": "1",
-        "NUM_SLOTS_TYPE_1": "1",
+        **execute_node(node.collector, name, node.site, node.idle_s, ("CloudInstanceId",)),
         **node.config,
     }
     told = {

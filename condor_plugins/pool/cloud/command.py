@@ -1,55 +1,108 @@
-"""A program of the admin's enlarges the pool: it gets the demand as JSON on standard input.
+"""A program of the admin's as a cloud: it gets a request as JSON on standard input, and answers so.
 
-    {"action": "enlarge",
-     "demand": {"id", "slots", "until", "cores", "memory_mb", "bytes", "reason"}}
-    {"action": "shrink", "id": "…"}
-    {"action": "workers"}
+    {"action": "flavours"}
+        {"flavours": [{"name", "cores", "memory_mb", "price", "boot_s", "boot_spread_s"}]}
+    {"action": "machines"}
+        {"machines": [{"name", "flavour", "state", "since", "address", "error"}]}
+    {"action": "start", "flavour": "…", "name": "…"}
+    {"action": "delete", "name": "…"}
 
-It exits with 0 when it has done that, or had done so before: asking twice is asking once. To the
-first and the last it may answer with the workers there are, as
-``{"workers": [{"name", "demand", "slots", "until", "state"}], "note": "…"}``, or with nothing.
-Leases are its own affair: after ``until`` (Unix seconds) nobody needs the workers any more.
+and exits with 0. To the last two it needs to say nothing; what it cannot do, it refuses with
+``{"refused": "quota|busy|conflict|credentials|refused", "retry_after_s": 60, "error": "…"}``
+(:class:`condor_plugins.pool.cloud.protocol.Refusal`), or exits with another code and a line on
+standard error, which counts as busy. ``price``, boot times, ``address`` and ``error`` may be left
+out. Machines take the name that is given to them into the pool, as AdonWorker in the ads of their
+slots.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from condor_plugins.pool.demand import RUNNING, Expanded, SlotDemand, Worker
-from network_provisioner.base.errors import AdonError, MissingError
+from pydantic import Field
+
+from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
+from condor_plugins.pool.scaling import Flavour, MachineState
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import Name, Number, Schema, Whole, read_json
+
+_Amount = Annotated[Number, Field(ge=0)]
 
 
-class CommandExpansion:
-    """Calls ``command`` with a request on its standard input, for at most ``timeout_s`` each."""
+class _Flavour(Schema):
+    name: Name
+    cores: Annotated[Whole, Field(ge=1)]
+    memory_mb: Annotated[Whole, Field(ge=1)]
+    price: _Amount = 0.0
+    boot_s: _Amount = 0.0
+    boot_spread_s: _Amount = 0.0
+
+
+class _Machine(Schema):
+    name: Name
+    flavour: str
+    state: Literal["booting", "running", "ended", "error"]
+    since: Number
+    address: str = ""
+    error: str = ""
+
+
+class _Answer(Schema):
+    flavours: list[_Flavour] | None = None
+    machines: list[_Machine] | None = None
+    refused: Refusal | None = None
+    retry_after_s: _Amount = 0.0
+    error: str = ""
+
+
+class CommandCloud:
+    """See :class:`condor_plugins.pool.cloud.protocol.Cloud`. Calls ``command`` with a request on
+    its standard input, for at most ``timeout_s`` each."""
 
     def __init__(self, command: Sequence[str], timeout_s: float = 60.0) -> None:
         self._command = list(command)
         self._timeout_s = timeout_s
 
-    def enlarge(self, demand: SlotDemand) -> Expanded:
-        """See :class:`condor_plugins.pool.demand.Expansion`. Raises AdonError."""
-        answer = self._call({"action": "enlarge", "demand": demand.as_dict()})
-        found = [w for w in self._workers(answer) if w.demand == demand.id]
-        return Expanded(tuple(found), str(answer.get("note", "")))
+    def check(self) -> None:
+        """The same: whether it tells flavours and machines."""
+        try:
+            self.flavours()
+            self.machines()
+        except CloudError as error:
+            if error.why in (Refusal.CREDENTIALS, Refusal.REFUSED):
+                raise InputError(str(error)) from error
+            raise
 
-    def shrink(self, demand_id: str) -> int:
-        """The same; 0 where the program tells no workers."""
-        answer = self._call({"action": "shrink", "id": demand_id})
-        return sum(w.demand == demand_id for w in self._workers(answer))
-
-    def workers(self) -> Sequence[Worker]:
+    def flavours(self) -> Sequence[Flavour]:
         """The same."""
-        return self._workers(self._call({"action": "workers"}))
+        found = self._call("flavours").flavours
+        if not found:
+            raise self._error("found no flavours, expected one at least", Refusal.REFUSED)
+        return [Flavour(**row.model_dump(exclude_unset=True)) for row in found]
 
-    def _call(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        program = self._command[0]
+    def machines(self) -> Sequence[Server]:
+        """The same."""
+        found = self._call("machines").machines
+        if found is None:
+            raise self._error("found no machines, expected a list", Refusal.REFUSED)
+        return [Server(**(row.model_dump() | {"state": MachineState(row.state)})) for row in found]
+
+    def start(self, flavour: str, name: str) -> None:
+        """The same."""
+        self._call("start", flavour=flavour, name=name)
+
+    def delete(self, name: str) -> None:
+        """The same."""
+        self._call("delete", name=name)
+
+    def _call(self, action: str, **more: Any) -> _Answer:
         try:
             done = subprocess.run(
                 self._command,
-                input=json.dumps(request) + "\n",
+                input=json.dumps({"action": action, **more}) + "\n",
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -57,41 +110,23 @@ class CommandExpansion:
                 check=False,
             )
         except OSError as error:
-            raise MissingError(f"{program}: {error.strerror}, expected a program to run") from error
+            raise self._error(f"{error.strerror}, expected a program", Refusal.REFUSED) from error
         except subprocess.TimeoutExpired as error:
-            raise AdonError(f"{program}: no answer within {self._timeout_s:g} s") from error
+            raise self._error(f"{action}: no answer within {self._timeout_s:g} s") from error
         if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            why = said[-1] if said else "it said nothing"
-            raise AdonError(f"{program}: exit code {done.returncode}: {why}")
-        if not done.stdout.strip():
-            return {}
+            lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            said = lines[-1] if lines else "it said nothing"
+            raise self._error(f"{action}: exit code {done.returncode}: {said}")
         try:
-            answer = json.loads(done.stdout)
-        except (ValueError, RecursionError):
-            raise self._unexpected(done.stdout) from None
-        if not isinstance(answer, dict):
-            raise self._unexpected(done.stdout)
+            answer = read_json(_Answer, done.stdout.strip() or "{}", f"answer to {action}")
+        except InputError as error:
+            raise self._error(str(error), Refusal.REFUSED) from None
+        if answer.refused:
+            said = " ".join(answer.error.split()) or answer.refused.value
+            raise self._error(f"{action}: {said}", answer.refused, answer.retry_after_s)
         return answer
 
-    def _workers(self, answer: Mapping[str, Any]) -> list[Worker]:
-        rows = answer.get("workers", [])
-        try:
-            return [
-                Worker(
-                    str(row["name"]),
-                    str(row["demand"]),
-                    int(row["slots"]),
-                    float(row["until"]),
-                    str(row.get("state", RUNNING)),
-                )
-                for row in rows
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unexpected(json.dumps(answer)) from None
-
-    def _unexpected(self, text: str) -> AdonError:
-        return AdonError(
-            f"{self._command[0]}: found {' '.join(text.split())[:120]!r}, expected nothing or "
-            '{"workers": [{"name", "demand", "slots", "until"}]}'
-        )
+    def _error(
+        self, what: str, why: Refusal = Refusal.BUSY, retry_after_s: float = 0.0
+    ) -> CloudError:
+        return CloudError(f"{self._command[0]}: {what}", why, retry_after_s)

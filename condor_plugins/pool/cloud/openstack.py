@@ -17,7 +17,7 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from threading import Lock
@@ -73,6 +73,7 @@ class OpenStackSettings:
     ``qos_policy``       an existing policy for a port that is made for each server, "" for none
     ``zone``             an availability zone, "" for any
     ``timeout_s``        for an answer of the cloud
+    ``boots``            by flavour: ``boot_s`` and ``boot_spread_s``, where they are known
     """
 
     cloud: str
@@ -86,6 +87,7 @@ class OpenStackSettings:
     qos_policy: str = ""
     zone: str = ""
     timeout_s: float = 60.0
+    boots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", self.pool):
@@ -137,11 +139,14 @@ class OpenStackCloud:
 
     def flavours(self) -> Sequence[Flavour]:
         """The same. Raises InputError for one that is not there."""
-        prices = self._settings.prices
+        prices, boots = self._settings.prices, self._settings.boots
         if not prices:
             raise InputError(f"{self._called()}: found no flavours, expected names with prices")
-        rows = [(self._find("flavour", name), price) for name, price in prices.items()]
-        return [Flavour(row.name, row.vcpus, row.ram, price) for row, price in rows]
+        rows = [
+            (self._find("flavour", name), price, boots.get(name, {}))
+            for name, price in prices.items()
+        ]
+        return [Flavour(row.name, row.vcpus, row.ram, price, **boot) for row, price, boot in rows]
 
     def machines(self) -> Sequence[Server]:
         """The same."""

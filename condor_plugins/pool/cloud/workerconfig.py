@@ -1,7 +1,6 @@
-"""HTCondor's configuration of a worker that joins a pool for a while, as text: pure functions.
+"""HTCondor's configuration of a machine that joins a pool for a while, as text: pure functions.
 
-It stands alone: neither the machine's own HTCondor settings nor a user's are read. After its lease
-(``START``) it takes no new job, what runs may end (``MAXJOBRETIREMENTTIME``), and one that nobody
+What runs on it may end after it was told to leave (``MAXJOBRETIREMENTTIME``), and one that nobody
 has claimed for a while shuts down (``STARTD_NOCLAIM_SHUTDOWN``): so it leaves the pool even if
 nobody ever tells it to.
 """
@@ -9,77 +8,52 @@ nobody ever tells it to.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-DEMAND_ATTRIBUTE = "AdonExpansion"
-"""In the ads of a worker's slots: the id of the demand that it serves."""
+from condor_plugins.pool.scaling import Flavour
+
 WORKER_ATTRIBUTE = "AdonWorker"
-"""In the same ads: the worker's name."""
-_UPDATE_S = 300.0  # HTCondor's own
-_PATIENCE_S = 86_400  # a job may run for a day after its worker was told to leave
+"""In the ads of a machine's slots: its name."""
+_UPDATE_S = 60.0  # one that was silent for three of them is taken for dead
+_PATIENCE_S = 86_400  # a job may run for a day after its machine was told to leave
 
 
 @dataclass(frozen=True, slots=True)
 class StartdSettings:
-    """Where and how workers run.
+    """Where and how the machines run that are processes of this one.
 
-    ``directory``    holds a folder for each worker; its file system must be this machine's own
+    ``directory``    holds a folder for each; its file system must be this machine's own
     ``collector``    ``host:port`` of the pool
-    ``release``      where HTCondor is installed: below it sbin/condor_master and bin/condor_status
+    ``flavours``     what may be started
+    ``release``      where HTCondor is installed: below it sbin/condor_master
     ``token_file``   an IDTOKEN that may ADVERTISE_STARTD, ADVERTISE_MASTER and READ; None where
                      the pool takes this user without one (file system authentication)
     ``site``         the site whose jobs they take, as PegasusSite and AdonSite in their ads
-    ``memory_mb``    memory of a slot where a demand names none
-    ``idle_s``       a worker without a claim for so long shuts down
+    ``idle_s``       one without a claim for so long shuts down
     ``config``       settings of HTCondor that go before ours
     ``environment``  more variables for its daemons, which start with a clean environment
     """
 
     directory: Path
     collector: str
+    flavours: Sequence[Flavour] = ()
     release: Path = Path("/usr")
     token_file: Path | None = None
     site: str = ""
-    memory_mb: int = 1024
     idle_s: float = 600.0
     config: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerShape:
-    """A worker: ``slots`` static slots of ``cores`` and ``memory_mb`` each, for ``demand``, until
-    ``until`` (Unix seconds)."""
-
-    name: str
-    demand: str
-    slots: int
-    cores: int
-    memory_mb: int
-    until: float
-
-
-def _release(release: Path) -> dict[str, str]:
-    """HTCondor's own folders; distribution packages and its archive lay them out differently."""
-
-    def first(*names: str) -> str:
-        found = (release / name for name in names)
-        return str(next((p for p in found if p.is_dir()), release / names[-1]))
-
-    return {
-        "RELEASE_DIR": str(release),
-        "BIN": str(release / "bin"),
-        "SBIN": str(release / "sbin"),
-        "LIB": first("lib/condor", "lib64/condor", "lib"),
-        "LIBEXEC": first("libexec/condor", "lib/condor/libexec", "libexec"),
-        "SHARE": first("share/condor", "share"),
-    }
-
-
-def joining(collector: str) -> dict[str, str]:
-    """What lets a machine join the pool of a collector (``host:port``) by a token."""
+def execute_node(
+    collector: str, name: str, site: str, idle_s: float, attributes: Sequence[str] = ()
+) -> dict[str, str]:
+    """The machine ``name`` of the pool of a collector (``host:port``), which it joins by a token:
+    one partitionable slot for the jobs of ``site``, "" for any. ``attributes`` are more settings
+    that stand in its ads."""
+    own = {**named(site), WORKER_ATTRIBUTE: name}
     return {
         "CONDOR_HOST": collector.rpartition(":")[0],
         "COLLECTOR_HOST": collector,
@@ -88,6 +62,16 @@ def joining(collector: str) -> dict[str, str]:
         "SEC_DEFAULT_INTEGRITY": "REQUIRED",
         "SEC_DEFAULT_ENCRYPTION": "PREFERRED",
         "ALLOW_READ": "*",
+        **{key: f'"{value}"' for key, value in own.items()},
+        "STARTD_ATTRS": " ".join(("$(STARTD_ATTRS)", *own, *attributes)),
+        **staying(idle_s),
+        "DAEMON_LIST": "MASTER, STARTD",
+        "START": "True",
+        # The whole machine; what a job does not ask for is there for others.
+        "SLOT_TYPE_1": "100%",
+        "SLOT_TYPE_1_PARTITIONABLE": "True",
+        "NUM_SLOTS": "1",
+        "NUM_SLOTS_TYPE_1": "1",
     }
 
 
@@ -112,61 +96,50 @@ def staying(idle_s: float) -> dict[str, str]:
     }
 
 
-def _common(settings: StartdSettings, home: Path) -> dict[str, str]:
-    tokens = str(settings.directory / "tokens.d")
-    return {
-        **_release(settings.release),
-        "LOCAL_DIR": str(home),
-        **{part: f"$(LOCAL_DIR)/{part.lower()}" for part in ("LOG", "SPOOL", "LOCK", "RUN")},
-        "EXECUTE": "$(LOCAL_DIR)/execute",
-        "LOCAL_CONFIG_FILE": "",
-        "LOCAL_CONFIG_DIR": "",
-        "REQUIRE_LOCAL_CONFIG_FILE": "False",
-        "USER_CONFIG_FILE": "",
-        **joining(settings.collector),
-        "USE_SHARED_PORT": "False",
-        "SEC_TOKEN_DIRECTORY": tokens,
-        "SEC_TOKEN_SYSTEM_DIRECTORY": tokens,
-        # Workers hold no signing key: who has their files cannot make tokens of the pool.
-        "SEC_PASSWORD_DIRECTORY": str(home / "keys"),
-        "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(home / "keys/POOL"),
-    }
-
-
-def client_config(settings: StartdSettings) -> str:
-    """For asking the collector."""
-    return text({**_common(settings, settings.directory / "client"), **settings.config})
-
-
-def worker_config(settings: StartdSettings, shape: WorkerShape) -> str:
-    """For a ``condor_master`` with one startd.
-
-    Static slots: a pool's own jobs see at once how many there are, and what was asked for.
-    """
-    home = settings.directory / shape.name
-    memory = shape.memory_mb or settings.memory_mb
-    attributes = {
-        **named(settings.site),
-        DEMAND_ATTRIBUTE: shape.demand,
-        WORKER_ATTRIBUTE: shape.name,
-    }
+def worker_config(settings: StartdSettings, flavour: Flavour, name: str) -> str:
+    """For a ``condor_master`` with one startd. It stands alone: neither this machine's own HTCondor
+    settings nor a user's are read."""
+    tokens, home = str(settings.directory / "tokens.d"), settings.directory / name
     return text(
         {
-            **_common(settings, home),
-            **{key: f'"{value}"' for key, value in attributes.items()},
-            "DAEMON_LIST": "MASTER, STARTD",
-            "STARTD_NAME": shape.name,
-            "STARTD_ATTRS": f"$(STARTD_ATTRS) {' '.join(attributes)}",
-            "NUM_CPUS": str(shape.cores * shape.slots),
-            "MEMORY": str(memory * shape.slots),
-            "SLOT_TYPE_1": f"cpus={shape.cores}, memory={memory}",
-            "SLOT_TYPE_1_PARTITIONABLE": "False",
-            "NUM_SLOTS_TYPE_1": str(shape.slots),
-            "START": f"time() < {math.ceil(shape.until)}",
-            **staying(settings.idle_s),
+            **_release(settings.release),
+            "LOCAL_DIR": str(home),
+            **{part: f"$(LOCAL_DIR)/{part.lower()}" for part in ("LOG", "SPOOL", "LOCK", "RUN")},
+            "EXECUTE": "$(LOCAL_DIR)/execute",
+            "LOCAL_CONFIG_FILE": "",
+            "LOCAL_CONFIG_DIR": "",
+            "REQUIRE_LOCAL_CONFIG_FILE": "False",
+            "USER_CONFIG_FILE": "",
+            "USE_SHARED_PORT": "False",
+            "SEC_TOKEN_DIRECTORY": tokens,
+            "SEC_TOKEN_SYSTEM_DIRECTORY": tokens,
+            # No signing key is there: who has its files cannot make tokens of the pool.
+            "SEC_PASSWORD_DIRECTORY": str(home / "keys"),
+            "SEC_TOKEN_POOL_SIGNING_KEY_FILE": str(home / "keys/POOL"),
+            **execute_node(settings.collector, name, settings.site, settings.idle_s),
+            "STARTD_NAME": name,
+            "NUM_CPUS": str(flavour.cores),
+            "MEMORY": str(flavour.memory_mb),
             **settings.config,
         }
     )
+
+
+def _release(release: Path) -> dict[str, str]:
+    """HTCondor's own folders; distribution packages and its archive lay them out differently."""
+
+    def first(*names: str) -> str:
+        found = (release / name for name in names)
+        return str(next((p for p in found if p.is_dir()), release / names[-1]))
+
+    return {
+        "RELEASE_DIR": str(release),
+        "BIN": str(release / "bin"),
+        "SBIN": str(release / "sbin"),
+        "LIB": first("lib/condor", "lib64/condor", "lib"),
+        "LIBEXEC": first("libexec/condor", "lib/condor/libexec", "libexec"),
+        "SHARE": first("share/condor", "share"),
+    }
 
 
 def text(values: Mapping[str, str]) -> str:

@@ -1,0 +1,52 @@
+"""An adon.yml whose machines are processes of this one, and join a pool of the testbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from network_world import star
+
+from condor_plugins.pool.cloud.cloudinit import boot_token
+from examples.testbed import procs
+from examples.testbed.pool import Pool
+from examples.testbed.poolconfig import DOMAIN
+
+# What is peculiar to a pool whose machines are all this one, without names of their own.
+ONE_MACHINE = {
+    "NO_DNS": "True",
+    "DEFAULT_DOMAIN_NAME": DOMAIN,
+    "NETWORK_HOSTNAME": f"worker.{DOMAIN}",
+    "NETWORK_INTERFACE": "127.0.0.1",
+    "BIND_ALL_INTERFACES": "False",
+    "ENABLE_IPV6": "False",
+    "UID_DOMAIN": DOMAIN,
+    "FILESYSTEM_DOMAIN": DOMAIN,
+    "SEC_USE_FAMILY_SESSION": "False",
+    "MOUNT_UNDER_SCRATCH": "",
+    "STARTD_ENFORCE_DISK_LIMITS": "False",
+    "DISCARD_SESSION_KEYRING_ON_STARTUP": "False",
+}
+
+
+def write_config(folder: Path, pool: Pool, **more: Any) -> Path:
+    """They join by a token that may do no more than that."""
+    (folder / "token").write_text(boot_token(pool.run, 3600, f"{pool.user.name}@{DOMAIN}"))
+    expansion = {
+        "flavours": {"small": {"cores": 2, "memory_mb": 512}},
+        "site": "mu",
+        "idle": "5 min",
+        "release": str(pool.condor_dir / "root/usr"),
+        "token_file": "token",
+        "config": ONE_MACHINE,
+        "environment": {procs.MARK: str(pool.run_dir)},
+    }
+    data = {
+        "topology": star("local", "mu"),
+        "pool": {"collector": pool.collector},
+        "expansion": expansion | more,
+    }
+    path = folder / "adon.yml"
+    path.write_text(yaml.safe_dump(data))
+    return path
