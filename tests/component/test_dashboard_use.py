@@ -214,8 +214,12 @@ def badly_recorded(now: float) -> Iterator[Measurement]:
             bytes="x",
         )
         yield measured(
-            "expansion", "night", 1.0, at, "t", key, f"expansion:{key}", until="x", reason=[]
+            "expansion", f"{key}:x", 1.0, at, "t", key, f"expansion:{key}", until="x", reason=[]
         )
+        yield measured(
+            "pool_decision", "adon", 1.0, at, "t", "", f"pool_decision:{key}", start=7, drain="x",
+            delete={"w": ["x"]}, why=[], demand={"queued": []}, machines=None, reason={},
+        )  # fmt: skip
         yield measured("rtt", "mu>tacc", 0.05, at, "t", key, f"rtt:{key}")
     yield measured("rtt", "mu>tacc", 1e308, now - 5)
 
