@@ -137,7 +137,7 @@ def _run(args: argparse.Namespace) -> int:
     elif args.expander:
         print("installed: what makes the pool larger and smaller")
         for line in install_expander.verified(args.config, _daemon_user()):
-            print(f"verified: {line}")
+            print(line)
     elif args.execute:
         print("installed: what this machine tells in its slot ads")
         for line in install_execute.verified(folder, args.interface):

@@ -10,7 +10,7 @@ from adon.cli.install_ask import output_of, refuse_foreign, this_python
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from adon.config.sections import ExpansionConfig
+    from adon.config.sections import Config
     from pegasus_hooks.install.edits import FileEdit
 
 NAME, DAEMON = "99-adon-expander", "ADON_EXPANDER"
@@ -21,8 +21,9 @@ LOG = "$(LOG)/AdonExpanderLog"
 AGAIN_S = 60
 
 
-def to_install(folder: Path, config: Path | None, user: str) -> list[FileEdit]:
-    """The file that is wanted, for ``user`` where condor_master is root's. Raises InputError."""
+def to_install(folder: Path, config: Path | None, condor: str) -> list[FileEdit]:
+    """The file that is wanted; ``condor`` is who HTCondor's own daemons run as, "" where that is
+    who starts them. Raises InputError."""
     from pegasus_hooks.install.edits import FileEdit, read
 
     path = folder / NAME
@@ -30,8 +31,8 @@ def to_install(folder: Path, config: Path | None, user: str) -> list[FileEdit]:
     refuse_foreign(path, before is not None and not _is_ours(before))
     if config is None:
         raise InputError("found no --config, expected adon.yml with section 'expansion'")
-    _section(config)
-    return [FileEdit(path, before, text(str(this_python()), config.absolute(), user).encode())]
+    wanted = text(str(this_python()), config.absolute(), user_of(_loaded(config), condor))
+    return [FileEdit(path, before, wanted.encode())]
 
 
 def to_undo(folder: Path) -> list[FileEdit]:
@@ -44,24 +45,37 @@ def to_undo(folder: Path) -> list[FileEdit]:
     return [] if before is None else [FileEdit(path, before, None)]
 
 
-def verified(config: Path, user: str) -> Iterator[str]:
+def verified(path: Path, condor: str) -> Iterator[str]:
     """What condor_master will run, as far as can be seen from here."""
-    words = [str(this_python()), "-I", "-m", "adon", "--version"]
-    version = output_of(words).strip()
+    config = _loaded(path)
+    assert config.expansion is not None
+    version = output_of([str(this_python()), "-I", "-m", "adon", "--version"]).strip()
+    user = user_of(config, condor)
     yield (
-        f"condor_master will run {version}{f' as {user}' if user else ''}, by {config} "
-        f"(driver {_section(config).driver})"
+        f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
+        f"(driver {config.expansion.driver})"
     )
+    if user != condor:
+        log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
+        yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'
 
 
-def _section(config: Path) -> ExpansionConfig:
-    """Raises InputError where ``config`` does not say how the pool can grow."""
+def user_of(config: Config, condor: str) -> str:
+    """Who it is to run as: whose the archive is, in which it reads and records."""
+    try:
+        return Path(config.broker.archive).owner() if condor else ""
+    except (OSError, KeyError):  # a database, or not there yet
+        return condor
+
+
+def _loaded(path: Path) -> Config:
+    """Raises InputError where it does not say how the pool can grow."""
     from adon.config.adon_yml import load_config
 
-    found = load_config(config).expansion
-    if found is None:
-        raise InputError(f"{config}: found no section 'expansion', expected how the pool can grow")
-    return found
+    config = load_config(path)
+    if config.expansion is None:
+        raise InputError(f"{path}: found no section 'expansion', expected how the pool can grow")
+    return config
 
 
 def text(python: str, config: Path, user: str = "") -> str:

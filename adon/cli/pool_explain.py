@@ -93,10 +93,11 @@ def _lines(decision: dict[str, Any]) -> str:
     told = decision["details"]
     lines = [
         f"{utc(decision['at'])}  {decision['subject']}: {decision['outcome']}",
-        f"  why: {decision['why']}",
-        f"  demand: {told.get('demand') or 'none'}; machines: {told.get('machines') or 'none'}",
+        f"  jobs: {told['demand'] or 'none'}; machines: {told['machines'] or 'none'}",
     ]
     for row in decision["choices"]:
         done = f" {row['done']}" if row["done"] else ""
         lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
+    for flavour, at in told["matched"].items():
+        lines.append(f"  {flavour}: HTCondor last had a job for one at {utc(at)}")
     return "\n".join(map(wrapped, lines))

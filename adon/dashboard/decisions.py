@@ -154,34 +154,30 @@ def of_pool_decision(found: Measurement) -> ShownDecision:
     """What was done to the pool (metric ``pool_decision``: the subject is the pool, the value its
     machines after it). ``choices`` have a row for each flavour, machine and limit that there was
     something to say of: ``what``, what was ``done`` and ``why``."""
-    why = _mapping(found, "why")
-    rows = [
-        *((name, f"{count} started", "") for name, count in _mapping(found, "start").items()),
-        *((name, done, "") for key, done in _DONE.items() for name in _names(found, key)),
-        *((name, "deleted", reason) for name, reason in _mapping(found, "delete").items()),
-    ]
+    start, over, why = (_mapping(found, key) for key in ("start", "delete", "why"))
+    rows = [(name, f"{count} started", why.get(name, "")) for name, count in start.items()]
+    outcome = [f"{count} {name} started" for name, count in start.items()]
+    for key, done in _DONE.items():
+        names = _names(found, key)
+        rows += [(name, done, why.get(name, "")) for name in names]
+        outcome += [f"{len(names)} {done}"] if names else []
+    rows += [(name, "deleted", reason) for name, reason in over.items()]
+    outcome += [f"{len(over)} deleted"] if over else []
     told = {name for name, _, _ in rows}
-    rows += [(name, "", "") for name in why if name not in told]
-    counts = [f"{count} {name} started" for name, count in _mapping(found, "start").items()]
-    counts += [
-        f"{len(_names(found, key))} {done}" for key, done in _DONE.items() if _names(found, key)
-    ]
-    if deleted := len(_mapping(found, "delete")):
-        counts.append(f"{deleted} deleted")
+    rows += [(name, "", reason) for name, reason in why.items() if name not in told]
+    rows += [("refused", "", reason) for reason in _names(found, "failed")]
     return ShownDecision(
         kind="pool",
         id=found.id,
         at=found.at,
         subject=found.subject,
-        outcome=", ".join(counts) or "nothing is done",
+        outcome=", ".join(outcome) or "nothing is done",
         why=text(found, "reason") or _UNSAID,
-        choices=[
-            {"what": name, "done": done, "why": str(reason or why.get(name, ""))}
-            for name, done, reason in rows
-        ],
+        choices=[{"what": name, "done": done, "why": str(reason)} for name, done, reason in rows],
         details={
             "demand": _counted(found, "demand"),
             "machines": _counted(found, "machines"),
+            "matched": dict(_mapping(found, "matched")),
         },
     )
 

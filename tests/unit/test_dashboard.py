@@ -184,6 +184,7 @@ def test_decisions_about_the_pool_have_a_reason_for_each_machine(archive: Archiv
     assert found.details == {
         "demand": "8 queued, 8 leased",
         "machines": "2 booting, 1 running, 1 draining",
+        "matched": {},
     }
     nothing = Measurement("x", "pool_decision", "adon", 0.0, "1", NOW, "adon pool")
     assert decisions.of_pool_decision(nothing).outcome == "nothing is done"

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from adon.cli import install_expander
 from adon.cli.main import main
+from adon.config.adon_yml import parse_config
 from condor_plugins.transfers import setup
 from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES
 from network_provisioner.base.errors import InputError
@@ -131,6 +133,18 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert main([*install, "--undo"]) == 0
     config.unlink()
     assert files(etc) == before
+
+
+def test_an_expander_runs_as_whose_the_archive_is(tmp_path: Path) -> None:
+    file = tmp_path / "a.sqlite"
+    where = {"topology": {"nodes": [], "links": []}, "broker": {"archive": str(file)}}
+    config = parse_config(where, str(tmp_path / "adon.yml"))
+    assert install_expander.user_of(config, "condor") == "condor"
+    file.touch()
+    assert install_expander.user_of(config, "condor") == file.owner()
+    assert install_expander.user_of(config, "") == ""  # whoever starts condor_master
+    text = install_expander.text("/p", Path("/c"), "adon")
+    assert text.endswith("\nADON_EXPANDER_USERID = adon\n")
 
 
 def test_an_expander_needs_an_adon_yml_that_says_how_to_expand(

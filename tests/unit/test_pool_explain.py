@@ -39,6 +39,8 @@ def test_each_decision_has_its_reasons_the_newest_last(
                 start={"m1": 2},
                 delete={"adon-7": "it left the pool"},
                 why={"m1": "5 jobs wait", "limits": "money: enough for 2 of 3 m1"},
+                failed=["adon-9: the quota of instances is 2"],
+                matched={"m1": NOW - 5},
                 demand={"queued": 5, "coming": 0, "leased": 1},
                 machines={"booting": 2, "running": 0, "draining": 0},
                 reason="5 jobs wait",
@@ -48,15 +50,15 @@ def test_each_decision_has_its_reasons_the_newest_last(
     assert main(["pool", "explain", "--config", str(config), "--last", "2"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "2023-11-14 22:13:20  adon: 2 m1 started, 1 deleted",
-        "  why: 5 jobs wait",
-        "  demand: 5 queued, 1 leased; machines: 2 booting",
+        "  jobs: 5 queued, 1 leased; machines: 2 booting",
         "  m1 2 started: 5 jobs wait",
         "  adon-7 deleted: it left the pool",
         "  limits: money: enough for 2 of 3 m1",
+        "  refused: adon-9: the quota of instances is 2",
+        "  m1: HTCondor last had a job for one at 2023-11-14 22:13:15",
         "",
         "2023-11-14 22:14:20  adon: 1 drained",
-        "  why: nothing was written down",
-        "  demand: none; machines: none",
+        "  jobs: none; machines: none",
         "  adon-8 drained: no job fits",
     ]
     assert main(["pool", "explain", "--config", str(config), "--last", "1", "--json"]) == 0
