@@ -190,6 +190,17 @@ def test_times_say_their_zone(page: Page, world: str) -> None:
     assert page.text("footer") == "Times are those of this device: Asia/Tehran, UTC+3:30."
 
 
+def test_the_pool_says_what_was_done_and_why(page: Page, world: str) -> None:
+    show(page, world, "pool")
+    done, asked = page.text("section[data-key=decided]"), page.text("section[data-key=leased]")
+    assert "2 m1.large started, 1 drained, 1 deleted" in done
+    assert "8 jobs wait and no slot is free" in done
+    assert "8 slots asked for" in asked
+    show(page, world, "decisions?kind=pool")
+    reasons = page.run("document.querySelector('li.item table').textContent")
+    assert "money: enough for 2 of 3 m1.large" in reasons
+
+
 def badly_recorded(now: float) -> Iterator[Measurement]:
     """What a researcher may record of its own workflows: others look at the same pages."""
     for n, at in enumerate((1e15, 1e300, -5.0)):
