@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import classad2
+import htcondor2  # noqa: F401  # only with it do ads find in the other what has no TARGET. before it
 
 from condor_plugins.pool import run_times
 from condor_plugins.pool.run_times import RunTimes
