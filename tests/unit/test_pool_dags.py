@@ -142,8 +142,9 @@ def test_what_its_own_jobs_took_is_believed_more_and_more(world: World) -> None:
     assert runs.state.run_s["b3"] > 200
 
 
-def test_a_job_that_fails_is_tried_again_as_often_as_the_dag_says(world: World) -> None:
-    world.dag("RETRY a 1\n")
+@pytest.mark.parametrize("which", ["a", "ALL_NODES"])
+def test_a_job_that_fails_is_tried_again_as_often_as_the_dag_says(world: World, which: str) -> None:
+    world.dag(f"RETRY {which} 1\n")
     world.log(submitted(11, START, "a"), executing(11, START + 1), terminated(11, START + 2, 1))
     again = world.look(3)
     assert later(again, 3) == {"a", *WIDE, "c"}
@@ -259,6 +260,10 @@ def test_a_sub_workflow_is_a_dag_of_its_own_and_its_end_is_the_jobs(tmp_path: Pa
     # One that is held brings nothing, and nor does what waits for it.
     (alone,) = outer.follow.look([outer.dagman, {**runs, "JobStatus": HELD}], START + 20)
     assert coming(alone, 20) == {}
+    # Nobody knows how long one takes that cannot be read, or is not planned yet.
+    (inner.path / "wf.dag").unlink()
+    (alone,) = FollowedDags(RunTimes(None, RUN_S)).look([outer.dagman, runs], START + 20)
+    assert coming(alone, 20)["b1"] > 50
 
 
 def test_a_directory_that_cannot_be_read_is_left_out_and_told_once(world: World) -> None:
