@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import classad2
+import htcondor2  # noqa: F401  # only with it do ads find in the other what has no TARGET. before it
 
 from condor_plugins.pool import run_times
 from condor_plugins.pool.run_times import RunTimes
@@ -281,8 +282,9 @@ class _Dag:
         takes: dict[str, float] = {}
         for name, kind in self._kinds.items():
             if kind not in takes:
-                request = self.requests.get(name)
-                prior_s = _SUBMIT_HOST_S if request is None else self._run_times.of_job(request)
+                short = self.dag.nodes[name].kind not in (JobKind.COMPUTE, JobKind.SUBWORKFLOW)
+                asks = self.requests.get(name, {})
+                prior_s = _SUBMIT_HOST_S if short else self._run_times.of_job(asks)
                 ended = self._ended.get(kind, (0, 0.0))
                 takes[kind] = believed_run_s(prior_s, PRIOR, *ended, ran_s.get(kind, ()))
         return {name: takes[kind] for name, kind in self._kinds.items()}

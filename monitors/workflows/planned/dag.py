@@ -19,6 +19,7 @@ from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
 
 _EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)
+_ALL = "ALL_NODES"
 _NUMBER = re.compile(r"\s*(PRIORITY|RETRY)\s+(\S+)\s+(-?\d{1,18})\b", re.IGNORECASE)
 
 
@@ -103,7 +104,7 @@ def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
             job.transformation,
             job.task,
             lines.priorities.get(name, 0),
-            lines.retries.get(name, 0),
+            lines.retries.get(name, lines.retries.get(_ALL, 0)),
             tuple(dict.fromkeys(lines.parents.get(name, ()))),
             _moves(plan, name) if moves else (),
         )
