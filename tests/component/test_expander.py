@@ -76,7 +76,7 @@ def none_left(pool: Pool, config: Path) -> bool:
 
 
 def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> None:
-    for name, seconds in (("a", 4), ("b", 4), ("z", 1)):
+    for name, seconds in (("a", 4), ("b", 8), ("z", 1)):
         (tmp_path / f"{name}.sub").write_text(SUBMIT.format(seconds, "dag", 1))
     wide = [f"b{n}" for n in range(6)]
     (tmp_path / "x.dag").write_text(
@@ -98,7 +98,7 @@ def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> 
     )
     lived = recorded(tmp_path, "machine")
     assert started == len(lived) == len(recorded(tmp_path, "boot"))
-    assert 3 <= started <= 4  # the one of the first level may have gone before the second
+    assert started >= 2  # the wide level had more than one
     assert {one.details["price"] for one in lived} == {0.5}
     told = pool.run(adon(config, "explain"))
     assert "jobs of adon@" in told
