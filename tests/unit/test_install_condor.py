@@ -110,7 +110,7 @@ def test_condor_master_runs_the_expander_and_stops_it(
 ) -> None:
     before = files(etc)
     config = etc / "adon.yml"
-    config.write_text(f"{NETWORK}expansion: {{driver: startd}}\n")
+    config.write_text(f"{NETWORK}expansion: {{flavours: {{w: {{cores: 1}}}}}}\n")
     words = ["--config-dir", str(etc / "config.d"), "--yes", "--expander"]
     install = ["install", "condor", *words, "--config", str(config)]
     assert main([*install, "--dry-run"]) == 0
