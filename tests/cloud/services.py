@@ -45,6 +45,7 @@ FLAVOURS = {
     "hanging": (1, 512), "broken": (1, 512),
 }  # fmt: skip
 """Cores and MB by name. No host has room for "huge"; see ``machines.py`` for the last two."""
+_ADDRESS = "02:ad:0e:00:00:01"
 _READY_S = 180.0
 
 
@@ -78,7 +79,8 @@ class OpenStack:
         shutil.rmtree(self._state, ignore_errors=True)
         self._write_settings()
         with contextlib.suppress(AdonError):
-            netns.batch(None, [f"link add {machine.BRIDGE} type bridge"])
+            # One without an address of its own takes a port's, and another when that goes.
+            netns.batch(None, [f"link add {machine.BRIDGE} address {_ADDRESS} type bridge"])
         netns.batch(
             None,
             [f"addr replace {GATEWAY}/24 dev {machine.BRIDGE}", f"link set {machine.BRIDGE} up"],
