@@ -212,7 +212,7 @@ class _Planner:
         ours = [m for m in machines if not m.fixed]
         self.count, self.cores = len(ours), sum(m.flavour.cores for m in ours)
         self.why: dict[str, str] = {}
-        self.lost = [m for m in machines if self._is_lost(m)]
+        self.lost = [m for m in machines if is_lost(m, now)]
         lost = {m.name for m in self.lost}
         # Those that drain come first, for they are taken last.
         there = [m for m in machines if m.name not in lost]
@@ -239,11 +239,6 @@ class _Planner:
             for d, size in sorted(zip(demand, sizes, strict=True), key=lambda row: row[0].ready_at)
             for _ in range(d.count)
         ]
-
-    def _is_lost(self, machine: Machine) -> bool:
-        flavour = machine.flavour
-        latest = flavour.boot_s + GIVEN_UP * flavour.boot_spread_s
-        return machine.state is MachineState.BOOTING and self.now - machine.since > latest
 
     def _expected_ups(self) -> dict[str, float]:
         """In how many seconds each booting machine is up. Those that were asked for together come
@@ -281,13 +276,15 @@ class _Planner:
         """Machines to start by the number of their flavour."""
         started: Counter[int] = Counter()
         by_flavour: dict[int, list[int]] = {}
-        fixed = {self.number[m.flavour] for m in self.machines if m.fixed}
+        there = {
+            self.number[m.flavour] for m in self.machines if m.state is not MachineState.DRAINING
+        }
         for shape, size in enumerate(self.sizes):
             fit = [n for n in self.startable if self.shapes[shape][n]]
             if fit:
                 best = min(fit, key=lambda n: (self._price(n, shape), self.flavours[n].cores))
                 by_flavour.setdefault(best, []).append(shape)
-            elif not any(self.shapes[shape][n] for n in fixed):
+            elif not any(self.shapes[shape][n] for n in there):
                 job = f"{size.whose}: a job of {size.cores} cores and {size.memory_mb} MB"
                 self.why[job] = "no flavour that may be started now takes it"
         for flavour in sorted(by_flavour, key=lambda n: -self.flavours[n].cores):
@@ -492,6 +489,12 @@ class _Planner:
         give_up = idle[booting - len(idle) :]
         self.why |= dict.fromkeys(give_up, "nothing is left for it to do")
         return drain, keep, give_up
+
+
+def is_lost(machine: Machine, now: float) -> bool:
+    """Whether it boots for so long that it will not come up."""
+    latest_s = machine.flavour.boot_s + GIVEN_UP * machine.flavour.boot_spread_s
+    return machine.state is MachineState.BOOTING and now - machine.since > latest_s
 
 
 def width(flavour: Flavour, cores: int, memory_mb: int) -> int:

@@ -14,19 +14,21 @@ import htcondor2
 
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA
+from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA, amount
 from network_provisioner.base.errors import AdonError, MissingError
 
+_LEASE = "JobLeaseDuration"
 JOB_ATTRIBUTES = tuple(
     dict.fromkeys(
         (
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
-            "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
+            "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId", _LEASE,
             "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
         )
     )
 )  # fmt: skip
 _WANTED = f"JobUniverse == {VANILLA} || JobUniverse == {SCHEDULER}"
+_DRAINS = "Draining already in progress"
 _TOOL_S = 30.0
 
 
@@ -93,18 +95,28 @@ class Condor:
             }
             self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
 
-    def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
-        """Have jobs begin anew elsewhere, whose machine has died."""
-        by_schedd: dict[str, list[str]] = {}
+    def vacate(self, jobs: Iterable[classad2.ClassAd]) -> None:
+        """Have jobs begin anew elsewhere, whose machine has died. Their shadows try to reach it for
+        a minute, and would then wait until the job's lease ends, so that it is ended for that
+        machine."""
+        by_schedd: dict[str, list[classad2.ClassAd]] = {}
         for job in jobs:
-            by_schedd.setdefault(str(job[SCHEDD]), []).append(f"{job['ClusterId']}.{job['ProcId']}")
-        for name, ids in by_schedd.items():
+            by_schedd.setdefault(str(job[SCHEDD]), []).append(job)
+        for name, those in by_schedd.items():
+            ids = [f"{job['ClusterId']}.{job['ProcId']}" for job in those]
             with _told(f"schedd {name}"):
-                htcondor2.Schedd(self._schedds[name]).act(htcondor2.JobAction.VacateFast, ids)
+                schedd = htcondor2.Schedd(self._schedds[name])
+                for id_, job in zip(ids, those, strict=True):
+                    schedd.edit([id_], _LEASE, ended_lease(job), htcondor2.TransactionFlag.SetDirty)
+                schedd.act(htcondor2.JobAction.VacateFast, ids)
 
     def drain(self, slot: str, why: str) -> None:
         """No new jobs for a machine; when its last has ended, its startd shuts down."""
-        self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        try:
+            self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        except AdonError as error:
+            if _DRAINS not in str(error):  # who told it so was killed
+                raise
 
     def keep(self, slot: str) -> None:
         """Take a machine back from draining."""
@@ -116,6 +128,12 @@ class Condor:
     def _tool(self, *words: str) -> None:
         pool = ["-pool", self.collector] if self.collector else []
         run([words[0], *pool, *words[1:]])
+
+
+def ended_lease(job: classad2.ClassAd) -> str:
+    """A ``JobLeaseDuration`` that has ended where the job runs now, and is the same elsewhere."""
+    host = classad2.quote(str(job["RemoteHost"]))
+    return f"ifThenElse(RemoteHost =?= {host}, 1, {amount(job, _LEASE, 0) or 2400})"
 
 
 def run(words: Sequence[str]) -> str:

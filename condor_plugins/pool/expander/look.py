@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +32,7 @@ from condor_plugins.pool.queue import (
     slot_of,
 )
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.scaling import Flavour, Machine
+from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 from condor_plugins.pool.supply import Memory, PoolSupply, boot_time, supply, worker_slot
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
@@ -96,7 +97,10 @@ class Look:
         )
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
+        self._named = re.compile(rf"{re.escape(pool)}-[0-9a-f]{{8}}")
         self._accepted: dict[str, Server] = {}
+        self._known: dict[str, Server] = {}
+        self._slots: dict[str, str] = {}
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
         self._matched: dict[str, float] = {}
         self._flavours: list[Flavour] = []
@@ -117,15 +121,19 @@ class Look:
             name = ad.get(WORKER_ATTRIBUTE)
             if ad.get("Offline") is True:
                 offline.append(ad)
-            elif isinstance(name, str) and name in servers:
+            elif isinstance(name, str) and (name in servers or self._named.fullmatch(name)):
+                servers.setdefault(name, self._gone(name, ad))
                 ours[name] = ad
             else:
                 others.append(ad)
+        self._known = servers
         self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
         claims, jobs_of = self._running(jobs, dags, now)
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
+        self._slots |= {name: slot.name for name, slot in slots.items()}
+        self._slots = {name: slot for name, slot in self._slots.items() if name in servers}
         self._know_joined(servers)
         found = supply(list(servers.values()), slots, self._flavours, claims, self._memory, now)
         own, own_ads = own_machines(others, claims)
@@ -140,7 +148,7 @@ class Look:
             Matching({**offered, **own_ads}),
             found,
             own,
-            {name: slot.name for name, slot in slots.items()},
+            self._slots,
             jobs_of,
             servers,
             self._matched,
@@ -192,6 +200,12 @@ class Look:
             if name not in names and now - server.since < _UNSEEN_S
         }
         return [*listed, *self._accepted.values()]
+
+    def _gone(self, name: str, slot: classad2.ClassAd) -> Server:
+        """A machine that was deleted by somebody else, or before its startd had said good-bye."""
+        ended = Server(name, "", MachineState.ENDED, seconds(slot, "DaemonStartTime"))
+        last = self._known.get(name, ended)
+        return replace(last, state=MachineState.ENDED, error="its cloud does not have it any more")
 
     def _know_joined(self, servers: Mapping[str, Server]) -> None:
         """After a restart the archive tells which machines have been in the pool before."""

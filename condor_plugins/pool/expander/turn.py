@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
+import classad2
+
 from condor_plugins.pool.cloud.backoff import BackOff
 from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
 from condor_plugins.pool.expander.condor import Condor
@@ -19,7 +21,7 @@ from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.look import Look, View
 from condor_plugins.pool.leases import leases_of
 from condor_plugins.pool.run_times import RunTimes
-from condor_plugins.pool.scaling import Limits, MachineState, plan
+from condor_plugins.pool.scaling import Limits, MachineState, is_lost, plan
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from network_provisioner.base.errors import AdonError
@@ -74,7 +76,7 @@ class Expander:
         states = Counter(machine.state.value for machine in view.supply.machines)
         over = view.supply.over
         delete = {name: why for name, why in over.items() if name not in self._deleted}
-        self._deleted = frozenset(over)
+        self._deleted = frozenset((*over, *found.give_up))
         decision = PoolDecision(
             now, found, delete, wanted.counts, {**states, "own": len(view.own)},
             view.matched,
@@ -96,6 +98,9 @@ class Expander:
         broken = {n for n, server in view.servers.items() if server.state is MachineState.ERROR}
         for name in broken - self._broken:
             self._back_off.broke(view.servers[name].flavour, view.now)
+        for machine in view.supply.machines:
+            if is_lost(machine, view.now):
+                self._back_off.broke(machine.flavour.name, view.now)
         for name in view.supply.boots:
             self._back_off.joined(view.servers[name].flavour)
         self._there, self._broken = frozenset(view.servers), frozenset(broken)
@@ -139,9 +144,8 @@ class Expander:
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
         for name in view.supply.dead & slots.keys():
-            acts.append((name, partial(self._condor.forget, name)))
-            if jobs := view.jobs_of.get(slots[name], ()):
-                acts.append((name, partial(self._condor.vacate, jobs)))
+            jobs = view.jobs_of.get(slots[name], ())
+            acts.append((name, partial(self._bury, name, jobs)))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
             acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
@@ -153,6 +157,10 @@ class Expander:
         for flavour, count in found.start.items():
             failed += self._start(flavour, count, view.now)
         return failed
+
+    def _bury(self, name: str, jobs: Iterable[classad2.ClassAd]) -> None:
+        self._condor.vacate(jobs)
+        self._condor.forget(name)  # only then: by its slot its jobs are known
 
     def _drain(self, name: str, slot: str, why: str, now: float) -> None:
         self._condor.drain(slot, why)
@@ -187,9 +195,11 @@ class Expander:
             told.append(boot(self._pool, name, view.servers[name].flavour, took_s, view.now))
         for name, why in over.items():
             server = view.servers[name]
-            flavour, price = server.flavour or "unknown", prices.get(server.flavour, 0.0)
-            lived_s = max(0.0, view.now - server.since)
-            told.append(lived(self._pool, name, flavour, lived_s, price, why, view.now))
+            if server.flavour:  # else it was no more than a port
+                lived_s, price = view.now - server.since, prices.get(server.flavour, 0.0)
+                told.append(
+                    lived(self._pool, name, server.flavour, max(0.0, lived_s), price, why, view.now)
+                )
         if told:
             self._record(told)
 
