@@ -54,6 +54,7 @@ class Door:
                 return b""
             body += more
         with socket.create_connection(("127.0.0.1", self._port)) as broker:
+            head = head.replace(b"Connection: keep-alive", b"Connection: close")
             broker.sendall(head + b"\r\n\r\n" + body)
             found = b""
             while more := broker.recv(65536):

@@ -2,12 +2,12 @@
 
     python -m tests.cloud.machine DIRECTORY
 
-``DIRECTORY`` has the config drive (``drive``) and the network cards (``cards.json``); Nova's driver
-(``machines.py``) made it. The machine has its own process ids, host name, network (a card at the
-bridge :data:`BRIDGE`), and its own ``/etc`` and ``/var`` over those of the host. Its image is the
-host's with HTCondor, set up as Debian's package does it, and a ``systemctl`` that starts HTCondor
-as an ordinary user, since it takes no jobs from uid 0. Nothing resolves names but ``/etc/hosts``,
-and the machine is not in it.
+``DIRECTORY`` has the config drive (``drive``), the network cards (``cards.json``), and what the
+machine has of cores and memory (``size.json``); Nova's driver (``machines.py``) made it. The
+machine has its own process ids, host name, network (a card at the bridge :data:`BRIDGE`), and its
+own ``/etc`` and ``/var`` over those of the host. Its image is the host's with HTCondor, set up as
+Debian's package does it, and a ``systemctl`` that starts HTCondor as an ordinary user, since it
+takes no jobs from uid 0. Nothing resolves names but ``/etc/hosts``, and the machine is not in it.
 
 Of the user data only what is known here is taken (``write_files``, ``runcmd``); else it stops.
 """
@@ -50,6 +50,8 @@ EXECUTE = /var/lib/condor/execute
 SEC_TOKEN_SYSTEM_DIRECTORY = /etc/condor/tokens.d
 SEC_PASSWORD_DIRECTORY = /etc/condor/passwords.d
 DISCARD_SESSION_KEYRING_ON_STARTUP = False
+NUM_CPUS = {cores}
+MEMORY = {memory_mb}
 MOUNT_UNDER_SCRATCH =
 """
 _SYSTEMCTL = """\
@@ -79,7 +81,12 @@ def main() -> int:
     inside += ["--mount-proc", "--propagation", "private"]
     me = [sys.executable, "-m", "tests.cloud.machine", "--inside", str(place)]
     child = subprocess.Popen([*netns.execute(name), *inside, "--", *me])
-    signal.signal(signal.SIGTERM, lambda *_: child.kill())
+
+    def off(*_: object) -> None:
+        unplug(name)
+        child.kill()
+
+    signal.signal(signal.SIGTERM, off)
     try:
         return child.wait()
     finally:
@@ -102,6 +109,12 @@ def plug(name: str, card: dict[str, Any]) -> None:
         [f"link set eth0 address {card['mac']}", f"addr add {address}/24 dev eth0",
          "link set eth0 up"],
     )  # fmt: skip
+
+
+def unplug(name: str) -> None:
+    """A machine that is switched off says no good-bye."""
+    with contextlib.suppress(Exception):
+        netns.batch(None, [f"link set {name} down"])
 
 
 def boot(place: Path) -> None:
@@ -143,7 +156,8 @@ def image(place: Path) -> None:
     condor = Path(os.environ[CONDOR])
     for part in ("config.d", "tokens.d", "passwords.d"):
         (Path("/etc/condor") / part).mkdir(parents=True, exist_ok=True)
-    config = _CONDOR_CONFIG.format(release=condor / "root/usr")
+    size = json.loads((place / "size.json").read_text())
+    config = _CONDOR_CONFIG.format(release=condor / "root/usr", **size)
     Path("/etc/condor/condor_config").write_text(config)
     user = PoolUser(place)
     user.prepare()

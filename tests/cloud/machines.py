@@ -81,6 +81,8 @@ class Machines(fake.FakeDriver):
         )
         with configdrive.ConfigDriveBuilder(instance_md=metadata) as builder:
             builder._write_md_files(str(place / "drive"))
+        size = {"cores": instance.flavor.vcpus, "memory_mb": instance.flavor.memory_mb}
+        (place / "size.json").write_text(json.dumps(size))
         cards = [
             {"mac": vif["address"], "port": vif["id"],
              "addresses": [ip["address"] for ip in vif.fixed_ips()]}

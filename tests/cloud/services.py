@@ -46,6 +46,11 @@ FLAVOURS = {
 }  # fmt: skip
 """Cores and MB by name. No host has room for "huge"; see ``machines.py`` for the last two."""
 _ADDRESS = "02:ad:0e:00:00:01"
+# That a machine is gone is seen in seconds.
+_NEIGHBOURS = {
+    "base_reachable_time_ms": 1000, "delay_first_probe_time": 1, "retrans_time_ms": 300,
+    "ucast_solicit": 2, "mcast_solicit": 2,
+}  # fmt: skip
 _READY_S = 180.0
 
 
@@ -85,6 +90,8 @@ class OpenStack:
             None,
             [f"addr replace {GATEWAY}/24 dev {machine.BRIDGE}", f"link set {machine.BRIDGE} up"],
         )
+        for name, value in _NEIGHBOURS.items():
+            Path(f"/proc/sys/net/ipv4/neigh/{machine.BRIDGE}/{name}").write_text(f"{value}\n")
         archive = self._programs / f"state-{_key()}.tar.gz"
         if archive.exists():
             with tarfile.open(archive) as packed:
