@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
+    "condor_plugins/pool/leases.py",
     "condor_plugins/pool/scaling.py",
     "condor_plugins/pool/schedule.py",
     "condor_plugins/transfers/decide.py",
