@@ -22,8 +22,14 @@ from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measur
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError
 
-# Of the broker itself, whatever they are about: nobody else says them.
-OWN = frozenset({"anomaly", "notice", "pool_slots", "pool_busy", "pool_demand"})
+# Of the broker itself, whatever they are about: nobody else says them. The last three are what the
+# pool's expander did and goes by, which has an engineer's token.
+OWN = frozenset(
+    {
+        "anomaly", "notice", "pool_slots", "pool_busy", "pool_demand", "pool_decision", "boot",
+        "machine",
+    }
+)  # fmt: skip
 
 Known = Callable[[str], Measurement | None]
 
@@ -53,6 +59,8 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
             raise _forbidden(who, found, "all decide by it, expected an agent at one of its ends")
         if not _is_own_id(found):
             raise _forbidden(who, found, "its id is another's, expected METRIC:…:WORKFLOW:…")
+        if found.metric == "expansion" and not found.subject.startswith(f"{found.workflow}:"):
+            raise _forbidden(who, found, f"expected a lease '{found.workflow or 'UUID'}:…'")
         if found.metric in OF_WORKFLOWS and found.subject != found.workflow:
             raise _forbidden(who, found, f"expected its workflow, {found.workflow!r:.80}")
         if not found.workflow:

@@ -172,9 +172,21 @@ def pools(now: float) -> Iterator[Measurement]:
         for metric, value in whole.items():
             yield measured(metric, "", value, at, "condor")
     yield measured(
-        "expansion", "soykb-night", 8.0, now - 2400, "adon", "", "expansion:1", slots=8, granted=8,
-        workers=2, until=now + 1200, note="",
-        reason="8 jobs at once are wanted and the pool has 24 slots, 2 of them free",
+        "expansion", "soykb-night", 8.0, now - 2400, "adon", "", "expansion:1", until=now + 1200,
+        cores=1, memory_mb=1024, bytes=0, reason="8 jobs are to run at once",
+    )  # fmt: skip
+    yield measured(
+        "pool_decision", "adon", 3.0, now - 2390, "adon pool", "", "pool_decision:1",
+        start={"m1.large": 2}, drain=["adon-1"], keep=[], give_up=[],
+        delete={"adon-0": "it left the pool: STARTD_NOCLAIM_SHUTDOWN"},
+        why={
+            "m1.large": "8 jobs of soykb-night would wait for more than 180 s, a boot",
+            "adon-1": "no job fits it before ending and booting again is paid for",
+            "limits": "money: enough for 2 of 3 m1.large",
+        },
+        demand={"queued": 8, "coming": 0, "leased": 8},
+        machines={"booting": 2, "running": 1, "draining": 1},
+        reason="8 jobs wait and no slot is free",
     )  # fmt: skip
 
 

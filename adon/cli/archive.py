@@ -127,7 +127,7 @@ def _selection(args: argparse.Namespace) -> Selection:
     return Selection(tuple(args.metrics), args.subject, args.workflow, args.source, since, until)
 
 
-def _utc(at: float) -> str:
+def utc(at: float) -> str:
     from network_provisioner.base.instants import iso
 
     if not math.isfinite(at):
@@ -145,8 +145,8 @@ def _show(args: argparse.Namespace) -> int:
         return 0
     rows = [
         (
-            one.metric, str(one.subjects), str(one.count), _utc(one.oldest), _utc(one.newest),
-            str(one.rollups), _utc(one.whole_since),
+            one.metric, str(one.subjects), str(one.count), utc(one.oldest), utc(one.newest),
+            str(one.rollups), utc(one.whole_since),
         )
         for one in found
     ]  # fmt: skip
@@ -165,7 +165,7 @@ def _query(args: argparse.Namespace) -> int:
             print(json.dumps(as_dict(one), ensure_ascii=False))
         return 0
     rows = [
-        (_utc(one.at), one.metric, one.subject, f"{one.value:.6g}", one.unit, one.source)
+        (utc(one.at), one.metric, one.subject, f"{one.value:.6g}", one.unit, one.source)
         for one in found
     ]
     head = ("AT (UTC)", "METRIC", "SUBJECT", "VALUE>", "UNIT", "SOURCE")
@@ -231,7 +231,7 @@ def _rollups(args: argparse.Namespace) -> int:
         return 0
     rows = [
         (
-            _utc(one.start), str(one.number), f"{one.low:.6g}", f"{one.quantile(0.5):.6g}",
+            utc(one.start), str(one.number), f"{one.low:.6g}", f"{one.quantile(0.5):.6g}",
             f"{one.mean:.6g}", f"{one.high:.6g}", one.unit,
         )
         for one in found

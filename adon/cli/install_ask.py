@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.home import InstallTarget
     from pegasus_hooks.install.parts import InstallPart
     from pegasus_hooks.install.verify import Verification
+
+_LIMIT_S = 20.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +59,16 @@ def closed(python: Path, package: Path = Path(adon.__file__)) -> Path | None:
     run = [*programs, *(folder for file in (*programs, package) for folder in file.parents)]
     bits = [*((one, stat.S_IXOTH) for one in run), (package, stat.S_IROTH)]
     return next((one for one, bit in bits if not one.stat().st_mode & bit), None)
+
+
+def output_of(words: Sequence[str]) -> str:
+    """What a program writes. Raises InputError where it does not run."""
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:

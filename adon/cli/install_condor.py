@@ -1,4 +1,4 @@
-"""``adon install condor``: paths for the files that HTCondor itself moves."""
+"""``adon install condor``: paths for the files that HTCondor itself moves, and more for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli import install_execute
+from adon.cli import install_execute, install_expander
 from adon.cli.install_ask import (
     add_options,
     agreed,
@@ -37,6 +37,9 @@ submit file changes. Shows the two files that will be written and asks first.
 With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
 rates, and the bandwidth that the broker has left from and to other sites, for Rank and
 Requirements; and ADON counts fewer workers where cores stand still for disks.
+
+With --expander, where the pool's collector or an access point is: condor_master runs 'adon pool
+run', which starts machines for jobs that wait and will come, and lets them go.
 """
 _CONDOR_MORE = """
 Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines), which
@@ -49,6 +52,7 @@ Examples:
   adon install condor --execute --site tacc --broker http://192.0.2.1:8470
   adon install condor --undo                             as it was before
   adon install condor --execute --undo
+  adon install condor --expander --config /etc/adon.yml
 
 Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing was
 changed.
@@ -65,8 +69,12 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         "--config-dir", type=Path, default=CONFIG_DIR, metavar="DIR",
         help="HTCondor's folder of settings, its LOCAL_CONFIG_DIR (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
         "--execute", action="store_true", help="this is an execute machine: metrics in its slot ads"
+    )
+    form.add_argument(
+        "--expander", action="store_true", help="condor_master makes the pool larger and smaller"
     )
     parser.add_argument(
         "--site", metavar="NAME", help="the site that the machine stands at, as the network "
@@ -77,8 +85,10 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
         help="with --execute: whose traffic is told (default: that of the default route)",
     )  # fmt: skip
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="adon.yml, for the broker's address"
-    )
+        "--config", type=Path, metavar="FILE",
+        help="adon.yml, for the broker's address; with "
+        "--expander, what it goes by",
+    )  # fmt: skip
     parser.add_argument(
         "--broker", metavar="URL",
         help=f"whom to ask (default: the broker of --config, else {DEFAULT_BROKER}; with "
@@ -106,6 +116,8 @@ def _run(args: argparse.Namespace) -> int:
     to_install, to_undo = _to_install, _to_undo
     if args.execute:
         to_install, to_undo = install_execute.to_install, install_execute.to_undo
+    elif args.expander:
+        to_install, to_undo = _expander, install_expander.to_undo
     folder = args.config_dir.expanduser().absolute()
     if not folder.is_dir():
         raise InputError(f"{folder}: found no folder, expected HTCondor's LOCAL_CONFIG_DIR")
@@ -122,6 +134,10 @@ def _run(args: argparse.Namespace) -> int:
         carry_out(needed)
     if args.undo:
         print("taken out: " + ", ".join(str(change.path) for change in needed))
+    elif args.expander:
+        print("installed: what makes the pool larger and smaller")
+        for line in install_expander.verified(args.config, _daemon_user()):
+            print(line)
     elif args.execute:
         print("installed: what this machine tells in its slot ads")
         for line in install_execute.verified(folder, args.interface):
@@ -132,6 +148,10 @@ def _run(args: argparse.Namespace) -> int:
             print(f"note: {line}")
     print("HTCondor goes by it after: condor_reconfig")
     return 0
+
+
+def _expander(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
+    return install_expander.to_install(folder, args.config, _daemon_user())
 
 
 def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:

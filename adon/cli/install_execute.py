@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import refuse_foreign, this_python, without
+from adon.cli.install_ask import output_of, refuse_foreign, this_python, without
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.edits import FileEdit
 
 NAME, HOOKS = "99-adon-startd", "adon-startd.json"
-_LIMIT_S = 20.0
 
 
 def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
@@ -65,7 +63,7 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as place:
         host = [sys.executable, "-I", "-S", str(setup.METRICS), interface, f"{place}/state", place]
         for _ in range(2):  # a rate takes two readings
-            told = _run(host)
+            told = output_of(host)
     lines = [line for line in told.splitlines() if " = " in line]
     missing = {"AdonIoWaitFraction", "AdonNetRxBps"} - {line.split()[0] for line in lines}
     yield f"the host tells {len(lines)} attributes" + "".join(
@@ -79,12 +77,3 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
             yield f"the broker tells {len(found)} bandwidths"
         except AdonError as error:  # it may be up later
             yield f"the broker tells nothing now: {error}"
-
-
-def _run(words: list[str]) -> str:
-    try:
-        return subprocess.run(
-            words, capture_output=True, text=True, check=True, timeout=_LIMIT_S
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None

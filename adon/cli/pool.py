@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from adon.cli import pool_explain, pool_run
 from adon.cli.options import above_0
 from adon.cli.output import duration, print_json, table
 from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun, whole
@@ -82,6 +83,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )
     _add_name(_command(verbs, "shrink", _SHRINK, _shrink, _SHRINK_MORE))
     _command(verbs, "show", _SHOW, _show, _SHOW_MORE)
+    pool_run.add(verbs)
+    pool_explain.add(verbs)
 
 
 def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> CommandParser:

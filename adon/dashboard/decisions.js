@@ -1,4 +1,4 @@
-// Every decision with its reason: paths of transits, sites of jobs, sizes of the pool.
+// Every decision with its reason: paths of transits, sites of jobs, leases and machines of the pool.
 
 import { get, maybe } from "./api.js";
 import { el } from "./dom.js";
@@ -22,9 +22,12 @@ const KINDS = [
   ["", "all"],
   ["transit", "paths of transits"],
   ["placement", "sites of jobs"],
-  ["expansion", "size of the pool"],
+  ["expansion", "leases of slots"],
+  ["pool", "machines of the pool"],
 ];
-const NAMES = { transit: "path", placement: "site", expansion: "pool" };
+const NAMES = { transit: "path", placement: "site", expansion: "lease", pool: "pool" };
+const ROWS = { pool: "reason" };
+const TABLES = { transit: candidates, placement: alternatives, pool: steps };
 const SOME = 50;
 const NAMES_MS = 30000; // workflows get no other names; there may be new ones
 
@@ -154,9 +157,9 @@ function item(d, names, now) {
       el(
         "summary",
         { class: "soft" },
-        d.choices.length ? `${counted(d.choices.length, "alternative")} and details` : "Details",
+        d.choices.length ? `${counted(d.choices.length, ROWS[d.kind] || "alternative")} and details` : "Details",
       ),
-      d.kind === "transit" ? candidates(d) : d.kind === "placement" ? alternatives(d) : null,
+      TABLES[d.kind]?.(d),
       facts(about(d, names, now)),
     ),
   );
@@ -191,6 +194,16 @@ function candidates(d) {
         one.rejected || "–",
       ],
     })),
+  );
+}
+
+function steps(d) {
+  if (!d.choices.length) return null;
+  const columns = [{ name: "flavour, machine or limit" }, { name: "done" }, { name: "why", full: true }];
+  return table(
+    "what was done, and why",
+    columns,
+    d.choices.map((one, n) => ({ key: String(n), cells: [one.what, one.done || "–", one.why || "–"] })),
   );
 }
 

@@ -1,10 +1,11 @@
 """What was decided, newest first, each with its reason: pure functions of values.
 
-Three kinds of decisions have one shape, so that one list can show them all:
+Four kinds of decisions have one shape, so that one list can show them all:
 
     transit     which path a transfer got, and how much of it; the candidates with their scores
     placement   at which site a job runs; the alternatives with the terms of their T_t
-    expansion   how many slots the pool was given for whom
+    expansion   how many slots were asked for, for whom and until when: a lease
+    pool        which machines were started, drained, taken back and deleted
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
 
-KINDS = ("transit", "placement", "expansion")
+KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
 
 
@@ -135,22 +136,65 @@ def of_placement(found: Measurement) -> ShownDecision:
 
 
 def of_expansion(found: Measurement) -> ShownDecision:
-    """What the pool was given (metric ``expansion``: the subject is the demand's name, the value
-    the slots that were asked for)."""
-    told = found.details
-    got = told.get("granted")
-    outcome = f"{found.value:g} slots asked for"
-    if found.value == 0:
-        outcome = "let go"
-    elif got is not None:
-        outcome += f", {got} in workers that joined"
+    """What the pool was asked for (metric ``expansion``: the subject is the lease's name, the value
+    its slots)."""
     return ShownDecision(
         kind="expansion",
         id=found.id,
         at=found.at,
         subject=found.subject,
-        outcome=outcome,
-        why="; ".join(filter(None, (text(found, "reason"), text(found, "note")))) or _UNSAID,
+        outcome=f"{found.value:g} slots asked for" if found.value else "let go",
+        why=text(found, "reason") or _UNSAID,
         workflow=found.workflow,
-        details=dict(told),
+        details=dict(found.details),
     )
+
+
+def of_pool_decision(found: Measurement) -> ShownDecision:
+    """What was done to the pool (metric ``pool_decision``: the subject is the pool, the value its
+    machines after it). ``choices`` have a row for each flavour, machine and limit that there was
+    something to say of: ``what``, what was ``done`` and ``why``."""
+    start, over, why = (_mapping(found, key) for key in ("start", "delete", "why"))
+    rows = [(name, f"{count} started", why.get(name, "")) for name, count in start.items()]
+    outcome = [f"{count} {name} started" for name, count in start.items()]
+    for key, done in _DONE.items():
+        names = _names(found, key)
+        rows += [(name, done, why.get(name, "")) for name in names]
+        outcome += [f"{len(names)} {done}"] if names else []
+    rows += [(name, "deleted", reason) for name, reason in over.items()]
+    outcome += [f"{len(over)} deleted"] if over else []
+    told = {name for name, _, _ in rows}
+    rows += [(name, "", reason) for name, reason in why.items() if name not in told]
+    rows += [("refused", "", reason) for reason in _names(found, "failed")]
+    return ShownDecision(
+        kind="pool",
+        id=found.id,
+        at=found.at,
+        subject=found.subject,
+        outcome=", ".join(outcome) or "nothing is done",
+        why=text(found, "reason") or _UNSAID,
+        choices=[{"what": name, "done": done, "why": str(reason)} for name, done, reason in rows],
+        details={
+            "demand": _counted(found, "demand"),
+            "machines": _counted(found, "machines"),
+            "matched": dict(_mapping(found, "matched")),
+        },
+    )
+
+
+_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
+
+
+def _mapping(found: Measurement, key: str) -> Mapping[str, Any]:
+    told = found.details.get(key)
+    return told if isinstance(told, dict) else {}
+
+
+def _names(found: Measurement, key: str) -> list[str]:
+    told = found.details.get(key)
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
+
+
+def _counted(found: Measurement, key: str) -> str:
+    """``3 queued, 2 coming``."""
+    return ", ".join(f"{count} {name}" for name, count in _mapping(found, key).items() if count)

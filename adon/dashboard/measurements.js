@@ -47,6 +47,7 @@ const ELSEWHERE = new Set([
   "anomaly",
   "notice",
   "expansion",
+  "pool_decision",
   "pool_slots",
   "pool_busy",
   "pool_demand",

@@ -13,11 +13,11 @@ const AGAIN_S = 120; // one that stays is recorded each minute: what is older is
 export const pool = {
   title: "Pool",
   every: 30000,
-  metrics: () => [...METRICS, "expansion"],
+  metrics: () => [...METRICS, "expansion", "pool_decision"],
 
   begin(c) {
     const points = Object.fromEntries(METRICS.map((metric) => [metric, []]));
-    c.state = { span: 0, site: "", latest: new Map(), points, expansions: [] };
+    c.state = { span: 0, site: "", latest: new Map(), points, leases: [], decisions: [] };
   },
 
   async load(c) {
@@ -33,24 +33,26 @@ export const pool = {
     // An hour, or as far as somebody has looked: there is nothing to see of a time without.
     s.span ||= usualSpan(now - newest(s, now));
     const since = Math.floor(now - s.span - AGAIN_S);
-    const [points, told] = await Promise.all([
+    const [points, leases, decisions] = await Promise.all([
       Promise.all(
         METRICS.map((metric) =>
           get("/v1/measurements", { metric, subject: s.site, since, order: "newest", limit: MOST }, c.signal),
         ),
       ),
       get("/v1/decisions", { kind: "expansion", limit: 50 }, c.signal),
+      get("/v1/decisions", { kind: "pool", limit: 20 }, c.signal),
     ]);
     METRICS.forEach((metric, n) => {
       s.points[metric] = points[n].measurements.reverse();
     });
-    s.expansions = told.decisions;
+    s.leases = leases.decisions;
+    s.decisions = decisions.decisions;
   },
 
   found(c, list) {
     const s = c.state;
     for (const m of list) {
-      if (m.metric === "expansion") c.reload();
+      if (!METRICS.includes(m.metric)) c.reload();
       else {
         s.latest.set(`${m.metric} ${m.subject}`, m);
         if (m.subject === s.site && !s.points[m.metric].some((one) => one.id === m.id))
@@ -73,9 +75,12 @@ export const pool = {
           code("adon pool enlarge"),
           " and ",
           code("adon pool shrink"),
-          " record what they were asked for.",
+          " record what they were asked for, and ",
+          code("adon pool run"),
+          " what it did.",
         ),
-        grown(s, now),
+        decided(s, now),
+        leased(s, now),
       ];
     }
     const value = (metric, site) => s.latest.get(`${metric} ${site}`)?.value;
@@ -110,7 +115,8 @@ export const pool = {
       }),
       plot(c, s, now),
       bySite(s, sites.filter(Boolean), value, now),
-      grown(s, now),
+      decided(s, now),
+      leased(s, now),
     ];
   },
 
@@ -212,7 +218,28 @@ const used = (busy, slots) =>
     `${number(busy)} of ${number(slots)} slots are busy`,
   );
 
-function grown(s, now) {
+function decided(s, now) {
+  const columns = [
+    { name: "pool" },
+    { name: "what", full: true },
+    { name: "why", full: true },
+    { name: "demand" },
+    { name: "machines" },
+    { name: "when", n: true },
+  ];
+  return newestFirst(
+    "decided",
+    "Machines started and let go",
+    columns,
+    s.decisions.map((d) => ({
+      key: d.id,
+      cells: [d.subject, d.outcome, d.why, d.details.demand || "–", d.details.machines || "–", ago(d.at, now)],
+    })),
+    "No machine was started or let go.",
+  );
+}
+
+function leased(s, now) {
   const columns = [
     { name: "for" },
     { name: "what", full: true },
@@ -220,26 +247,30 @@ function grown(s, now) {
     { name: "when", n: true },
     { name: "until", n: true },
   ];
-  return el(
-    "section",
-    { "data-key": "grown" },
-    el("h2", {}, "Made larger and smaller"),
-    s.expansions.length
-      ? table(
-          "the newest first",
-          columns,
-          s.expansions.map((d) => ({
-            key: d.id,
-            cells: [
-              d.subject,
-              d.outcome,
-              d.why,
-              ago(d.at, now),
-              d.details.until ? clock(d.details.until, now, false) : "–",
-            ],
-          })),
-          { titled: true },
-        )
-      : el("p", { class: "soft" }, "Nobody asked for more slots, or for fewer."),
+  return newestFirst(
+    "leased",
+    "Slots asked for",
+    columns,
+    s.leases.map((d) => ({
+      key: d.id,
+      cells: [
+        d.subject,
+        d.outcome,
+        d.why,
+        ago(d.at, now),
+        d.details.until ? clock(d.details.until, now, false) : "–",
+      ],
+    })),
+    "Nobody asked for slots.",
   );
 }
+
+const newestFirst = (key, title, columns, rows, none) =>
+  el(
+    "section",
+    { "data-key": key },
+    el("h2", {}, title),
+    rows.length
+      ? table("the newest first", columns, rows, { titled: true })
+      : el("p", { class: "soft" }, none),
+  );

@@ -26,7 +26,7 @@ from network_provisioner.topology.graph import Topology
 
 _MOST_LISTED = 1000
 _LOOKS = 8  # pages of the archive that are looked at for what the caller may see
-Kind = Literal["transit", "placement", "expansion"]
+Kind = Literal["transit", "placement", "expansion", "pool"]
 
 
 class DecisionAnswer(Answer):
@@ -81,7 +81,8 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 100,
     ) -> Response:
         """What was decided, newest first, each with its reason and what there was to choose from:
-        paths of transits, sites of jobs, sizes of the pool. A researcher's own."""
+        paths of transits, sites of jobs, leases of slots, machines of the pool. A researcher sees
+        its own paths and sites."""
         caller.need(May.READ)
         found: list[ShownDecision] = []
         if kind in (None, "transit"):
@@ -90,9 +91,9 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
             taken = discretion.transits(caller, taken)
             found += map(decisions.of_transit, taken)
             found += (change for one in taken for change in decisions.of_changes(one))
-        for name, made in _MEASURED.items():
+        for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
-                wanted = Selection((name,), workflow=workflow, since=since)
+                wanted = Selection((metric,), workflow=workflow, since=since)
                 found += map(made, islice(_seen(archive, wanted, rules, caller), limit))
         shown = [asdict(decision) for decision in decisions.newest(found, limit)]
         return answers.answer({"decisions": shown})
@@ -113,9 +114,10 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
     return routes
 
 
-_MEASURED: dict[str, Callable[[Measurement], ShownDecision]] = {
-    "placement": decisions.of_placement,
-    "expansion": decisions.of_expansion,
+_MEASURED: dict[str, tuple[str, Callable[[Measurement], ShownDecision]]] = {
+    "placement": ("placement", decisions.of_placement),
+    "expansion": ("expansion", decisions.of_expansion),
+    "pool": ("pool_decision", decisions.of_pool_decision),
 }
 
 

@@ -21,6 +21,9 @@ IDLE, RUNNING, HELD, COMMON_FILES = 1, 2, 5, 9
 """``JobStatus``; the last waits for files that others of its machine are being sent."""
 VANILLA, SCHEDULER = 5, 7
 FLAVOUR = "AdonFlavour"
+MATCHED = "MachineLastMatchTime"
+"""In an ``Offline`` ad: when the negotiator found a job for it, which is HTCondor's own word that
+it is wanted, if not by how many. Who advertises anew has to carry it over."""
 _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
 _NO_MATCH = "no match found"
 _OFFLINE: dict[str, Any] = {
@@ -58,6 +61,11 @@ _ONES_OWN = (
     "HardwareAddress", "LastHeardFrom", "Machine", "StartdIpAddr", "WithinResourceLimits",
     "Draining", "DrainReason", "DrainingRequestId", "Requirements",
 )  # fmt: skip
+
+
+JobKey = tuple[str, int, int]
+SCHEDD = "ScheddName"
+"""Not HTCondor's: in the ads of jobs here, whose they are."""
 
 
 class JobRequest(NamedTuple):
@@ -131,6 +139,28 @@ def seconds(ad: Mapping[str, Any], name: str) -> float:
     """A number of an ad, 0 where it has none."""
     found = ad.get(name)
     return float(found) if isinstance(found, int | float) else 0.0
+
+
+def runs(job: Mapping[str, Any]) -> bool:
+    """Whether a job has a slot."""
+    there = isinstance(job.get("RemoteHost"), str)
+    return there and job.get("JobStatus") in (RUNNING, COMMON_FILES)
+
+
+def claim_of(job: classad2.ClassAd, end: float) -> Claim:
+    """What a job that runs takes, until the Unix second ``end``."""
+    cores, memory_mb = amount(job, "RequestCpus", 1), amount(job, "RequestMemory", 0)
+    return Claim(max(1, cores), memory_mb, end, str(job.get("User")))
+
+
+def job_key(job: Mapping[str, Any]) -> JobKey:
+    """Schedd, cluster and process."""
+    return str(job.get(SCHEDD)), int(seconds(job, "ClusterId")), int(seconds(job, "ProcId"))
+
+
+def dag_key(job: Mapping[str, Any]) -> tuple[str, int]:
+    """Schedd and cluster of the DAGMan that a job belongs to."""
+    return str(job.get(SCHEDD)), int(seconds(job, "DAGManJobId"))
 
 
 def slot_of(remote_host: str) -> str:

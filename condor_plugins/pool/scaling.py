@@ -486,10 +486,8 @@ class _Planner:
             elif not soon and empty_s <= boot_s:
                 drain.append(machine.name)
                 coming = "none is in sight" if next_s == math.inf else f"the next in {next_s:.0f} s"
-                self.why[machine.name] = (
-                    f"its last job ends in {empty_s:.0f} s, {coming}, and a boot takes "
-                    f"{boot_s:.0f} s"
-                )
+                last = f"its last job ends in {empty_s:.0f} s" if machine.jobs else "no job runs"
+                self.why[machine.name] = f"{last}, {coming}, and a boot takes {boot_s:.0f} s"
         # As many more as are of use may boot: some will fail, and beliefs may be wrong.
         give_up = idle[booting - len(idle) :]
         self.why |= dict.fromkeys(give_up, "nothing is left for it to do")

@@ -6,6 +6,7 @@ and is no more has shut down, or has died without a word: it is deleted, its job
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -17,27 +18,31 @@ from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 
 SILENT_S = 200.0
 """Three updates of a startd (:func:`condor_plugins.pool.cloud.workerconfig.staying`) and some."""
+_UNHEARD_S = 10.0  # until a startd that was told to drain says so
 _WEIGHT = 3  # boots that what a flavour is said to take counts as
 _OVER = (MachineState.ENDED, MachineState.ERROR)
 
 
 class WorkerSlot(NamedTuple):
-    """The slot of a machine of ours, as its startd said when it was ``heard`` (Unix seconds)."""
+    """The slot of a machine of ours, as its startd said when it was ``heard`` (Unix seconds). One
+    that is ``drained`` has ended its last job; its startd shuts down only a while later."""
 
     name: str
     heard: float
     started: float
     draining: bool
+    drained: bool = False
 
 
 @dataclass(slots=True)
 class Memory:
     """What was seen before: since when machines that had joined (``joined``) are ``missing``, and
-    which were ``draining`` then. All of it may be lost: boots are in the archive, too."""
+    when those were last known to be ``draining`` that were, or were told to. All of it may be lost:
+    boots are in the archive, too."""
 
     joined: set[str] = field(default_factory=set)
     missing: dict[str, float] = field(default_factory=dict)
-    draining: set[str] = field(default_factory=set)
+    draining: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +82,17 @@ def supply(
             dead.add(name)
             continue
         kind = kinds.get(server.flavour) or Flavour(server.flavour, 1, 1)
-        if slot is not None and not silent:
+        if slot is not None and not silent and slot.drained and not claims.get(slot.name):
+            over[name] = "it is drained"
+        elif slot is not None and not silent:
             memory.missing.pop(name, None)
             if name not in memory.joined:
                 memory.joined.add(name)
                 boots[name] = max(0.0, slot.started - server.since)
-            (memory.draining.add if slot.draining else memory.draining.discard)(name)
-            state = MachineState.DRAINING if slot.draining else MachineState.RUNNING
+            if slot.draining:
+                memory.draining[name] = now
+            drains = now - memory.draining.get(name, -math.inf) < _UNHEARD_S
+            state = MachineState.DRAINING if drains else MachineState.RUNNING
             jobs = tuple(claim.on(kind) for claim in claims.get(slot.name, ()))
             machines.append(Machine(name, kind, state, slot.started, jobs))
         elif name not in memory.joined:
@@ -97,8 +106,9 @@ def supply(
                 dead.add(name)
     there = {server.name for server in servers}
     memory.joined &= there
-    memory.draining &= there
-    memory.missing = {name: at for name, at in memory.missing.items() if name in there}
+    for known in (memory.missing, memory.draining):
+        for name in known.keys() - there:
+            del known[name]
     return PoolSupply(tuple(machines), over, frozenset(dead), boots)
 
 
@@ -111,7 +121,9 @@ def boot_time(flavour: Flavour, boots: Collection[float]) -> tuple[float, float]
     return mean, (spread / len(values)) ** 0.5
 
 
-def worker_slot(ad: Mapping[str, Any]) -> WorkerSlot:
-    """The slot of an ad."""
-    heard, started = seconds(ad, "LastHeardFrom"), seconds(ad, "DaemonStartTime")
-    return WorkerSlot(str(ad.get("Name")), heard, started, ad.get("Draining") is True)
+def worker_slot(ad: Mapping[str, Any], late_s: float) -> WorkerSlot:
+    """The slot of an ad. ``late_s`` is how far the collector's clock is behind ours."""
+    heard = seconds(ad, "LastHeardFrom") + late_s
+    started = seconds(ad, "DaemonStartTime")
+    drained = (ad.get("State"), ad.get("Activity")) == ("Drained", "Idle")
+    return WorkerSlot(str(ad.get("Name")), heard, started, ad.get("Draining") is True, drained)

@@ -190,6 +190,17 @@ def test_times_say_their_zone(page: Page, world: str) -> None:
     assert page.text("footer") == "Times are those of this device: Asia/Tehran, UTC+3:30."
 
 
+def test_the_pool_says_what_was_done_and_why(page: Page, world: str) -> None:
+    show(page, world, "pool")
+    done, asked = page.text("section[data-key=decided]"), page.text("section[data-key=leased]")
+    assert "2 m1.large started, 1 drained, 1 deleted" in done
+    assert "8 jobs wait and no slot is free" in done
+    assert "8 slots asked for" in asked
+    show(page, world, "decisions?kind=pool")
+    reasons = page.run("document.querySelector('li.item table').textContent")
+    assert "money: enough for 2 of 3 m1.large" in reasons
+
+
 def badly_recorded(now: float) -> Iterator[Measurement]:
     """What a researcher may record of its own workflows: others look at the same pages."""
     for n, at in enumerate((1e15, 1e300, -5.0)):
@@ -214,8 +225,12 @@ def badly_recorded(now: float) -> Iterator[Measurement]:
             bytes="x",
         )
         yield measured(
-            "expansion", "night", 1.0, at, "t", key, f"expansion:{key}", until="x", reason=[]
+            "expansion", f"{key}:x", 1.0, at, "t", key, f"expansion:{key}", until="x", reason=[]
         )
+        yield measured(
+            "pool_decision", "adon", 1.0, at, "t", "", f"pool_decision:{key}", start=7, drain="x",
+            delete={"w": ["x"]}, why=[], demand={"queued": []}, machines=None, reason={},
+        )  # fmt: skip
         yield measured("rtt", "mu>tacc", 0.05, at, "t", key, f"rtt:{key}")
     yield measured("rtt", "mu>tacc", 1e308, now - 5)
 

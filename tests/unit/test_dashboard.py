@@ -161,13 +161,33 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     assert good.subject == "j" and good.details["site"] == "mu" and len(good.choices) == 3
 
 
-def test_expansions_say_what_came_of_them() -> None:
-    asked = measured("expansion", "night", 8.0, NOW, granted=4, reason="8 jobs", note="limit is 4")
+def test_leases_say_how_many_slots_and_why() -> None:
+    asked = measured("expansion", "night", 8.0, NOW, until=NOW + 60, reason="8 jobs")
     found = decisions.of_expansion(asked)
-    assert found.outcome == "8 slots asked for, 4 in workers that joined"
-    assert found.why == "8 jobs; limit is 4"
+    assert (found.outcome, found.why) == ("8 slots asked for", "8 jobs")
     gone = Measurement("x", "expansion", "night", 0.0, "1", NOW, "adon pool")
     assert decisions.of_expansion(gone).outcome == "let go"
+
+
+def test_decisions_about_the_pool_have_a_reason_for_each_machine(archive: Archive) -> None:
+    (told,) = archive.query("pool_decision")
+    found = decisions.of_pool_decision(told)
+    assert found.outcome == "2 m1.large started, 1 drained, 1 deleted"
+    assert found.why == "8 jobs wait and no slot is free"
+    assert [(row["what"], row["done"]) for row in found.choices] == [
+        ("m1.large", "2 started"),
+        ("adon-1", "drained"),
+        ("adon-0", "deleted"),
+        ("limits", ""),
+    ]
+    assert all(row["why"] for row in found.choices)
+    assert found.details == {
+        "demand": "8 queued, 8 leased",
+        "machines": "2 booting, 1 running, 1 draining",
+        "matched": {},
+    }
+    nothing = Measurement("x", "pool_decision", "adon", 0.0, "1", NOW, "adon pool")
+    assert decisions.of_pool_decision(nothing).outcome == "nothing is done"
 
 
 DECISIONS = st.builds(

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from adon.cli import install_expander
 from adon.cli.main import main
+from adon.config.adon_yml import parse_config
 from condor_plugins.transfers import setup
 from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES
 from network_provisioner.base.errors import InputError
 
 BROKER = "http://127.0.0.1:9"
+NETWORK = "topology: {nodes: [], links: []}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +103,70 @@ def test_without_a_broker_no_bandwidth_is_told(etc: Path) -> None:
     text = (etc / "config.d/99-adon-startd").read_text()
     assert "ADON_HOST" in text
     assert "ADON_PATHS" not in text
+
+
+def test_condor_master_runs_the_expander_and_stops_it(
+    etc: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(etc)
+    config = etc / "adon.yml"
+    config.write_text(f"{NETWORK}expansion: {{driver: startd}}\n")
+    words = ["--config-dir", str(etc / "config.d"), "--yes", "--expander"]
+    install = ["install", "condor", *words, "--config", str(config)]
+    assert main([*install, "--dry-run"]) == 0
+    assert not (etc / "config.d/99-adon-expander").exists()
+    assert main(install) == 0
+    assert f"by {config} (driver startd)" in capsys.readouterr().out
+    text = (etc / "config.d/99-adon-expander").read_text()
+    values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
+    assert values["DAEMON_LIST"] == "$(DAEMON_LIST) ADON_EXPANDER"
+    args = values["ADON_EXPANDER_ARGS"]
+    assert args.startswith('"') and args.endswith('"')
+    shell, script, log, _, *run = shlex.split(args[1:-1].replace('""', '"'))
+    assert (shell, script, log) == ("-c", 'exec "$@" 2>>"$0"', "$(LOG)/AdonExpanderLog")
+    assert run == [
+        *("-I", "-m", "adon", "pool", "run", "--config", str(config)),
+        *("--log", "$(LOG)/AdonExpanderLog"),
+    ]
+    assert main(install) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main([*install, "--undo"]) == 0
+    config.unlink()
+    assert files(etc) == before
+
+
+def test_an_expander_runs_as_whose_the_archive_is(tmp_path: Path) -> None:
+    file = tmp_path / "a.sqlite"
+    where = {"topology": {"nodes": [], "links": []}, "broker": {"archive": str(file)}}
+    config = parse_config(where, str(tmp_path / "adon.yml"))
+    assert install_expander.user_of(config, "condor") == "condor"
+    file.touch()
+    assert install_expander.user_of(config, "condor") == file.owner()
+    assert install_expander.user_of(config, "") == ""  # whoever starts condor_master
+    text = install_expander.text("/p", Path("/c"), "adon")
+    assert text.endswith("\nADON_EXPANDER_USERID = adon\n")
+
+
+def test_an_expander_needs_an_adon_yml_that_says_how_to_expand(
+    etc: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = etc / "adon.yml"
+
+    def refused(*more: str) -> str:
+        words = ["--config-dir", str(etc / "config.d"), "--yes", "--expander", *more]
+        assert main(["install", "condor", *words]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "found no --config" in refused()
+    assert "adon.yml" in refused("--config", str(config))
+    config.write_text(f"{NETWORK}expansion: {{driver: rooster}}\n")
+    assert "expansion.driver" in refused("--config", str(config))
+    config.write_text(f"{NETWORK}expansion:\n")
+    assert "found no section 'expansion'" in refused("--config", str(config))
+    (etc / "config.d/99-adon-expander").write_text("A = 1\n")
+    assert "not ours" in refused("--config", str(config))
+    assert "not ours" in refused("--undo")
 
 
 def test_what_cannot_be_is_said_in_one_line(

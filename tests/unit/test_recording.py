@@ -52,8 +52,10 @@ descriptions = st.builds(
 others = st.builds(
     measured,
     keys,
-    st.sampled_from(("status", "runtime", "rtt", "pool_busy")),
-    st.sampled_from(("mu", "mu/n1", "mux", "tacc", "mu>tacc", "tacc>mu/n1", "tacc>iplant")),
+    st.sampled_from(("status", "runtime", "rtt", "pool_busy", "boot", "expansion")),
+    st.sampled_from(
+        ("mu", "w1:level2", "mu/n1", "mux", "tacc", "mu>tacc", "tacc>mu/n1", "tacc>iplant")
+    ),
     workflows | st.just(""),
 )
 known_ones = st.dictionaries(workflows, st.tuples(people, people | st.just("mu")))
@@ -81,6 +83,8 @@ def test_nobody_records_for_others(
             assert one.id.startswith(f"{one.metric}:")
         if one.workflow:
             assert one.workflow in one.id.split(":")
+        if one.metric == "expansion":  # nobody ends another's lease
+            assert one.workflow and one.subject.startswith(f"{one.workflow}:")
         if one.metric in OF_WORKFLOWS:
             assert one.subject == one.workflow
         if one.metric == "workflow":

@@ -290,13 +290,17 @@ class SubmitDir:
     def values(self, name: str) -> dict[str, str]:
         """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as
         they come out. Raises InputError where it cannot be read."""
+        return {key: value.strip('"') for key, value in self.words(name).items()}
+
+    def words(self, name: str) -> dict[str, str]:
+        """The same as it is written, with quotes: ClassAd expressions among them."""
         file = self.submit_file(name)
         if file is None or name in self._folders:
             return {}
         with self.as_owner():
             values = submit_values(file)
         values |= {"job": name} | self._variables.get(name, {})
-        return {key: expanded(value, values).strip('"') for key, value in values.items()}
+        return {key: expanded(value, values) for key, value in values.items()}
 
     def job_names(self) -> list[str]:
         """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""

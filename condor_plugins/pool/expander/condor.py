@@ -12,11 +12,20 @@ from pathlib import Path
 import classad2
 import htcondor2
 
+from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, SCHEDULER, VANILLA
+from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA
 from network_provisioner.base.errors import AdonError, MissingError
 
-SCHEDD = "ScheddName"
+JOB_ATTRIBUTES = tuple(
+    dict.fromkeys(
+        (
+            *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
+            "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
+            "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason",
+        )
+    )
+)  # fmt: skip
 _WANTED = f"JobUniverse == {VANILLA} || JobUniverse == {SCHEDULER}"
 _TOOL_S = 30.0
 
@@ -25,12 +34,10 @@ class Condor:
     """The pool of ``CONDOR_CONFIG``. Every method raises AdonError.
 
     :param collector: ``host:port``, "" for the configured one.
-    :param attributes: of jobs, that are wanted.
     """
 
-    def __init__(self, collector: str, attributes: Sequence[str]) -> None:
-        self._collector = collector
-        self._attributes = list(attributes)
+    def __init__(self, collector: str = "") -> None:
+        self.collector = collector
         self._schedds: dict[str, classad2.ClassAd] = {}
 
     def slots(self) -> list[classad2.ClassAd]:
@@ -48,7 +55,7 @@ class Condor:
         jobs = []
         for name, where in self._schedds.items():
             with _told(f"schedd {name}"):
-                told = htcondor2.Schedd(where).query(_WANTED, self._attributes)
+                told = htcondor2.Schedd(where).query(_WANTED, list(JOB_ATTRIBUTES))
             for ad in told:
                 ad[SCHEDD] = name
             jobs += told
@@ -104,10 +111,10 @@ class Condor:
         self._tool("condor_drain", "-cancel", slot)
 
     def _open(self) -> htcondor2.Collector:
-        return htcondor2.Collector(self._collector) if self._collector else htcondor2.Collector()
+        return htcondor2.Collector(self.collector) if self.collector else htcondor2.Collector()
 
     def _tool(self, *words: str) -> None:
-        pool = ["-pool", self._collector] if self._collector else []
+        pool = ["-pool", self.collector] if self.collector else []
         run([words[0], *pool, *words[1:]])
 
 

@@ -1,0 +1,104 @@
+"""``adon install condor --expander``: condor_master runs what makes the pool larger and smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli.install_ask import output_of, refuse_foreign, this_python
+from network_provisioner.base.errors import InputError
+
+if TYPE_CHECKING:
+    from adon.config.sections import Config
+    from pegasus_hooks.install.edits import FileEdit
+
+NAME, DAEMON = "99-adon-expander", "ADON_EXPANDER"
+MARK = "# Written by 'adon install condor --expander', taken out by its '--undo'."
+LOG = "$(LOG)/AdonExpanderLog"
+# Where adon.yml is bad the daemon ends at once: it is started again after 2, 3, 5, 9, … s, and at
+# least every so many.
+AGAIN_S = 60
+
+
+def to_install(folder: Path, config: Path | None, condor: str) -> list[FileEdit]:
+    """The file that is wanted; ``condor`` is who HTCondor's own daemons run as, "" where that is
+    who starts them. Raises InputError."""
+    from pegasus_hooks.install.edits import FileEdit, read
+
+    path = folder / NAME
+    before = read(path)
+    refuse_foreign(path, before is not None and not _is_ours(before))
+    if config is None:
+        raise InputError("found no --config, expected adon.yml with section 'expansion'")
+    wanted = text(str(this_python()), config.absolute(), user_of(_loaded(config), condor))
+    return [FileEdit(path, before, wanted.encode())]
+
+
+def to_undo(folder: Path) -> list[FileEdit]:
+    """The file that is to go. Raises InputError."""
+    from pegasus_hooks.install.edits import FileEdit, read
+
+    path = folder / NAME
+    before = read(path)
+    refuse_foreign(path, before is not None and not _is_ours(before))
+    return [] if before is None else [FileEdit(path, before, None)]
+
+
+def verified(path: Path, condor: str) -> Iterator[str]:
+    """What condor_master will run, as far as can be seen from here."""
+    config = _loaded(path)
+    assert config.expansion is not None
+    version = output_of([str(this_python()), "-I", "-m", "adon", "--version"]).strip()
+    user = user_of(config, condor)
+    yield (
+        f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
+        f"(driver {config.expansion.driver})"
+    )
+    if user != condor:
+        log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
+        yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'
+
+
+def user_of(config: Config, condor: str) -> str:
+    """Who it is to run as: whose the archive is, in which it reads and records."""
+    try:
+        return Path(config.broker.archive).owner() if condor else ""
+    except (OSError, KeyError):  # a database, or not there yet
+        return condor
+
+
+def _loaded(path: Path) -> Config:
+    """Raises InputError where it does not say how the pool can grow."""
+    from adon.config.adon_yml import load_config
+
+    config = load_config(path)
+    if config.expansion is None:
+        raise InputError(f"{path}: found no section 'expansion', expected how the pool can grow")
+    return config
+
+
+def text(python: str, config: Path, user: str = "") -> str:
+    """A file for HTCondor's ``config.d``. Raises InputError for a path that HTCondor would change.
+
+    condor_master gives its daemons no standard error: by the shell in front, which makes room for
+    Python at once, it is kept in the log, for what Python says before the daemon writes there.
+    """
+    from condor_plugins.transfers.setup import quoted
+
+    run = [python, "-I", "-m", "adon", "pool", "run", "--config", str(config)]
+    shell = ["'-c'", """'exec ""$@"" 2>>""$0""'""", f"'{LOG}'"]
+    lines = [
+        MARK,
+        f"DAEMON_LIST = $(DAEMON_LIST) {DAEMON}",
+        f"{DAEMON} = /bin/sh",
+        f'{DAEMON}_ARGS = "{" ".join(shell)} {quoted(run, ["--log", LOG])[1:]}',
+        f"MASTER_{DAEMON}_BACKOFF_CONSTANT = 1",
+        f"MASTER_{DAEMON}_BACKOFF_CEILING = {AGAIN_S}",
+        *([f"{DAEMON}_USERID = {user}"] if user else []),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _is_ours(content: bytes) -> bool:
+    return content.decode("utf-8", "replace").partition("\n")[0] == MARK

@@ -1,0 +1,213 @@
+"""``adon pool run``: the daemon that makes the pool larger and smaller, by hand or under HTCondor's
+master."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adon.cli.output import print_json
+from adon.cli.parsing import Nouns, add_command, add_json
+from network_provisioner.base.errors import AdonError, InputError
+
+if TYPE_CHECKING:
+    from condor_plugins.pool.expander.decision import PoolDecision
+    from condor_plugins.pool.expander.turn import Expander
+    from monitors.archive.measurement import Measurement
+
+_LOG_BYTES = 10_000_000
+
+_RUN = """Start machines before they are needed, and let go of those that are not.
+
+Looks at the queues, at the DAGs that run in them and at leases, decides, and acts, again and again
+until it is told to end (SIGTERM). SIGHUP has it read adon.yml anew. One at a time runs in a
+directory. Killed at any moment it leaves nothing that the next one does not find.
+"""
+_RUN_MORE = """
+Examples:
+  adon pool run --once --dry-run      what it would do now, and why
+  adon pool run --config /etc/adon.yml
+  adon install condor --expander --config /etc/adon.yml     has HTCondor run it
+"""
+
+
+def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
+    """Add ``run`` to the verbs of ``adon pool``."""
+    parser = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
+    parser.add_argument(
+        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
+        help="adon.yml with section 'expansion' (default: ./%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--once", action="store_true", help="look and act once, and end")
+    parser.add_argument("--dry-run", action="store_true", help="do nothing, say what would be done")
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="where it tells (default: standard error)"
+    )
+    add_json(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from adon.config.adon_yml import load_config
+    from adon.expansion import section_of
+
+    section = section_of(load_config(args.config), args.config)
+    say = _sayer(args.log)
+    with contextlib.ExitStack() as held:
+        if not args.dry_run:
+            held.enter_context(_alone(Path(section.directory)))
+        expander, every_s = held.enter_context(_opened(args.config, say))
+        if args.once:
+            return _show(args, expander.turn(args.dry_run))
+        signals = _Signals()
+        say(f"at work, every {every_s:g} s")
+        while _go_on(args, expander, every_s, signals, say) == signal.SIGHUP:
+            try:
+                expander, every_s = held.enter_context(_opened(args.config, say))
+                say("adon.yml is read anew")
+            except AdonError as error:
+                say(f"goes on as before: {error}")
+        if not args.dry_run:
+            with contextlib.suppress(AdonError):  # they end by themselves
+                expander.end()
+        say("has ended")
+    return 0
+
+
+def _show(args: argparse.Namespace, decision: PoolDecision) -> int:
+    if args.json:
+        print_json(decision.as_measurement("").details)
+        return 0
+    kinds = ", ".join(f"{count} {state}" for state, count in decision.machines.items() if count)
+    jobs = ", ".join(f"{count} {source}" for source, count in decision.demand.items())
+    print(f"machines: {kinds or 'none'}; jobs: {jobs}")
+    print(decision.reason.replace("; ", "\n"))
+    return 0
+
+
+class _Signals:
+    """Those that came, each of which ends a wait."""
+
+    def __init__(self) -> None:
+        self._woken, self._came = threading.Event(), list[int]()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._take)
+
+    def _take(self, number: int, _: object) -> None:
+        self._came.append(number)
+        self._woken.set()
+
+    def wait(self, seconds: float) -> int | None:
+        self._woken.wait(max(0.0, seconds))
+        self._woken.clear()
+        return self._came.pop(0) if self._came else None
+
+
+def _go_on(
+    args: argparse.Namespace,
+    expander: Expander,
+    every_s: float,
+    signals: _Signals,
+    say: Callable[[str], None],
+) -> int:
+    """Turn by turn until a signal, which it returns."""
+    told = ""
+    while True:
+        began, problem = time.monotonic(), ""
+        try:
+            decision = expander.turn(args.dry_run)
+            if args.dry_run:
+                say(decision.reason)
+        except AdonError as error:
+            problem = str(error)
+        if problem != told:
+            say(f"nothing is done: {problem}" if problem else "goes on")
+            told = problem
+        number = signals.wait(began + every_s - time.monotonic())
+        if number is not None:
+            return number
+
+
+@contextlib.contextmanager
+def _opened(path: Path, say: Callable[[str], None]) -> Iterator[tuple[Expander, float]]:
+    """An expander as the file says, and how often it looks. Raises AdonError."""
+    from adon.config.adon_yml import load_config
+    from adon.expansion import cloud_of, limits_of, section_of
+    from condor_plugins.pool.cloud.protocol import CloudError
+    from condor_plugins.pool.expander.condor import Condor
+    from condor_plugins.pool.expander.turn import Expander
+    from condor_plugins.pool.run_times import RunTimes
+    from monitors.archive.archive import Archive
+
+    config = load_config(path)
+    section = section_of(config, path)
+    cloud = cloud_of(config, path)
+    try:
+        cloud.check()
+    except CloudError as error:
+        say(f"the cloud does not answer now: {error}")
+    with Archive(config.broker.archive) as archive:
+
+        def record(found: Sequence[Measurement]) -> None:
+            try:
+                archive.record_many(found)
+            except AdonError as error:
+                say(f"not recorded: {error}")
+
+        condor = Condor(config.pool.collector if config.pool else "")
+        run_times = RunTimes(archive, section.jobs_take)
+        limits = limits_of(section)
+        yield (
+            Expander(
+                section.pool, section.site, limits, cloud, condor, archive, run_times, record, say
+            ),
+            section.every,
+        )
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Raises InputError where somebody else is at work."""
+    from adon.expansion import LOCK
+
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = (directory / LOCK).open("a")
+    except OSError as error:
+        raise InputError(
+            f"{directory}: {error.strerror}, expected a directory to write in"
+        ) from None
+    with held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"{directory}: found another 'adon pool run' at work, expected none"
+            ) from None
+        yield
+
+
+def _sayer(log: Path | None) -> Callable[[str], None]:
+    """Tells a line, with the time. Raises InputError for a file that cannot be written."""
+    import logging.handlers
+
+    told = logging.getLogger("adon.pool")
+    told.propagate, told.handlers = False, []
+    if log is None:
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    else:
+        try:
+            handler = logging.handlers.RotatingFileHandler(log, maxBytes=_LOG_BYTES, backupCount=1)
+        except OSError as error:
+            raise InputError(f"{log}: {error.strerror}, expected a file to write") from None
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    told.addHandler(handler)
+    told.setLevel(logging.INFO)
+    return told.info

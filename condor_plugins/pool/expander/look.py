@@ -1,0 +1,221 @@
+"""What there is: machines, slots, jobs, DAGs, and what is believed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import classad2
+import htcondor2
+
+from condor_plugins.collector import HTCondorPool
+from condor_plugins.pool.cloud.protocol import Cloud, Server
+from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
+from condor_plugins.pool.dags import FollowedDag, FollowedDags
+from condor_plugins.pool.expander.condor import Condor
+from condor_plugins.pool.expander.decision import key
+from condor_plugins.pool.queue import (
+    FLAVOUR,
+    MATCHED,
+    Claim,
+    JobKey,
+    Matching,
+    claim_of,
+    dag_key,
+    job_key,
+    offline_ad,
+    own_machines,
+    runs,
+    seconds,
+    slot_of,
+)
+from condor_plugins.pool.run_times import RunTimes
+from condor_plugins.pool.scaling import Flavour, Machine
+from condor_plugins.pool.supply import Memory, PoolSupply, boot_time, supply, worker_slot
+from monitors.archive.archive import Archive
+from monitors.workflows.planned.forecast import RunningJob, expected_ends
+
+_RARELY_S = 60.0  # between two looks at what changes slowly
+_BOOTS = 50
+_UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """At the Unix second ``now``. ``own`` are machines that the pool has without us; ``slots``
+    names the slot of each of ours, ``jobs_of`` the jobs that run in a slot; ``matched`` is when the
+    negotiator last matched a flavour."""
+
+    now: float
+    jobs: Sequence[classad2.ClassAd]
+    dags: Sequence[FollowedDag]
+    flavours: Sequence[Flavour]
+    matching: Matching
+    supply: PoolSupply
+    own: Sequence[Machine]
+    slots: Mapping[str, str]
+    jobs_of: Mapping[str, Sequence[classad2.ClassAd]]
+    servers: Mapping[str, Server]
+    matched: Mapping[str, float]
+
+    @property
+    def machines(self) -> list[Machine]:
+        """All that take jobs."""
+        return [*self.own, *self.supply.machines]
+
+    @property
+    def leaving(self) -> list[Server]:
+        """Servers that are no supply any more."""
+        there = {machine.name for machine in self.supply.machines}
+        return [server for name, server in self.servers.items() if name not in there]
+
+
+class Look:
+    """Looks again and again; what it remembers may be lost.
+
+    :param say: takes a line for people.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        site: str,
+        cloud: Cloud,
+        condor: Condor,
+        archive: Archive,
+        run_times: RunTimes,
+        say: Callable[[str], None],
+    ) -> None:
+        self._pool, self._site = pool, site
+        self._cloud, self._condor, self._archive = cloud, condor, archive
+        self._history, self._run_times, self._say = (
+            HTCondorPool(condor.collector or None),
+            run_times,
+            say,
+        )
+        self._dags = FollowedDags(run_times)
+        self._memory = Memory()
+        self._accepted: dict[str, Server] = {}
+        self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
+        self._matched: dict[str, float] = {}
+        self._flavours: list[Flavour] = []
+        self._looked = float("-inf")
+
+    def at(self, now: float) -> View:
+        """All of it. Raises AdonError where something cannot be seen."""
+        self._look_rarely(now)
+        servers = {server.name: server for server in self._servers(now)}
+        ads = self._condor.slots()
+        jobs = self._condor.jobs()
+        dags = self._dags.look(jobs, now)  # after the queue: what has left it is in the logs
+        for line in (*self._dags.take_warnings(), *self._run_times.take_warnings()):
+            self._say(line)
+        ours, others = dict[str, classad2.ClassAd](), list[classad2.ClassAd]()
+        offline: list[classad2.ClassAd] = []
+        for ad in ads:
+            name = ad.get(WORKER_ATTRIBUTE)
+            if ad.get("Offline") is True:
+                offline.append(ad)
+            elif isinstance(name, str) and name in servers:
+                ours[name] = ad
+            else:
+                others.append(ad)
+        self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
+        claims, jobs_of = self._running(jobs, dags, now)
+        # By the collector's clock, by which all were heard.
+        late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
+        slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
+        self._know_joined(servers)
+        found = supply(list(servers.values()), slots, self._flavours, claims, self._memory, now)
+        own, own_ads = own_machines(others, claims)
+        for name, ad in ours.items():
+            self._like.setdefault(servers[name].flavour, ad)
+        offered = {str(ad[FLAVOUR]): ad for ad in self.offline_ads()}
+        return View(
+            now,
+            jobs,
+            dags,
+            self._flavours,
+            Matching({**offered, **own_ads}),
+            found,
+            own,
+            {name: slot.name for name, slot in slots.items()},
+            jobs_of,
+            servers,
+            self._matched,
+        )
+
+    def accepted(self, server: Server) -> None:
+        """A cloud may list it only later."""
+        self._accepted[server.name] = server
+
+    def drains(self, name: str, now: float) -> None:
+        """Its startd may say so only later, or be gone by then."""
+        self._memory.draining[name] = now
+
+    def offline_ads(self) -> list[classad2.ClassAd]:
+        """What machines that could be started will advertise."""
+        version = str(htcondor2.version())
+        ads = []
+        for flavour in self._flavours:
+            ad = offline_ad(flavour, self._site, version, self._like.get(flavour.name))
+            if flavour.name in self._matched:
+                ad[MATCHED] = int(self._matched[flavour.name])
+            ads.append(ad)
+        return ads
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _look_rarely(self, now: float) -> None:
+        if now - self._looked < _RARELY_S:
+            return
+        found = []
+        for flavour in self._cloud.flavours():
+            boots = self._archive.query("boot", flavour.name, newest=True, limit=_BOOTS)
+            mean_s, spread_s = boot_time(flavour, [boot.value for boot in boots])
+            found.append(replace(flavour, boot_s=mean_s, boot_spread_s=spread_s))
+        self._flavours = found
+        self._run_times.learn(self._history.ended())
+        self._looked = now
+
+    def _servers(self, now: float) -> list[Server]:
+        listed = self._cloud.machines()
+        names = {server.name for server in listed}
+        self._accepted = {
+            name: server
+            for name, server in self._accepted.items()
+            if name not in names and now - server.since < _UNSEEN_S
+        }
+        return [*listed, *self._accepted.values()]
+
+    def _know_joined(self, servers: Mapping[str, Server]) -> None:
+        """After a restart the archive tells which machines have been in the pool before."""
+        unknown = {key("boot", self._pool, n): n for n in servers if n not in self._memory.joined}
+        for id_ in self._archive.those(list(unknown)):
+            self._memory.joined.add(unknown[id_])
+
+    def _running(
+        self, jobs: Sequence[classad2.ClassAd], dags: Sequence[FollowedDag], now: float
+    ) -> tuple[dict[str, list[Claim]], dict[str, list[Any]]]:
+        """What runs in each slot."""
+        by_dag = {(dag.schedd, dag.cluster): dag.state.running for dag in dags}
+        running = [job for job in jobs if runs(job)]
+        ends: dict[JobKey, float] = {}
+        others: dict[JobKey, RunningJob] = {}
+        for job in running:
+            end = by_dag.get(dag_key(job), {}).get(str(job.get("DAGNodeName")))
+            if end is None:
+                since = seconds(job, "JobCurrentStartDate") or now
+                kind = f"{job.get('User')} {job.get('Cmd')}"
+                others[job_key(job)] = RunningJob(kind, self._run_times.of_job(job), since)
+            else:
+                ends[job_key(job)] = end
+        ends |= expected_ends(others, now)
+        claims: dict[str, list[Claim]] = {}
+        jobs_of: dict[str, list[Any]] = {}
+        for job in running:
+            slot = slot_of(str(job.get("RemoteHost")))
+            claims.setdefault(slot, []).append(claim_of(job, ends[job_key(job)]))
+            jobs_of.setdefault(slot, []).append(job)
+        return claims, jobs_of

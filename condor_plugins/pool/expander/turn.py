@@ -1,0 +1,212 @@
+"""One turn: look, decide, act, and tell why."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+from condor_plugins.pool.cloud.backoff import BackOff
+from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
+from condor_plugins.pool.expander.condor import Condor
+from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
+from condor_plugins.pool.expander.demand import Requests, demand
+from condor_plugins.pool.expander.look import Look, View
+from condor_plugins.pool.leases import leases_of
+from condor_plugins.pool.run_times import RunTimes
+from condor_plugins.pool.scaling import Limits, MachineState, plan
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
+from network_provisioner.base.errors import AdonError
+
+_DAY_S, _HOUR_S = 86_400.0, 3600.0
+_AT_ONCE = 8  # requests
+
+
+class Expander:
+    """Makes a pool larger and smaller.
+
+    :param pool: names its machines.
+    :param site: where they take jobs from, "" for any.
+    :param archive: where leases, run times, boots and costs are read.
+    :param record: keeps what is measured; raises nothing.
+    :param say: takes a line for people.
+    """
+
+    def __init__(
+        self,
+        pool: str,
+        site: str,
+        limits: Limits,
+        cloud: Cloud,
+        condor: Condor,
+        archive: Archive,
+        run_times: RunTimes,
+        record: Callable[[Sequence[Measurement]], None],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._pool, self._limits, self._clock = pool, limits, clock
+        self._cloud, self._condor, self._archive = cloud, condor, archive
+        self._run_times, self._record, self._say = run_times, record, say
+        self._look = Look(pool, site, cloud, condor, archive, run_times, say)
+        self._requests = Requests(condor.whole)
+        self._back_off = BackOff()
+        self._there: frozenset[str] = frozenset()  # servers at the last look
+        self._broken: frozenset[str] = frozenset()
+        self._deleted: frozenset[str] = frozenset()  # which is asked again until they are gone
+        self._told: tuple[str, ...] = ()
+
+    def turn(self, dry_run: bool = False) -> PoolDecision:
+        """Look and decide, and act unless it is a ``dry_run``. Raises AdonError where it cannot be
+        seen what there is: then nothing is done."""
+        now = self._clock()
+        view = self._look.at(now)
+        self._mind(view)
+        leases = leases_of(self._archive.latest("expansion").values(), now)
+        wanted = demand(view, leases, self._requests, self._run_times.of_job)
+        found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
+        states = Counter(machine.state.value for machine in view.supply.machines)
+        over = view.supply.over
+        delete = {name: why for name, why in over.items() if name not in self._deleted}
+        self._deleted = frozenset(over)
+        decision = PoolDecision(
+            now, found, delete, wanted.counts, {**states, "own": len(view.own)},
+            view.matched,
+        )  # fmt: skip
+        if dry_run:
+            return decision
+        decision = replace(decision, failed=tuple(self._act(view, decision)))
+        self._tell(decision)
+        return decision
+
+    def end(self) -> None:
+        """Take back what the collector was told. Raises AdonError."""
+        self._condor.forget_flavours()
+
+    def _mind(self, view: View) -> None:
+        """How well the cloud does."""
+        if self._there - view.servers.keys():
+            self._back_off.room()
+        broken = {n for n, server in view.servers.items() if server.state is MachineState.ERROR}
+        for name in broken - self._broken:
+            self._back_off.broke(view.servers[name].flavour, view.now)
+        for name in view.supply.boots:
+            self._back_off.joined(view.servers[name].flavour)
+        self._there, self._broken = frozenset(view.servers), frozenset(broken)
+
+    # -- limits ----------------------------------------------------------------------------------
+
+    def _limits_now(self, view: View) -> Limits:
+        """Machines that leave are there until they are gone, and cost."""
+        limits, kinds = self._limits, {flavour.name: flavour for flavour in view.flavours}
+        leaving = [kinds[server.flavour] for server in view.leaving if server.flavour in kinds]
+        return replace(
+            limits,
+            cores=limits.cores - sum(kind.cores for kind in leaving),
+            machines=limits.machines - len(view.leaving),
+            spent_today=0.0 if math.isinf(limits.money_per_day) else self._spent(view),
+            back_off=self._back_off.of(kinds),
+        )
+
+    def _spent(self, view: View) -> float:
+        """Since midnight (UTC)."""
+        midnight = view.now - view.now % _DAY_S
+        prices = {flavour.name: flavour.price for flavour in view.flavours}
+        cost = {
+            key("machine", self._pool, name): (view.now - max(midnight, server.since))
+            * prices.get(server.flavour, 0.0)
+            for name, server in view.servers.items()
+        }
+        for found in self._archive.query("machine", since=midnight):
+            price = found.details.get("price")
+            if found.id.startswith(key("machine", self._pool, "")):
+                per_hour = price if isinstance(price, int | float) else 0.0
+                cost[found.id] = min(found.value, found.at - midnight) * per_hour
+        return sum(cost.values()) / _HOUR_S
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    def _act(self, view: View, decision: PoolDecision) -> list[str]:
+        """What was refused, in words."""
+        found, slots = decision.plan, view.slots
+        over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
+        self._remember(view, over)
+        acts: list[tuple[str, Callable[[], None]]] = []
+        for name in view.supply.dead & slots.keys():
+            acts.append((name, partial(self._condor.forget, name)))
+            if jobs := view.jobs_of.get(slots[name], ()):
+                acts.append((name, partial(self._condor.vacate, jobs)))
+        acts += [(name, partial(self._cloud.delete, name)) for name in over]
+        for name in found.drain:
+            acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
+        acts += [(name, partial(self._condor.keep, slots[name])) for name in found.keep]
+        acts.append(("offline ads", partial(self._condor.advertise, self._look.offline_ads())))
+        names = [name for name, _ in acts]
+        errors = _together(act for _, act in acts)
+        failed = [f"{n}: {error}" for n, error in zip(names, errors, strict=True) if error]
+        for flavour, count in found.start.items():
+            failed += self._start(flavour, count, view.now)
+        return failed
+
+    def _drain(self, name: str, slot: str, why: str, now: float) -> None:
+        self._condor.drain(slot, why)
+        self._look.drains(name, now)
+
+    def _start(self, flavour: str, count: int, now: float) -> list[str]:
+        """A few at once, until the cloud has enough."""
+        while count:
+            names = [f"{self._pool}-{secrets.token_hex(4)}" for _ in range(min(count, _AT_ONCE))]
+            errors = _together(partial(self._cloud.start, flavour, name) for name in names)
+            for name, error in zip(names, errors, strict=True):
+                if error is None:
+                    self._look.accepted(Server(name, flavour, MachineState.BOOTING, now))
+                    count -= 1
+            for error in filter(None, errors):
+                if isinstance(error, CloudError):
+                    self._back_off.refused(flavour, error, now)
+                return [f"{count} {flavour} not started: {error}"]
+        return []
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _remember(self, view: View, over: Mapping[str, str]) -> None:
+        """Before anything is deleted: what it has cost is not to be found out later."""
+        prices = {flavour.name: flavour.price for flavour in view.flavours}
+        told = []
+        for name, took_s in view.supply.boots.items():
+            told.append(boot(self._pool, name, view.servers[name].flavour, took_s, view.now))
+        for name, why in over.items():
+            server = view.servers[name]
+            flavour, price = server.flavour or "unknown", prices.get(server.flavour, 0.0)
+            lived_s = max(0.0, view.now - server.since)
+            told.append(lived(self._pool, name, flavour, lived_s, price, why, view.now))
+        if told:
+            self._record(told)
+
+    def _tell(self, decision: PoolDecision) -> None:
+        """Records it where something is done, or something else is in the way than before."""
+        told = (*sorted(decision.in_the_way), *decision.failed)
+        if decision.acts or (told and told != self._told):
+            self._say(decision.reason)
+            self._record([decision.as_measurement(self._pool)])
+        self._told = told
+
+
+def _together(acts: Iterable[Callable[[], None]]) -> list[AdonError | None]:
+    """Does them side by side; the error of each."""
+
+    def tried(act: Callable[[], None]) -> AdonError | None:
+        try:
+            act()
+        except AdonError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(tried, acts))

@@ -1,0 +1,75 @@
+"""``adon pool explain``: why the pool was made larger or smaller."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adon.cli.main import main
+from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
+
+NOW = 1_700_000_000.0
+# No broker answers there.
+CONFIG = "topology: {nodes: [], links: []}\nbroker: {listen: '127.0.0.1:9'}\n"
+
+
+def decision(at: float, **details: object) -> Measurement:
+    key = f"pool_decision:adon:{at!r}"
+    return Measurement(key, "pool_decision", "adon", 2.0, "1", at, "adon pool", "", details)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "adon.yml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_each_decision_has_its_reasons_the_newest_last(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Archive(config.with_name("adon-archive.sqlite")) as archive:
+        archive.record(decision(NOW - 60, start={"m1": 9}, reason="too old to be asked for"))
+        archive.record(
+            decision(
+                NOW,
+                start={"m1": 2},
+                delete={"adon-7": "it left the pool"},
+                why={"m1": "5 jobs wait", "limits": "money: enough for 2 of 3 m1"},
+                failed=["adon-9: the quota of instances is 2"],
+                matched={"m1": NOW - 5},
+                demand={"queued": 5, "coming": 0, "leased": 1},
+                machines={"booting": 2, "running": 0, "draining": 0},
+                reason="5 jobs wait",
+            )
+        )
+        archive.record(decision(NOW + 60, drain=["adon-8"], why={"adon-8": "no job fits"}))
+    assert main(["pool", "explain", "--config", str(config), "--last", "2"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "2023-11-14 22:13:20  adon: 2 m1 started, 1 deleted",
+        "  jobs: 5 queued, 1 leased; machines: 2 booting",
+        "  m1 2 started: 5 jobs wait",
+        "  adon-7 deleted: it left the pool",
+        "  limits: money: enough for 2 of 3 m1",
+        "  refused: adon-9: the quota of instances is 2",
+        "  m1: HTCondor last had a job for one at 2023-11-14 22:13:15",
+        "",
+        "2023-11-14 22:14:20  adon: 1 drained",
+        "  jobs: none; machines: none",
+        "  adon-8 drained: no job fits",
+    ]
+    assert main(["pool", "explain", "--config", str(config), "--last", "1", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert (told["kind"], told["outcome"]) == ("pool", "1 drained")
+
+
+def test_where_nothing_was_decided_it_says_what_would(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pool", "explain", "--config", str(config)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("nothing was decided about the pool yet: 'adon pool run'")
+    assert not config.with_name("adon-archive.sqlite").exists()

@@ -1,0 +1,233 @@
+"""What jobs ask for and what machines there are, from ClassAds; how a cloud is asked again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import classad2
+import pytest
+
+from condor_plugins.pool.cloud.backoff import BackOff
+from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
+from condor_plugins.pool.expander.decision import PoolDecision
+from condor_plugins.pool.queue import (
+    Claim,
+    Matching,
+    offline_ad,
+    own_machines,
+    slot_of,
+    waits_for_a_slot,
+)
+from condor_plugins.pool.scaling import Flavour, MachineState, RunningJob, ScalingPlan
+from condor_plugins.pool.supply import SILENT_S, Memory, WorkerSlot, boot_time, supply
+
+NOW = 1_000_000.0
+SMALL, LARGE = Flavour("small", 2, 4096), Flavour("large", 8, 65536)
+VERSION = "$CondorVersion: 25.14.1 2026-10-16 PackageID: 25.14.1-1 $"
+USUAL = (
+    '(TARGET.Arch == "X86_64") && (TARGET.OpSys == "LINUX") && (TARGET.Disk >= RequestDisk) && '
+    "(TARGET.Memory >= RequestMemory) && (TARGET.HasFileTransfer) && "
+    'versionGE(split(TARGET.CondorVersion)[1],"25.12.0")'
+)
+
+
+def job(requirements: str = USUAL, **more: object) -> classad2.ClassAd:
+    ad = classad2.ClassAd({"RequestCpus": 1, "RequestDisk": 1024, "JobUniverse": 5, "JobStatus": 1})
+    ad["RequestMemory"] = classad2.ExprTree(
+        "ifThenElse(MemoryUsage isnt undefined, MemoryUsage, (ImageSize + 1023) / 1024)"
+    )
+    ad["ImageSize"] = 2_000_000
+    ad["Requirements"] = classad2.ExprTree(requirements)
+    ad.update(more)
+    return ad
+
+
+def offers(site: str = "mu") -> Matching:
+    return Matching({f.name: offline_ad(f, site, VERSION) for f in (SMALL, LARGE)})
+
+
+@pytest.mark.parametrize(
+    ("asks", "only"),
+    [
+        (job(), {"small", "large"}),
+        (job(RequestMemory=10_000), {"large"}),
+        (job(RequestCpus=4), {"large"}),
+        (job(RequestCpus=9), set()),
+        (job(f'{USUAL} && TARGET.PegasusSite == "mu"'), {"small", "large"}),
+        (job(f'{USUAL} && TARGET.PegasusSite == "tacc"'), set()),
+        (
+            job('stringListIMember("https", TARGET.HasFileTransferPluginMethods)'),
+            {"small", "large"},
+        ),
+        (job("TARGET.HasSingularity"), set()),
+    ],
+)
+def test_a_job_asks_for_flavours_as_the_negotiator_would_match(
+    asks: classad2.ClassAd, only: set[str]
+) -> None:
+    assert offers().of(asks, None).only == only
+
+
+def test_what_a_job_asks_for_may_be_an_expression() -> None:
+    assert offers().of(job(), None)[:2] == (1, 1954)
+
+
+def test_a_flavour_is_offered_as_its_machines_are_seen() -> None:
+    seen = offline_ad(SMALL, "mu", VERSION)
+    seen.update({"Name": "slot1@m1", "HasSingularity": True, "AdonWorker": "m1", "Cpus": 0})
+    ad = offline_ad(SMALL, "mu", VERSION, seen)
+    assert (ad["HasSingularity"], ad["Cpus"], ad["Offline"]) == (True, 2, True)
+    assert "AdonWorker" not in ad
+    assert ad["Name"] == "slot1@small.adon"
+
+
+@pytest.mark.parametrize(
+    ("more", "waits"),
+    [
+        ({}, True),
+        ({"JobStatus": 2}, False),
+        ({"JobStatus": 9}, False),  # for files that others of its machine are being sent
+        ({"JobUniverse": 7}, False),
+        ({"LastRejMatchReason": "no match found ", "LastRejMatchTime": 2}, True),
+        ({"LastRejMatchReason": "concurrency limit LICENSE reached", "LastRejMatchTime": 2}, False),
+        ({"LastRejMatchReason": "submitter limit exceeded", "LastRejMatchTime": 2,
+          "LastMatchTime": 3}, True),
+    ],
+)  # fmt: skip
+def test_a_machine_helps_who_waits_for_one(more: dict[str, object], waits: bool) -> None:
+    assert waits_for_a_slot(job(**more)) is waits
+
+
+def test_slots_of_the_pool_are_machines_of_the_kinds_that_take_the_same_jobs() -> None:
+    part = offline_ad(LARGE, "mu", VERSION)
+    part.update({"Name": "slot1@a", "Cpus": 6, "Memory": 1024, "Offline": False})
+    far = offline_ad(LARGE, "tacc", VERSION)
+    far["Name"] = "slot1@b"
+    drains = offline_ad(LARGE, "tacc", VERSION)
+    drains.update({"Name": "slot1@c", "Draining": True})
+    claims = {"slot1@a": [Claim(1, 32768, NOW + 9, "ann"), Claim(1, 0, NOW + 5, "ann")]}
+    machines, ads = own_machines([part, far, drains], claims)
+    assert [(m.name, m.flavour.name, m.fixed) for m in machines] == [
+        ("slot1@a", "own-0", True), ("slot1@b", "own-1", True)
+    ]  # fmt: skip
+    # Half of its memory is half of the machine.
+    assert machines[0].jobs == (RunningJob(4, NOW + 9, "ann"), RunningJob(1, NOW + 5, "ann"))
+    assert (ads["own-0"]["Cpus"], ads["own-0"]["Memory"]) == (8, 65536)
+    at_mu = job(f'{USUAL} && TARGET.PegasusSite == "mu"')
+    assert Matching(ads).of(at_mu, None).only == {"own-0"}
+
+
+def test_a_dynamic_slot_is_part_of_another() -> None:
+    assert slot_of("slot1_12@m1@host") == "slot1@m1@host"
+    assert slot_of("slot2@host") == "slot2@host"
+
+
+# -- supply --------------------------------------------------------------------------------------
+
+
+def server(name: str = "m1", state: MachineState = MachineState.RUNNING, **more: str) -> Server:
+    return Server(name, "small", state, NOW - 500, **more)
+
+
+def slot(name: str = "m1", ago_s: float = 10.0, draining: bool = False) -> WorkerSlot:
+    return WorkerSlot(f"slot1@{name}", NOW - ago_s, NOW - 300, draining)
+
+
+def test_a_machine_boots_until_its_startd_is_in_the_collector() -> None:
+    memory = Memory()
+    found = supply([server()], {}, [SMALL], {}, memory, NOW)
+    assert [(m.state, m.since) for m in found.machines] == [(MachineState.BOOTING, NOW - 500)]
+    found = supply([server()], {"m1": slot()}, [SMALL], {}, memory, NOW)
+    assert [(m.state, m.since) for m in found.machines] == [(MachineState.RUNNING, NOW - 300)]
+    assert found.boots == {"m1": 200.0}
+    assert not supply([server()], {"m1": slot()}, [SMALL], {}, memory, NOW).boots
+
+
+def test_what_runs_there_is_known() -> None:
+    claims = {"slot1@m1": [Claim(1, 4096, NOW + 60, "ann")]}
+    (machine,) = supply([server()], {"m1": slot()}, [SMALL], claims, Memory(), NOW).machines
+    assert machine.jobs == (RunningJob(2, NOW + 60, "ann"),)
+
+
+def test_one_that_is_drained_goes_at_once() -> None:
+    memory = Memory()
+    (machine,) = supply([server()], {"m1": slot(draining=True)}, [SMALL], {}, memory, NOW).machines
+    assert machine.state is MachineState.DRAINING
+    drained = {"m1": slot(draining=True)._replace(drained=True)}
+    for slots in ({}, drained):
+        found = supply([server()], slots, [SMALL], {}, memory, NOW + 15)
+        assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+
+
+def test_one_that_is_silent_is_dead_but_not_at_once() -> None:
+    """A collector that was started anew knows nobody for a while."""
+    memory = Memory({"m1"})
+    found = supply([server()], {}, [SMALL], {}, memory, NOW)
+    assert (found.machines, found.over) == ((), {})
+    assert supply([server()], {}, [SMALL], {}, memory, NOW + SILENT_S + 1).dead == {"m1"}
+    # Its ad outlives it.
+    found = supply([server()], {"m1": slot(ago_s=SILENT_S + 1)}, [SMALL], {}, Memory({"m1"}), NOW)
+    assert (found.machines, found.dead) == ((), {"m1"})
+
+
+@pytest.mark.parametrize("state", [MachineState.ENDED, MachineState.ERROR])
+def test_one_that_its_cloud_says_is_over_goes(state: MachineState) -> None:
+    found = supply(
+        [server(state=state, error="no host")], {"m1": slot()}, [SMALL], {}, Memory(), NOW
+    )
+    assert (found.machines, found.over, found.dead) == ((), {"m1": "no host"}, {"m1"})
+
+
+def test_boot_times_are_learnt() -> None:
+    said = replace(SMALL, boot_s=180.0, boot_spread_s=60.0)
+    assert boot_time(said, []) == (180.0, 60.0)
+    mean_s, spread_s = boot_time(said, [60.0] * 57)
+    assert (mean_s, spread_s) == (66.0, pytest.approx(29.4, abs=0.1))
+
+
+# -- a cloud that refuses --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("why", "after_s", "until"),
+    [
+        (Refusal.QUOTA, 0.0, {"small": 300.0, "large": 0.0}),
+        (Refusal.REFUSED, 0.0, {"small": 3600.0, "large": 0.0}),
+        (Refusal.BUSY, 0.0, {"small": 30.0, "large": 30.0}),
+        (Refusal.BUSY, 3000.0, {"small": 3000.0, "large": 3000.0}),
+        (Refusal.CREDENTIALS, 0.0, {"small": 600.0, "large": 600.0}),
+    ],
+)
+def test_a_refusal_says_what_to_leave_alone(
+    why: Refusal, after_s: float, until: dict[str, float]
+) -> None:
+    found = BackOff()
+    found.refused("small", CloudError("no", why, after_s), 0.0)
+    assert found.of(until) == until
+
+
+def test_back_off_doubles_and_ends() -> None:
+    found = BackOff()
+    for until in (30.0, 60.0, 120.0, 240.0, 480.0, 600.0, 600.0):
+        found.broke("small", 0.0)
+        assert found.of(["small"]) == {"small": until}
+        found.until.clear()
+    found.joined("small")
+    found.broke("small", 0.0)
+    assert found.of(["small"]) == {"small": 30.0}
+    found.refused("large", CloudError("no", Refusal.QUOTA), 0.0)
+    found.room()
+    assert found.of(["large"]) == {"large": 0.0}
+
+
+def test_a_decision_tells_each_thing_once() -> None:
+    why = {"small": "3 jobs would wait", "m1": "none is in sight", "limits": "money"}
+    found = PoolDecision(
+        NOW, ScalingPlan({"small": 2}, ("m1",), why=why), {"m2": "it is drained"},
+        {"queued": 3}, {"booting": 1, "running": 4}, failed=("small: no quota",),
+    )  # fmt: skip
+    assert found.reason == (
+        "start 2 small: 3 jobs would wait; drain m1: none is in sight; delete m2: it is drained; "
+        "limits: money; small: no quota"
+    )
+    assert found.as_measurement("adon").value == 6
