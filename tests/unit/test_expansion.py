@@ -23,7 +23,9 @@ from condor_plugins.pool.cloud.workerconfig import StartdSettings, worker_config
 from condor_plugins.pool.leases import Lease, leases_of, measurement_of
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
 from monitors.archive.measurement import Measurement
-from network_provisioner.base.errors import InputError, MissingError
+from monitors.recording import own
+from network_provisioner.access import Principal, Role
+from network_provisioner.base.errors import BrokerError, InputError, MissingError
 
 RUNNING, ENDED = MachineState.RUNNING, MachineState.ENDED
 SMALL = Flavour("small", 2, 512, 0.1, 20.0, 10.0)
@@ -44,6 +46,15 @@ def test_the_newest_lease_of_each_name_counts_until_it_ends() -> None:
     assert found.reason == "8 jobs of 2 cores are to run at once, which read 1 GB"
     assert replace(found, reason="") == night
     assert [lease.name for lease in leases_of(told, 2.5)] == ["night", "over"]
+
+
+def test_a_provisioning_jobs_lease_is_its_workflows_own_to_record() -> None:
+    ada = Principal("ada", Role.RESEARCHER, users=frozenset({"ada"}))
+    asked = measurement_of(Lease("uuid:level3", 4, 99.0), 1.0)
+    known = Measurement("w", "workflow", "uuid", 1.0, "1", 1.0, "", "uuid", {"user": "ada"})
+    assert own(ada, [asked], lambda _id: known) == [asked]
+    with pytest.raises(BrokerError, match="expected a lease"):
+        own(ada, [measurement_of(Lease("night", 4, 99.0), 1.0)], lambda _id: known)
 
 
 @pytest.mark.parametrize("details", [{}, {"until": None}, {"until": 9e9, "cores": 0}])
