@@ -132,14 +132,18 @@ class StartdCloud:
             if not row:
                 return
             if master is None:
-                _kill(home, None)
-                # Its logs say why, if it was too soon.
-                shutil.rmtree(self._directory / _LAST, ignore_errors=True)
-                home.rename(self._directory / _LAST)
-            elif "deleted" not in row:
-                _write(home / _RECORD, {**row, "deleted": self._clock()})
-                _signal(master.pid, signal.SIGQUIT)
-            elif self._clock() >= row["deleted"] + _PATIENCE_S:
+                # One that is on its way now, for who started it was killed, finds nothing to read.
+                (home / "condor_config").unlink(missing_ok=True)
+                if not _kill(home, None):
+                    # Its logs say why, if it was too soon.
+                    shutil.rmtree(self._directory / _LAST, ignore_errors=True)
+                    home.rename(self._directory / _LAST)
+                return
+            told_at = row.setdefault("deleted", self._clock())
+            _write(home / _RECORD, row)
+            if self._clock() < told_at + _PATIENCE_S:
+                _signal(master.pid, signal.SIGQUIT)  # which one that has just begun does not hear
+            else:
                 _kill(home, master)
 
     # -- within ------------------------------------------------------------------------------
@@ -225,9 +229,12 @@ def _family(home: Path, master: Process | None) -> list[int]:
     return sorted(family)
 
 
-def _kill(home: Path, master: Process | None) -> None:
-    for pid in _family(home, master):
+def _kill(home: Path, master: Process | None) -> bool:
+    """Whether there was anything."""
+    family = _family(home, master)
+    for pid in family:
         _signal(pid, signal.SIGKILL)
+    return bool(family)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
