@@ -55,17 +55,19 @@ def verified(path: Path, condor: str) -> Iterator[str]:
         f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
         f"(driver {config.expansion.driver})"
     )
-    if user != condor:
+    if user not in ("", condor):
         log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
         yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'
 
 
 def user_of(config: Config, condor: str) -> str:
-    """Who it is to run as: whose the archive is, in which it reads and records."""
+    """Who it is to run as: whose the archive is, in which it reads and records; "" for who starts
+    condor_master."""
     try:
-        return Path(config.broker.archive).owner() if condor else ""
+        owner = Path(config.broker.archive).owner() if condor else ""
     except (OSError, KeyError):  # a database, or not there yet
         return condor
+    return "" if owner == "root" else owner
 
 
 def _loaded(path: Path) -> Config:

@@ -66,6 +66,7 @@ _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", re.IGNORECASE)
 _REQUESTS = {"cpus": "Cpus", "memory": "Memory", "disk": "Disk", "gpus": "GPUs"}
 _SLOT_MB = 128  # a slot has as much at least (MODIFY_REQUEST_EXPR_REQUESTMEMORY)
+_DISK_KB = 1024  # a slot's WithinResourceLimits asks for a number
 _DONE = re.compile(r"^[ \t]*(?:DONE[ \t]+(\S+)|JOB[ \t]+(\S+)[ \t].*[ \t]DONE)[ \t]*$", re.I | re.M)
 _ASIDE = re.compile(r"^[ \t]*(?:FINAL|SERVICE|PROVISIONER)[ \t]+(\S+)", re.I | re.M)
 
@@ -343,7 +344,7 @@ def _ad(words: Mapping[str, str], user: str) -> classad2.ClassAd:
     ad = classad2.ClassAd()
     ad["MyType"], ad["JobUniverse"], ad["JobStatus"] = "Job", 5, _IDLE
     ad["User"], ad["Owner"], ad["Cmd"] = user, user.partition("@")[0], words["executable"]
-    ad["RequestCpus"], ad["RequestMemory"] = 1, _SLOT_MB
+    ad["RequestCpus"], ad["RequestMemory"], ad["RequestDisk"] = 1, _SLOT_MB, _DISK_KB
     clauses = []
     for key, value in words.items():
         if key.startswith("my."):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import classad2
 import pytest
 from waiting import until
 
@@ -85,6 +86,8 @@ def test_the_wide_level_is_known_before_it_is_in_the_queue(pool: Pool, tmp_path:
     assert first.user.startswith(f"{pool.user.name}@")
     assert coming(first) == {*WIDE, "c"}
     assert first.request("b1")["RequestMemory"] == 32
+    slots = list(classad2.parseAds(pool.run(["condor_status", "-long"])))
+    assert any(first.request("b1").symmetricMatch(slot) for slot in slots)
     (tmp_path / "wide/a").touch()
     wide = until(lambda: looks.runs(*WIDE), "the wide level")
     assert wide is not None

@@ -154,6 +154,10 @@ class Look:
         """Its startd may say so only later, or be gone by then."""
         self._memory.draining[name] = now
 
+    def kept(self, name: str) -> None:
+        """It drains no more."""
+        self._memory.draining.pop(name, None)
+
     def offline_ads(self) -> list[classad2.ClassAd]:
         """What machines that could be started will advertise."""
         version = str(htcondor2.version())

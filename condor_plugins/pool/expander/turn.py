@@ -145,7 +145,7 @@ class Expander:
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
             acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
-        acts += [(name, partial(self._condor.keep, slots[name])) for name in found.keep]
+        acts += [(name, partial(self._keep, name, slots[name])) for name in found.keep]
         acts.append(("offline ads", partial(self._condor.advertise, self._look.offline_ads())))
         names = [name for name, _ in acts]
         errors = _together(act for _, act in acts)
@@ -157,6 +157,10 @@ class Expander:
     def _drain(self, name: str, slot: str, why: str, now: float) -> None:
         self._condor.drain(slot, why)
         self._look.drains(name, now)
+
+    def _keep(self, name: str, slot: str) -> None:
+        self._condor.keep(slot)
+        self._look.kept(name)
 
     def _start(self, flavour: str, count: int, now: float) -> list[str]:
         """A few at once, until the cloud has enough."""

@@ -1,0 +1,175 @@
+"""The daemon on a real pool without machines of its own: it grows ahead of a DAG's wide level and
+shrinks after it; killed at each of its steps, it loses nothing and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from startd_world import write_config
+from waiting import until
+
+from adon.machine.packages import ensure
+from examples.testbed.pool import Pool
+from monitors.archive.archive import Archive
+
+pytestmark = pytest.mark.component
+
+FLAVOUR = {"cores": 2, "memory_mb": 1024, "price": 0.5, "boot": "6 s", "boot_spread": "2 s"}
+SUBMIT = "executable = /bin/sleep\narguments = {}\nlog = {}.log\nrequest_memory = 64\nqueue {}\n"
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    condor = ensure("condor", progress=print)
+    with Pool(tmp_path_factory.mktemp("pool"), condor, {}) as found:
+        yield found
+
+
+def configured(pool: Pool, folder: Path, **more: Any) -> Path:
+    given = {"flavours": {"small": FLAVOUR}, "every": "1 s", "cores": 8, "jobs_take": "5 s"}
+    return write_config(folder, pool, **(given | more))
+
+
+def adon(config: Path, *words: str) -> list[str]:
+    return [sys.executable, "-I", "-m", "adon", "pool", *words, "--config", str(config)]
+
+
+@contextmanager
+def at_work(pool: Pool, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "daemon.log").open("ab") as log:
+        process = subprocess.Popen(pool.command(command), env=pool.env(), stdin=-3, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def submit(pool: Pool, folder: Path, count: int, seconds: int, name: str = "j") -> Path:
+    """Its log."""
+    (folder / f"{name}.sub").write_text(SUBMIT.format(seconds, name, count))
+    pool.run(["condor_submit", "-terse", f"{name}.sub"], cwd=folder)
+    return folder / f"{name}.log"
+
+
+def happened(log: Path, event: str) -> int:
+    return log.read_text().count(f"\n{event} ") if log.exists() else 0
+
+
+def recorded(folder: Path, metric: str) -> list[Any]:
+    with Archive(folder / "adon-archive.sqlite") as archive:
+        return archive.query(metric)
+
+
+def none_left(pool: Pool, config: Path) -> bool:
+    """Neither machines nor slots of theirs."""
+    there = json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"]
+    slots = pool.run(["condor_status", "-constraint", "Offline =!= true", "-af", "Name"]).split()
+    return not there and not slots
+
+
+def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> None:
+    for name, seconds in (("a", 4), ("b", 8), ("z", 1)):
+        (tmp_path / f"{name}.sub").write_text(SUBMIT.format(seconds, "dag", 1))
+    wide = [f"b{n}" for n in range(6)]
+    (tmp_path / "x.dag").write_text(
+        "JOB a a.sub\nJOB z z.sub\n"
+        + "".join(f"JOB {name} b.sub\n" for name in wide)
+        + f"PARENT a CHILD {' '.join(wide)}\nPARENT {' '.join(wide)} CHILD z\n"
+    )
+    config = configured(pool, tmp_path)
+    with at_work(pool, adon(config, "run"), tmp_path) as daemon:
+        words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
+        pool.run(words, cwd=tmp_path)
+        log = tmp_path / "dag.log"
+        until(lambda: happened(log, "005") == 8, "all jobs to end")
+        until(lambda: none_left(pool, config), "the machines to be gone")
+        assert daemon.poll() is None
+    assert happened(log, "004") == 0  # nobody was evicted
+    started = sum(
+        n for d in recorded(tmp_path, "pool_decision") for n in d.details["start"].values()
+    )
+    lived = recorded(tmp_path, "machine")
+    assert started == len(lived) == len(recorded(tmp_path, "boot"))
+    assert started >= 2  # the wide level had more than one
+    assert {one.details["price"] for one in lived} == {0.5}
+    told = pool.run(adon(config, "explain"))
+    assert "jobs of adon@" in told
+    assert "would wait for more than" in told
+    # What it told the collector is taken back.
+    assert pool.run(["condor_status", "-af", "Name"]) == ""
+
+
+def test_a_lease_is_a_machine_until_it_is_let_go(pool: Pool, tmp_path: Path) -> None:
+    config = configured(pool, tmp_path, cores=4)
+    pool.run(adon(config, "enlarge", "--for", "night", "--slots", "9", "--lease", "1h"))
+    dry = pool.run([*adon(config, "run"), "--once", "--dry-run"])
+    assert "start 2 small" in dry
+    assert "enough for 2 of" in dry
+    with at_work(pool, adon(config, "run"), tmp_path):
+        ours = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "TotalSlotCpus"]
+        until(lambda: pool.run(ours).split() == ["2", "2"], "two machines")
+        pool.run(adon(config, "shrink", "--for", "night"))
+        until(lambda: none_left(pool, config), "the machines to be gone")
+
+
+# A daemon that dies of its own effects: the numbered file says of how many it has died.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from condor_plugins.pool.cloud.startd import StartdCloud
+from condor_plugins.pool.expander.condor import Condor
+from monitors.archive.archive import Archive
+
+steps = Path(sys.argv.pop(1))
+
+def deadly(owner, name):
+    whole = getattr(owner, name)
+    def dies(*given):
+        for when in ("before", "after"):
+            step = steps / f"{when}-{name}"
+            if when == "after":
+                found = whole(*given)
+            if not step.exists():
+                step.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return found
+    setattr(owner, name, dies)
+
+for owner, names in (
+    (StartdCloud, ("start", "delete")),
+    (Condor, ("advertise", "drain")),
+    (Archive, ("record_many",)),
+):
+    for name in names:
+        deadly(owner, name)
+from adon.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
+    pool: Pool, tmp_path: Path
+) -> None:
+    config, steps = configured(pool, tmp_path), tmp_path / "steps"
+    steps.mkdir()
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED)
+    again = f'while [ ! -e {tmp_path}/over ]; do "$@"; done'
+    words = [sys.executable, "-I", str(program), str(steps), *adon(config, "run")[4:]]
+    log = submit(pool, tmp_path, 2, 5)
+    with at_work(pool, ["sh", "-c", again, "sh", *words], tmp_path):
+        until(lambda: happened(log, "005") == 2, "the jobs to end")
+        until(lambda: none_left(pool, config), "the machine to be gone")
+        until(lambda: len(list(steps.iterdir())) == 10, "it to have been killed ten times")
+        (tmp_path / "over").touch()
+    assert happened(log, "004") == 0
+    assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
+    assert len(recorded(tmp_path, "boot")) == 1
