@@ -142,6 +142,13 @@ def test_one_that_ended_at_once_says_why_and_another_of_its_id_is_not_it(tmp_pat
     assert states(cloud) == [("a", ENDED)]
 
 
+def test_machines_that_cannot_be_told_are_not_taken_for_gone(tmp_path: Path) -> None:
+    cloud = startd_cloud(tmp_path, [100.0])
+    (tmp_path / "w/a/machine.json").mkdir(parents=True)
+    with pytest.raises(CloudError, match=r"list: .*Is a directory"):
+        cloud.machines()
+
+
 def test_an_execute_node_is_all_one_slot_and_leaves_when_idle(tmp_path: Path) -> None:
     settings = StartdSettings(tmp_path, "cm:9618", site="mu", idle_s=90, config={"UID_DOMAIN": "x"})
     text = worker_config(settings, SMALL, "adon-1")

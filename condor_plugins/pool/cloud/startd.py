@@ -51,14 +51,15 @@ class Process(NamedTuple):
 
     @classmethod
     def of(cls, stat: Path) -> Process | None:
-        """From ``/proc/PID/stat`` or a copy; None where it has ended, as zombies have."""
+        """From ``/proc/PID/stat`` or a copy; None where it has ended, as zombies have. Raises
+        OSError where that cannot be told."""
         try:
             pid, _, rest = stat.read_text(errors="replace").partition(" (")
             # A name may hold anything, parentheses too.
             fields = rest.rpartition(")")[2].split()
             found = cls(int(pid), int(fields[1]), int(fields[19]))
             return None if fields[0] in "ZX" else found
-        except (OSError, IndexError, ValueError):
+        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
             return None
 
 
@@ -99,11 +100,13 @@ class StartdCloud:
 
     def machines(self) -> Sequence[Server]:
         """The same. What has ended has the last line that HTCondor said."""
-        return [
-            self._server(path.parent, row)
-            for path in sorted(self._directory.glob(f"*/{_RECORD}"))
-            if path.parent.name != _LAST and (row := _read(path))
-        ]
+        with self._told("list"):
+            homes = sorted(self._directory.iterdir()) if self._directory.exists() else []
+            return [
+                self._server(home, row)
+                for home in homes
+                if home.name != _LAST and (row := _read(home / _RECORD))
+            ]
 
     def start(self, flavour: str, name: str) -> None:
         """The same."""
@@ -251,11 +254,11 @@ def _last_word(home: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A machine's record; nothing where it has none."""
+    """A machine's record; nothing where it has none. Raises OSError where that cannot be told."""
     try:
         row = json.loads(path.read_text())
         return {**row, "flavour": str(row["flavour"]), "since": float(row["since"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return {}
 
 
