@@ -22,7 +22,7 @@ JOB_ATTRIBUTES = tuple(
         (
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
             "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
-            "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason",
+            "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
         )
     )
 )  # fmt: skip
