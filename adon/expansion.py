@@ -39,7 +39,7 @@ def limits_of(config: ExpansionConfig) -> Limits:
 
     return Limits(
         most(config.cores),
-        most(config.machines),
+        config.machines,
         most(config.money_per_day),
         worth=config.worth,
     )

@@ -252,7 +252,7 @@ class ExpansionConfig(Schema):
     pool: Annotated[str, matching(r"[A-Za-z0-9_.-]{1,50}", _PLAIN)] = "adon"
     flavours: dict[Name, FlavourConfig] = Field(default_factory=dict)
     cores: Annotated[Whole, Field(ge=1)] | None = None
-    machines: Annotated[Whole, Field(ge=1)] | None = None
+    machines: Annotated[Whole, Field(ge=1)] = 16
     money_per_day: Annotated[Number, Field(gt=0)] | None = None
     worth: Annotated[Number, Field(gt=0)] = 10.0
     every: Span = 15.0

@@ -1,11 +1,12 @@
 """The pool grows before work arrives, and shrinks when it is over.
 
-    leases, queue, forecast ─► plan (a pure function) ─► a cloud starts and deletes machines
+    leases ─┐
+    queue ──┼─► scaling.plan (a pure function) ─► cloud starts and deletes machines
+    dags ───┘      supply ┘
 
-A lease goes by a name, so that asking twice grows the pool once, and ends by itself, so that
-whoever never comes back leaves nothing behind.
-
-``leases`` are what was asked for, ``scaling`` decides, by playing ``schedule`` forward, ``cloud``
-has the clouds. ``sitepool`` is what a pool offers at each site, ``sites`` tells which site a slot
-or a job is at.
+``leases`` are what was asked for by name, and end by themselves; ``queue`` is what jobs ask for and
+which machines take them; ``dags`` is what running DAGs will ask for, by believed ``run_times``;
+``supply`` are the machines there are. ``scaling`` decides, by playing ``schedule`` forward;
+``expander`` does one turn after the other; ``cloud`` has the clouds. ``sitepool`` is what a pool
+offers at each site, ``sites`` tells which site a slot or a job is at.
 """

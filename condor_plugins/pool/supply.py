@@ -16,9 +16,9 @@ from condor_plugins.pool.cloud.protocol import Server
 from condor_plugins.pool.queue import Claims, seconds
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 
-SILENT_S = 200.0
+SILENT_S = 100.0
 """Three updates of a startd (:func:`condor_plugins.pool.cloud.workerconfig.staying`) and some."""
-_UNHEARD_S = 10.0  # until a startd that was told to drain says so
+_SETTLED_S = 5.0  # after which no job begins that was on its way to a machine that drains
 _WEIGHT = 3  # boots that what a flavour is said to take counts as
 _OVER = (MachineState.ENDED, MachineState.ERROR)
 
@@ -37,8 +37,8 @@ class WorkerSlot(NamedTuple):
 @dataclass(slots=True)
 class Memory:
     """What was seen before: since when machines that had joined (``joined``) are ``missing``, and
-    when those were last known to be ``draining`` that were, or were told to. All of it may be lost:
-    boots are in the archive, too."""
+    since when they are ``draining``, or were told to, which their startd says with its next update.
+    All of it may be lost: boots are in the archive, too."""
 
     joined: set[str] = field(default_factory=set)
     missing: dict[str, float] = field(default_factory=dict)
@@ -82,19 +82,19 @@ def supply(
             dead.add(name)
             continue
         kind = kinds.get(server.flavour) or Flavour(server.flavour, 1, 1)
-        if slot is not None and not silent and slot.drained and not claims.get(slot.name):
-            over[name] = "it is drained"
-        elif slot is not None and not silent:
+        if slot is not None and not silent:
             memory.missing.pop(name, None)
             if name not in memory.joined:
                 memory.joined.add(name)
                 boots[name] = max(0.0, slot.started - server.since)
-            if slot.draining:
-                memory.draining[name] = now
-            drains = now - memory.draining.get(name, -math.inf) < _UNHEARD_S
-            state = MachineState.DRAINING if drains else MachineState.RUNNING
-            jobs = tuple(claim.on(kind) for claim in claims.get(slot.name, ()))
-            machines.append(Machine(name, kind, state, slot.started, jobs))
+            state, jobs = MachineState.RUNNING, claims.get(slot.name, ())
+            if _drains(name, slot, memory, now):
+                if not jobs and (slot.drained or now - memory.draining[name] > _SETTLED_S):
+                    over[name] = "it is drained"
+                    continue
+                state = MachineState.DRAINING
+            run = tuple(claim.on(kind) for claim in jobs)
+            machines.append(Machine(name, kind, state, slot.started, run))
         elif name not in memory.joined:
             machines.append(Machine(name, kind, MachineState.BOOTING, server.since))
         elif slot is None and name in memory.draining:
@@ -110,6 +110,14 @@ def supply(
         for name in known.keys() - there:
             del known[name]
     return PoolSupply(tuple(machines), over, frozenset(dead), boots)
+
+
+def _drains(name: str, slot: WorkerSlot, memory: Memory, now: float) -> bool:
+    if slot.draining:
+        memory.draining.setdefault(name, now)
+    elif slot.heard > memory.draining.get(name, math.inf) + _SETTLED_S:
+        del memory.draining[name]  # somebody has taken it back
+    return name in memory.draining
 
 
 def boot_time(flavour: Flavour, boots: Collection[float]) -> tuple[float, float]:

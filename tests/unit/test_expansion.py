@@ -153,7 +153,7 @@ def test_an_execute_node_is_all_one_slot_and_leaves_when_idle(tmp_path: Path) ->
     settings = StartdSettings(tmp_path, "cm:9618", site="mu", idle_s=90, config={"UID_DOMAIN": "x"})
     text = worker_config(settings, SMALL, "adon-1")
     found = dict(line.split(" = ", 1) for line in text.splitlines())
-    assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "45")
+    assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "30")
     assert (found["SLOT_TYPE_1"], found["SLOT_TYPE_1_PARTITIONABLE"]) == ("100%", "True")
     assert (found["NUM_CPUS"], found["MEMORY"]) == ("2", "512")
     assert (found["AdonWorker"], found["PegasusSite"]) == ('"adon-1"', '"mu"')
@@ -261,7 +261,7 @@ def test_the_section_names_flavours_and_limits() -> None:
     config = section(flavours=flavours, cores=64, worth=2)
     found = cloud_of(config, Path("adon.yml")).flavours()
     assert found == [Flavour("a", 4, 4096, 0.5, 3.0, 10.0), Flavour("b", 1, 9, 0.0, 20.0, 10.0)]
-    assert limits_of(config.expansion) == Limits(cores=64, worth=2.0)
+    assert limits_of(config.expansion) == Limits(cores=64, machines=16, worth=2.0)
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,29 @@ def test_what_runs_there_is_known() -> None:
     assert machine.jobs == (RunningJob(2, NOW + 60, "ann"),)
 
 
-def test_one_that_is_drained_goes_at_once() -> None:
-    memory = Memory()
-    (machine,) = supply([server()], {"m1": slot(draining=True)}, [SMALL], {}, memory, NOW).machines
+def test_one_that_drains_goes_with_its_last_job() -> None:
+    memory, slots = Memory({"m1"}), {"m1": slot(draining=True)}
+    claims = {"slot1@m1": [Claim(1, 0, NOW + 60, "ann")]}
+    (machine,) = supply([server()], slots, [SMALL], claims, memory, NOW).machines
     assert machine.state is MachineState.DRAINING
+    found = supply([server()], slots, [SMALL], {}, memory, NOW + 15)
+    assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+    # Its startd has shut down, or says that it has drained.
     drained = {"m1": slot(draining=True)._replace(drained=True)}
-    for slots in ({}, drained):
-        found = supply([server()], slots, [SMALL], {}, memory, NOW + 15)
-        assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+    assert supply([server()], {}, [SMALL], {}, memory, NOW + 15).over == found.over
+    assert supply([server()], drained, [SMALL], {}, Memory({"m1"}), NOW).over == found.over
+
+
+def test_who_was_told_to_drain_says_so_only_later() -> None:
+    memory = Memory({"m1"}, draining={"m1": NOW - 20})
+    claims = {"slot1@m1": [Claim(1, 0, NOW + 60, "ann")]}
+
+    def state(heard_ago_s: float) -> MachineState:
+        slots = {"m1": slot(ago_s=heard_ago_s)}
+        return supply([server()], slots, [SMALL], claims, memory, NOW).machines[0].state
+
+    assert state(30.0) is MachineState.DRAINING
+    assert state(1.0) is MachineState.RUNNING  # somebody has taken it back
 
 
 def test_one_that_is_silent_is_dead_but_not_at_once() -> None:

@@ -104,7 +104,11 @@ class Condor:
 
     def drain(self, slot: str, why: str) -> None:
         """No new jobs for a machine; when its last has ended, its startd shuts down."""
-        self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        try:
+            self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        except AdonError as error:
+            if "already in progress" not in str(error):
+                raise
 
     def keep(self, slot: str) -> None:
         """Take a machine back from draining."""
