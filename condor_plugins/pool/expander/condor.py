@@ -43,13 +43,13 @@ class Condor:
     def slots(self) -> list[classad2.ClassAd]:
         """Ads of all slots that are no parts of others and run jobs, machines that are ``Offline``
         among them."""
-        with _told("collector"):
+        with _told(self._named):
             where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
             return list(self._open().query(htcondor2.AdType.Slot, where))
 
     def jobs(self) -> list[classad2.ClassAd]:
         """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
-        with _told("collector"):
+        with _told(self._named):
             found = self._open().locateAll(htcondor2.DaemonType.Schedd)
             self._schedds = {str(ad["Name"]): ad for ad in found}
         jobs = []
@@ -70,12 +70,12 @@ class Condor:
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
         """Have the collector know machines that could be started."""
-        with _told("collector"):
+        with _told(self._named):
             self._open().advertise(list(offline), "UPDATE_STARTD_AD")
 
     def forget(self, worker: str) -> None:
         """No more jobs to a machine that has died."""
-        with _told("collector"):
+        with _told(self._named):
             query = {
                 "MyType": "Query",
                 "TargetType": "Machine",
@@ -85,7 +85,7 @@ class Condor:
 
     def forget_flavours(self) -> None:
         """Take back what :meth:`advertise` told."""
-        with _told("collector"):
+        with _told(self._named):
             query = {
                 "MyType": "Query",
                 "TargetType": "Machine",
@@ -113,6 +113,10 @@ class Condor:
     def keep(self, slot: str) -> None:
         """Take a machine back from draining."""
         self._tool("condor_drain", "-cancel", slot)
+
+    @property
+    def _named(self) -> str:
+        return f"collector {self.collector or htcondor2.param.get('COLLECTOR_HOST', '')}".strip()
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self.collector) if self.collector else htcondor2.Collector()
