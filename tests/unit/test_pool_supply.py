@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import classad2
 import pytest
@@ -125,7 +126,7 @@ def test_a_dynamic_slot_is_part_of_another() -> None:
 # -- supply --------------------------------------------------------------------------------------
 
 
-def server(name: str = "m1", state: MachineState = MachineState.RUNNING, **more: str) -> Server:
+def server(name: str = "m1", state: MachineState = MachineState.RUNNING, **more: Any) -> Server:
     return Server(name, "small", state, NOW - 500, **more)
 
 
@@ -183,6 +184,18 @@ def test_one_that_is_silent_is_dead_but_not_at_once() -> None:
     # Its ad outlives it.
     found = supply([server()], {"m1": slot(ago_s=SILENT_S + 1)}, [SMALL], {}, Memory({"m1"}), NOW)
     assert (found.machines, found.dead) == ((), {"m1"})
+
+
+def test_one_that_will_lose_the_pool_is_drained_and_ends_its_jobs() -> None:
+    old, memory = server(until=NOW - 1), Memory({"m1"})
+    claims = {"slot1@m1": [Claim(1, 0, NOW + 9999, "ann")]}
+    found = supply([old], {"m1": slot()}, [SMALL], claims, memory, NOW)
+    assert (found.machines, found.over, found.old.keys()) == ((), {}, {"m1"})
+    memory.draining["m1"] = NOW
+    for after_s in (1.0, 2 * SILENT_S, 9000.0):
+        found = supply([old], {}, [SMALL], claims, memory, NOW + after_s)
+        assert (found.machines, found.over, found.old) == ((), {}, {})
+    assert supply([old], {}, [SMALL], {}, memory, NOW + 9999).over == {"m1": "it is drained"}
 
 
 @pytest.mark.parametrize("state", [MachineState.ENDED, MachineState.ERROR])

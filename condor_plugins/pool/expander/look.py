@@ -97,7 +97,6 @@ class Look:
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
         self._accepted: dict[str, Server] = {}
-        self._slots: dict[str, str] = {}  # of machines whose ad may be gone, too
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
         self._matched: dict[str, float] = {}
         self._flavours: list[Flavour] = []
@@ -127,8 +126,6 @@ class Look:
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
-        names = self._slots | {name: slot.name for name, slot in slots.items()}
-        self._slots = {name: slot for name, slot in names.items() if name in servers}
         self._know_joined(servers)
         found = supply(list(servers.values()), slots, self._flavours, claims, self._memory, now)
         own, own_ads = own_machines(others, claims)
@@ -143,7 +140,7 @@ class Look:
             Matching({**offered, **own_ads}),
             found,
             own,
-            self._slots,
+            dict(self._memory.slots),
             jobs_of,
             servers,
             self._matched,

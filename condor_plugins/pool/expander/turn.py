@@ -72,7 +72,8 @@ class Expander:
         wanted = self._demands.at(view, leases)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
-        over = view.supply.over
+        over, old = view.supply.over, view.supply.old
+        found = replace(found, drain=(*found.drain, *old), why={**found.why, **old})
         delete = {name: why for name, why in over.items() if name not in self._deleted}
         self._deleted = frozenset(over)
         decision = PoolDecision(
