@@ -37,19 +37,18 @@ class WorkerSlot(NamedTuple):
 
 @dataclass(slots=True)
 class Memory:
-    """What was seen before: the ``slots`` of machines, since when those that had joined are
-    ``missing``, and since when they are ``draining``, or were told to, which their startd says with
-    its next update. All of it may be lost: boots are in the archive, too."""
+    """What was seen before: since when machines that had joined (``joined``) are ``missing``, and
+    since when they are ``draining``, or were told to, which their startd says with its next update.
+    All of it may be lost: boots are in the archive, too."""
 
     joined: set[str] = field(default_factory=set)
-    slots: dict[str, str] = field(default_factory=dict)
     missing: dict[str, float] = field(default_factory=dict)
     draining: dict[str, float] = field(default_factory=dict)
 
     def forget(self, there: Collection[str]) -> None:
         """All but those that are ``there``."""
         self.joined.intersection_update(there)
-        for known in (self.slots, self.missing, self.draining):
+        for known in (self.missing, self.draining):
             for name in [name for name in known if name not in there]:
                 del known[name]
 
@@ -72,12 +71,16 @@ def supply(
     slots: Mapping[str, WorkerSlot],
     flavours: Iterable[Flavour],
     claims: Claims,
+    answering: Collection[str],
     memory: Memory,
     now: float,
 ) -> PoolSupply:
     """The machines there are at the Unix second ``now``.
 
-    :param slots: of machines of ours, by the machine's name.
+    :param slots: in the collector, by the machine's name.
+    :param claims: what runs, as the schedds say, by the machine's name.
+    :param answering: machines that are known to live. One that has lost its pool (its session with
+        the collector ended, or that began anew) may still end its jobs.
     """
     kinds = {flavour.name: flavour for flavour in flavours}
     machines: list[Machine] = []
@@ -85,10 +88,9 @@ def supply(
     over: dict[str, str] = {}
     dead: set[str] = set()
     boots: dict[str, float] = {}
-    memory.slots |= {name: slot.name for name, slot in slots.items()}
     for server in servers:
         name, slot = server.name, slots.get(server.name)
-        jobs = claims.get(memory.slots.get(name, ""), ())
+        jobs = claims.get(name, ())
         kind = kinds.get(server.flavour) or Flavour(server.flavour, 1, 1)
         if server.state in _OVER:
             over[name] = server.error or "it has ended"
@@ -111,7 +113,7 @@ def supply(
             machines.append(Machine(name, kind, MachineState.BOOTING, server.since))
         elif name in memory.draining and slot is None and not jobs:
             over[name] = "it is drained"
-        elif not (jobs and now > server.until):  # one that has lost the pool may still end its jobs
+        elif not (jobs and name in answering):
             since = memory.missing.setdefault(name, now if slot is None else slot.heard)
             if now - since > SILENT_S:
                 over[name] = f"its startd is silent since {now - since:.0f} s"

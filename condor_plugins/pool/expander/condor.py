@@ -4,6 +4,7 @@ not (a machine that holds no key of the pool is drained by ``condor_drain`` only
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,11 +24,12 @@ JOB_ATTRIBUTES = tuple(
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
             "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
             "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
+            "PublicClaimId",
         )
     )
 )  # fmt: skip
 _WANTED = f"JobUniverse == {VANILLA} || JobUniverse == {SCHEDULER}"
-_TOOL_S = 30.0
+_TOOL_S, _ANSWER_S = 30.0, 3.0
 
 
 class Condor:
@@ -124,6 +126,19 @@ class Condor:
     def _tool(self, *words: str) -> None:
         pool = ["-pool", self.collector] if self.collector else []
         run([words[0], *pool, *words[1:]])
+
+
+def answers(daemon: str) -> bool:
+    """Whether somebody listens at an address as HTCondor writes it (``192.0.2.7:9618?addrs=…``),
+    or may: who is behind a broker of connections (CCB) is not reached from here."""
+    host, _, port = daemon.partition("?")[0].rpartition(":")
+    if "CCBID=" in daemon or not port.isdecimal():
+        return bool(daemon)
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
+            return True
+    except OSError:
+        return False
 
 
 def run(words: Sequence[str]) -> str:

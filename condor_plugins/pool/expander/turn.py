@@ -139,9 +139,9 @@ class Expander:
         over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
-        for name in view.supply.dead & slots.keys():
+        for name in view.supply.dead:
             acts.append((name, partial(self._condor.forget, name)))
-            if jobs := view.jobs_of.get(slots[name], ()):
+            if jobs := view.jobs_of.get(name, ()):
                 acts.append((name, partial(self._condor.vacate, jobs)))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
