@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import classad2
 import htcondor2
@@ -14,7 +14,7 @@ from condor_plugins.collector import HTCondorPool
 from condor_plugins.pool.cloud.protocol import Cloud, Server
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.dags import FollowedDag, FollowedDags
-from condor_plugins.pool.expander.condor import Condor
+from condor_plugins.pool.expander.condor import Condor, answers
 from condor_plugins.pool.expander.decision import key
 from condor_plugins.pool.queue import (
     FLAVOUR,
@@ -30,10 +30,19 @@ from condor_plugins.pool.queue import (
     runs,
     seconds,
     slot_of,
+    startd_of,
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
-from condor_plugins.pool.supply import Memory, PoolSupply, boot_time, supply, worker_slot
+from condor_plugins.pool.supply import (
+    SILENT_S,
+    Memory,
+    PoolSupply,
+    WorkerSlot,
+    boot_time,
+    supply,
+    worker_slot,
+)
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
 
@@ -45,7 +54,7 @@ _UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
 @dataclass(frozen=True, slots=True)
 class View:
     """At the Unix second ``now``. ``own`` are machines that the pool has without us; ``slots``
-    names the slot of each of ours, ``jobs_of`` the jobs that run in a slot; ``matched`` is when the
+    names the slot of each of ours, ``jobs_of`` has the jobs that run there; ``matched`` is when the
     negotiator last matched a flavour."""
 
     now: float
@@ -100,7 +109,6 @@ class Look:
         self._named = re.compile(rf"{re.escape(pool)}-[0-9a-f]{{8}}")
         self._accepted: dict[str, Server] = {}
         self._known: dict[str, Server] = {}
-        self._slots: dict[str, str] = {}
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
         self._matched: dict[str, float] = {}
         self._flavours: list[Flavour] = []
@@ -128,14 +136,29 @@ class Look:
                 others.append(ad)
         self._known = servers
         self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
-        claims, jobs_of = self._running(jobs, dags, now)
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
-        self._slots |= {name: slot.name for name, slot in slots.items()}
-        self._slots = {name: slot for name, slot in self._slots.items() if name in servers}
+        ends = self._ends(jobs, dags, now)
+        places = _Places(servers, slots)
+        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        jobs_of: defaultdict[str, list[classad2.ClassAd]] = defaultdict(list)
+        for job in filter(runs, jobs):
+            place = places.of(job)
+            claims[place].append(claim_of(job, ends[job_key(job)]))
+            jobs_of[place].append(job)
         self._know_joined(servers)
-        found = supply(list(servers.values()), slots, self._flavours, claims, self._memory, now)
+        unseen = (servers.keys() & jobs_of.keys()) - slots.keys()
+        silent = unseen | {name for name, slot in slots.items() if slot.heard < now - SILENT_S}
+        found = supply(
+            list(servers.values()),
+            slots,
+            self._flavours,
+            claims,
+            {name for name in silent if name in jobs_of and answers(startd_of(jobs_of[name][0]))},
+            self._memory,
+            now,
+        )
         own, own_ads = own_machines(others, claims)
         for name, ad in ours.items():
             self._like.setdefault(servers[name].flavour, ad)
@@ -148,7 +171,7 @@ class Look:
             Matching({**offered, **own_ads}),
             found,
             own,
-            self._slots,
+            {name: slot.name for name, slot in slots.items()},
             jobs_of,
             servers,
             self._matched,
@@ -213,15 +236,14 @@ class Look:
         for id_ in self._archive.those(list(unknown)):
             self._memory.joined.add(unknown[id_])
 
-    def _running(
+    def _ends(
         self, jobs: Sequence[classad2.ClassAd], dags: Sequence[FollowedDag], now: float
-    ) -> tuple[dict[str, list[Claim]], dict[str, list[Any]]]:
-        """What runs in each slot."""
+    ) -> dict[JobKey, float]:
+        """When jobs that run are expected to end (Unix seconds)."""
         by_dag = {(dag.schedd, dag.cluster): dag.state.running for dag in dags}
-        running = [job for job in jobs if runs(job)]
         ends: dict[JobKey, float] = {}
         others: dict[JobKey, RunningJob] = {}
-        for job in running:
+        for job in filter(runs, jobs):
             end = by_dag.get(dag_key(job), {}).get(str(job.get("DAGNodeName")))
             if end is None:
                 since = seconds(job, "JobCurrentStartDate") or now
@@ -229,11 +251,21 @@ class Look:
                 others[job_key(job)] = RunningJob(kind, self._run_times.of_job(job), since)
             else:
                 ends[job_key(job)] = end
-        ends |= expected_ends(others, now)
-        claims: dict[str, list[Claim]] = {}
-        jobs_of: dict[str, list[Any]] = {}
-        for job in running:
-            slot = slot_of(str(job.get("RemoteHost")))
-            claims.setdefault(slot, []).append(claim_of(job, ends[job_key(job)]))
-            jobs_of.setdefault(slot, []).append(job)
-        return claims, jobs_of
+        return ends | expected_ends(others, now)
+
+
+class _Places:
+    """Which machine of ours a job runs on, also one whose ad the collector has no more."""
+
+    def __init__(self, servers: Mapping[str, Server], slots: Mapping[str, WorkerSlot]) -> None:
+        self._servers = servers
+        self._slots = {slot.name: name for name, slot in slots.items()}
+        self._addresses = {s.address: name for name, s in servers.items() if s.address}
+
+    def of(self, job: classad2.ClassAd) -> str:
+        """Its name, else that of the slot."""
+        slot = slot_of(str(job.get("RemoteHost")))
+        hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
+        named = next((host for host in hosts if host in self._servers), "")
+        address = startd_of(job).partition("?")[0].rpartition(":")[0]
+        return self._slots.get(slot) or named or self._addresses.get(address) or slot

@@ -74,7 +74,8 @@ class Expander:
         wanted = self._demands.at(view, leases)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
-        over = view.supply.over
+        over, old = view.supply.over, view.supply.old
+        found = replace(found, drain=(*found.drain, *old), why={**found.why, **old})
         delete = {name: why for name, why in over.items() if name not in self._deleted}
         self._deleted = frozenset((*over, *found.give_up))
         decision = PoolDecision(
@@ -143,9 +144,8 @@ class Expander:
         over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
-        for name in view.supply.dead & slots.keys():
-            jobs = view.jobs_of.get(slots[name], ())
-            acts.append((name, partial(self._bury, name, jobs)))
+        for name in view.supply.dead:
+            acts.append((name, partial(self._bury, name, view.jobs_of.get(name, ()))))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
             acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
