@@ -225,7 +225,7 @@ def test_a_cloud_that_is_away_for_a_while(
 def test_machines_that_die_are_replaced(world: Any, pool: Pool, tmp_path: Path) -> None:
     config = configured(tmp_path, pool)
     with at_work(pool, adon(config, "run"), tmp_path):
-        log = submit(pool, tmp_path, "j", 20, 2)
+        log = submit(pool, tmp_path, "j", 10, 2, "job_lease_duration = 20")
         until(lambda: happened(log, "001") == 2, "the jobs to run")
         by_hand, dies = servers(world)
         tenant = world.cloud.connect(CLOUD)
@@ -239,8 +239,8 @@ def test_machines_that_die_are_replaced(world: Any, pool: Pool, tmp_path: Path) 
         until(lambda: happened(log, "005") == 2, "the jobs to end")
         until(lambda: nothing_left(pool, world), "the machines to be gone")
     lived = [one.details["why"] for one in recorded(tmp_path, "machine")]
-    assert lived.count("it is drained") == 2
-    assert len(lived) == 4
+    assert len(lived) - lived.count("it is drained") == 2
+    assert "it is drained" in lived
 
 
 def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
@@ -262,7 +262,8 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     assert happened(log, "001") == 2
     assert happened(log, "004") == 0
     whys = [one.details["why"] for one in recorded(tmp_path, "machine")]
-    assert whys == ["it is drained"] * len(recorded(tmp_path, "boot")) == ["it is drained"] * 2
+    assert whys
+    assert whys == ["it is drained"] * len(recorded(tmp_path, "boot"))
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,14 @@ import htcondor2
 
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA, amount
+from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA
 from network_provisioner.base.errors import AdonError, MissingError
 
-_LEASE = "JobLeaseDuration"
 JOB_ATTRIBUTES = tuple(
     dict.fromkeys(
         (
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
-            "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId", _LEASE,
+            "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
             "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
             "PublicClaimId",
         )
@@ -96,20 +95,15 @@ class Condor:
             }
             self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
 
-    def vacate(self, jobs: Iterable[classad2.ClassAd]) -> None:
+    def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         """Have jobs begin anew elsewhere, whose machine has died. Their shadows try to reach it for
-        a minute, and would then wait until the job's lease ends, so that it is ended for that
-        machine."""
-        by_schedd: dict[str, list[classad2.ClassAd]] = {}
+        a minute, and then wait until the job's lease ends (``JobLeaseDuration``)."""
+        by_schedd: dict[str, list[str]] = {}
         for job in jobs:
-            by_schedd.setdefault(str(job[SCHEDD]), []).append(job)
-        for name, those in by_schedd.items():
-            ids = [f"{job['ClusterId']}.{job['ProcId']}" for job in those]
+            by_schedd.setdefault(str(job[SCHEDD]), []).append(f"{job['ClusterId']}.{job['ProcId']}")
+        for name, ids in by_schedd.items():
             with _told(f"schedd {name}"):
-                schedd = htcondor2.Schedd(self._schedds[name])
-                for id_, job in zip(ids, those, strict=True):
-                    schedd.edit([id_], _LEASE, ended_lease(job), htcondor2.TransactionFlag.SetDirty)
-                schedd.act(htcondor2.JobAction.VacateFast, ids)
+                htcondor2.Schedd(self._schedds[name]).act(htcondor2.JobAction.VacateFast, ids)
 
     def drain(self, slot: str, why: str) -> None:
         """No new jobs for a machine; when its last has ended, its startd shuts down."""
@@ -146,12 +140,6 @@ def answers(daemon: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def ended_lease(job: classad2.ClassAd) -> str:
-    """A ``JobLeaseDuration`` that has ended where the job runs now, and is the same elsewhere."""
-    host = classad2.quote(str(job["RemoteHost"]))
-    return f"ifThenElse(RemoteHost =?= {host}, 1, {amount(job, _LEASE, 0) or 2400})"
 
 
 def run(words: Sequence[str]) -> str:

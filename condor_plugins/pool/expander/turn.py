@@ -11,8 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-import classad2
-
 from condor_plugins.pool.cloud.backoff import BackOff
 from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
 from condor_plugins.pool.expander.condor import Condor
@@ -158,7 +156,7 @@ class Expander:
             failed += self._start(flavour, count, view.now)
         return failed
 
-    def _bury(self, name: str, jobs: Iterable[classad2.ClassAd]) -> None:
+    def _bury(self, name: str, jobs: Iterable[Mapping[str, object]]) -> None:
         self._condor.vacate(jobs)
         self._condor.forget(name)  # only then: by its slot its jobs are known
 
