@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import killed_expander
 import pytest
 from startd_world import adon, at_work, none_left, write_config
 from waiting import until
@@ -95,50 +96,14 @@ def test_a_lease_is_a_machine_until_it_is_let_go(pool: Pool, tmp_path: Path) -> 
         until(lambda: none_left(pool, config), "the machines to be gone")
 
 
-# A daemon that dies of its own effects: the numbered file says of how many it has died.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from condor_plugins.pool.cloud.startd import StartdCloud
-from condor_plugins.pool.expander.condor import Condor
-from monitors.archive.archive import Archive
-
-steps = Path(sys.argv.pop(1))
-
-def deadly(owner, name):
-    whole = getattr(owner, name)
-    def dies(*given):
-        for when in ("before", "after"):
-            step = steps / f"{when}-{name}"
-            if when == "after":
-                found = whole(*given)
-            if not step.exists():
-                step.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-        return found
-    setattr(owner, name, dies)
-
-for owner, names in (
-    (StartdCloud, ("start", "delete")),
-    (Condor, ("advertise", "drain")),
-    (Archive, ("record_many",)),
-):
-    for name in names:
-        deadly(owner, name)
-from adon.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     pool: Pool, tmp_path: Path
 ) -> None:
     config, steps = configured(pool, tmp_path), tmp_path / "steps"
     steps.mkdir()
-    program = tmp_path / "killed.py"
-    program.write_text(KILLED)
+    killed = [killed_expander.__file__, str(steps), "condor_plugins.pool.cloud.startd:StartdCloud"]
     again = f'while [ ! -e {tmp_path}/over ]; do "$@"; done'
-    words = [sys.executable, "-I", str(program), str(steps), *adon(config, "run")[4:]]
+    words = [sys.executable, "-I", *killed, *adon(config, "run")[4:]]
     log = submit(pool, tmp_path, 2, 5)
     with at_work(pool, ["sh", "-c", again, "sh", *words], tmp_path):
         until(lambda: happened(log, "005") == 2, "the jobs to end")
