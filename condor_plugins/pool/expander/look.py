@@ -115,7 +115,7 @@ class Look:
         dags = self._dags.look(jobs, now)  # after the queue: what has left it is in the logs
         for line in (*self._dags.take_warnings(), *self._run_times.take_warnings()):
             self._say(line)
-        offline, there = [], []
+        offline, there = list[classad2.ClassAd](), list[classad2.ClassAd]()
         for ad in ads:
             (offline if ad.get("Offline") is True else there).append(ad)
         ours = {
