@@ -34,6 +34,10 @@ class WorkerSlot(NamedTuple):
     draining: bool
     drained: bool = False
 
+    def silent(self, now: float) -> bool:
+        """Whether it should have been heard since."""
+        return now - self.heard > SILENT_S
+
 
 @dataclass(slots=True)
 class Memory:
@@ -95,7 +99,7 @@ def supply(
         if server.state in _OVER:
             over[name] = server.error or "it has ended"
             dead.add(name)
-        elif slot is not None and now - slot.heard <= SILENT_S:
+        elif slot is not None and not slot.silent(now):
             memory.missing.pop(name, None)
             if name not in memory.joined:
                 memory.joined.add(name)

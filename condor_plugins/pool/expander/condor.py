@@ -77,23 +77,11 @@ class Condor:
 
     def forget(self, worker: str) -> None:
         """No more jobs to a machine that has died."""
-        with _told(self._named):
-            query = {
-                "MyType": "Query",
-                "TargetType": "Machine",
-                "Requirements": classad2.ExprTree(f'{WORKER_ATTRIBUTE} == "{worker}"'),
-            }
-            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+        self._invalidate(f'{WORKER_ATTRIBUTE} == "{worker}"')
 
     def forget_flavours(self) -> None:
         """Take back what :meth:`advertise` told."""
-        with _told(self._named):
-            query = {
-                "MyType": "Query",
-                "TargetType": "Machine",
-                "Requirements": classad2.ExprTree(f"{FLAVOUR} isnt undefined && Offline"),
-            }
-            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+        self._invalidate(f"{FLAVOUR} isnt undefined && Offline")
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         """Have jobs begin anew elsewhere, whose machine has died. Their shadows try to reach it for
@@ -120,6 +108,12 @@ class Condor:
     @property
     def _named(self) -> str:
         return f"collector {self.collector or htcondor2.param.get('COLLECTOR_HOST', '')}".strip()
+
+    def _invalidate(self, requirements: str) -> None:
+        wanted = {"MyType": "Query", "TargetType": "Machine"}
+        ad = classad2.ClassAd({**wanted, "Requirements": classad2.ExprTree(requirements)})
+        with _told(self._named):
+            self._open().advertise([ad], "INVALIDATE_STARTD_ADS")
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self.collector) if self.collector else htcondor2.Collector()

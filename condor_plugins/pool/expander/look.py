@@ -19,7 +19,6 @@ from condor_plugins.pool.expander.decision import key
 from condor_plugins.pool.queue import (
     FLAVOUR,
     MATCHED,
-    Claim,
     JobKey,
     Matching,
     claim_of,
@@ -35,7 +34,6 @@ from condor_plugins.pool.queue import (
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 from condor_plugins.pool.supply import (
-    SILENT_S,
     Memory,
     PoolSupply,
     WorkerSlot,
@@ -99,11 +97,8 @@ class Look:
     ) -> None:
         self._pool, self._site = pool, site
         self._cloud, self._condor, self._archive = cloud, condor, archive
-        self._history, self._run_times, self._say = (
-            HTCondorPool(condor.collector or None),
-            run_times,
-            say,
-        )
+        self._history = HTCondorPool(condor.collector or None)
+        self._run_times, self._say = run_times, say
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
         self._named = re.compile(rf"{re.escape(pool)}-[0-9a-f]{{8}}")
@@ -123,42 +118,40 @@ class Look:
         dags = self._dags.look(jobs, now)  # after the queue: what has left it is in the logs
         for line in (*self._dags.take_warnings(), *self._run_times.take_warnings()):
             self._say(line)
-        ours, others = dict[str, classad2.ClassAd](), list[classad2.ClassAd]()
-        offline: list[classad2.ClassAd] = []
+        offline, there = list[classad2.ClassAd](), list[classad2.ClassAd]()
         for ad in ads:
+            (offline if ad.get("Offline") is True else there).append(ad)
+        ours: dict[str, classad2.ClassAd] = {}
+        for ad in there:
             name = ad.get(WORKER_ATTRIBUTE)
-            if ad.get("Offline") is True:
-                offline.append(ad)
-            elif isinstance(name, str) and (name in servers or self._named.fullmatch(name)):
+            if isinstance(name, str) and (name in servers or self._named.fullmatch(name)):
                 servers.setdefault(name, self._gone(name, ad))
                 ours[name] = ad
-            else:
-                others.append(ad)
         self._known = servers
         self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
-        ends = self._ends(jobs, dags, now)
         places = _Places(servers, slots)
-        claims: defaultdict[str, list[Claim]] = defaultdict(list)
+        ends = self._ends(jobs, dags, now)
         jobs_of: defaultdict[str, list[classad2.ClassAd]] = defaultdict(list)
         for job in filter(runs, jobs):
-            place = places.of(job)
-            claims[place].append(claim_of(job, ends[job_key(job)]))
-            jobs_of[place].append(job)
+            jobs_of[places.of(job)].append(job)
+        claims = {
+            place: [claim_of(job, ends[job_key(job)]) for job in found]
+            for place, found in jobs_of.items()
+        }
         self._know_joined(servers)
-        unseen = (servers.keys() & jobs_of.keys()) - slots.keys()
-        silent = unseen | {name for name, slot in slots.items() if slot.heard < now - SILENT_S}
-        found = supply(
-            list(servers.values()),
-            slots,
-            self._flavours,
-            claims,
-            {name for name in silent if name in jobs_of and answers(startd_of(jobs_of[name][0]))},
-            self._memory,
-            now,
+        answering = {
+            name
+            for name, found in jobs_of.items()
+            if name in servers and (name not in slots or slots[name].silent(now))
+            if answers(startd_of(found[0]))
+        }
+        supplied = supply(
+            list(servers.values()), slots, self._flavours, claims, answering, self._memory, now
         )
+        others = [ad for ad in there if ad.get(WORKER_ATTRIBUTE) not in servers]
         own, own_ads = own_machines(others, claims)
         for name, ad in ours.items():
             self._like.setdefault(servers[name].flavour, ad)
@@ -169,7 +162,7 @@ class Look:
             dags,
             self._flavours,
             Matching({**offered, **own_ads}),
-            found,
+            supplied,
             own,
             {name: slot.name for name, slot in slots.items()},
             jobs_of,
