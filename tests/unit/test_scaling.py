@@ -166,6 +166,9 @@ def test_budget() -> None:
 def test_back_off_takes_another_flavour_until_it_is_over() -> None:
     assert planned([jobs(8)], limits=Limits(back_off={"small": NOW + 1})).start == {"large": 1}
     assert planned([jobs(8)], limits=Limits(back_off={"small": NOW})).start == {"small": 8}
+    none = Limits(back_off={"small": NOW + 1, "large": NOW + 1})
+    assert planned([jobs(1)], machine("comes", BOOTING), limits=none) == ScalingPlan()
+    assert "no flavour" in str(planned([jobs(1)], limits=none).why)
 
 
 def test_memory_and_cores_choose_the_flavour() -> None:
