@@ -129,7 +129,9 @@ def files(state: Path, programs: Path) -> dict[str, str]:
         "scheduler": {"workers": 1},
         "conductor": {"workers": 1},
         "filter_scheduler": {
-            "enabled_filters": ",".join(f"{name}Filter" for name in (*filters, *groups))
+            "enabled_filters": ",".join(f"{name}Filter" for name in (*filters, *groups)),
+            # As clouds come, one failed build on a host outweighs a group's wish by a million.
+            "build_failure_weight_multiplier": 0,
         },
         "workarounds": {"disable_fallback_pcpu_query": True},
     }
