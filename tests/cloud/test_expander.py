@@ -259,7 +259,8 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     )  # fmt: skip
     driver = "condor_plugins.pool.cloud.openstack:OpenStackCloud"
     program = [sys.executable, "-I", killed_expander.__file__, str(steps), driver]
-    again = f'while [ ! -e {tmp_path}/over ]; do "$@"; done'
+    again = f'while [ ! -e {tmp_path}/over ]; do "$@" & p=$!; wait $p; done'
+    again = f"trap 'kill $p; wait $p' TERM; {again}"  # none goes on after the test
     log = submit(pool, tmp_path, "j", 10, 2)
     with at_work(pool, ["sh", "-c", again, "sh", *program, *adon(config, "run")[4:]], tmp_path):
         until(lambda: happened(log, "005") == 2, "the jobs to end")

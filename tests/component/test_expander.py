@@ -102,7 +102,8 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     config, steps = configured(pool, tmp_path), tmp_path / "steps"
     steps.mkdir()
     killed = [killed_expander.__file__, str(steps), "condor_plugins.pool.cloud.startd:StartdCloud"]
-    again = f'while [ ! -e {tmp_path}/over ]; do "$@"; done'
+    again = f'while [ ! -e {tmp_path}/over ]; do "$@" & p=$!; wait $p; done'
+    again = f"trap 'kill $p; wait $p' TERM; {again}"  # none goes on after the test
     words = [sys.executable, "-I", *killed, *adon(config, "run")[4:]]
     log = submit(pool, tmp_path, 2, 5)
     with at_work(pool, ["sh", "-c", again, "sh", *words], tmp_path):
