@@ -169,10 +169,10 @@ def slot_of(remote_host: str) -> str:
     return f"{slot.partition('_')[0]}{at}{rest}"
 
 
-def startd_of(job: Mapping[str, Any]) -> str:
-    """Where the startd listens that runs a job, as HTCondor writes addresses, with the schedd's
-    word for it: ``192.0.2.7:9618?addrs=…``; "" where there is none."""
-    found = job.get("PublicClaimId")
+def address_of(ad: Mapping[str, Any], name: str) -> str:
+    """Where a daemon listens, as HTCondor writes it: ``192.0.2.7:9618?addrs=…``, "" where the ad
+    does not say. ``MyAddress`` of a slot and ``PublicClaimId`` of a job that runs name a startd."""
+    found = ad.get(name)
     return found.partition(">")[0].lstrip("<") if isinstance(found, str) else ""
 
 

@@ -21,6 +21,7 @@ from condor_plugins.pool.queue import (
     MATCHED,
     JobKey,
     Matching,
+    address_of,
     claim_of,
     dag_key,
     job_key,
@@ -29,7 +30,6 @@ from condor_plugins.pool.queue import (
     runs,
     seconds,
     slot_of,
-    startd_of,
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
@@ -124,8 +124,13 @@ class Look:
         ours: dict[str, classad2.ClassAd] = {}
         for ad in there:
             name = ad.get(WORKER_ATTRIBUTE)
-            if isinstance(name, str) and (name in servers or self._named.fullmatch(name)):
-                servers.setdefault(name, self._gone(name, ad))
+            if not isinstance(name, str):
+                continue
+            ours_once = name not in servers and self._named.fullmatch(name)
+            # A cloud may not list all that it has.
+            if ours_once and not answers(address_of(ad, "MyAddress")):
+                servers[name] = self._gone(name, ad)
+            if name in servers:
                 ours[name] = ad
         self._known = servers
         self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
@@ -146,7 +151,7 @@ class Look:
             name
             for name, found in jobs_of.items()
             if name in servers and (name not in slots or slots[name].silent(now))
-            if answers(startd_of(found[0]))
+            if answers(address_of(found[0], "PublicClaimId"))
         }
         supplied = supply(
             list(servers.values()), slots, self._flavours, claims, answering, self._memory, now
@@ -260,5 +265,5 @@ class _Places:
         slot = slot_of(str(job.get("RemoteHost")))
         hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
         named = next((host for host in hosts if host in self._servers), "")
-        address = startd_of(job).partition("?")[0].rpartition(":")[0]
+        address = address_of(job, "PublicClaimId").partition("?")[0].rpartition(":")[0]
         return self._slots.get(slot) or named or self._addresses.get(address) or slot
