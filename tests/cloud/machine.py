@@ -95,6 +95,7 @@ def main() -> int:
 
 def plug(name: str, card: dict[str, Any]) -> None:
     """A network namespace with the card that Neutron made. Raises AdonError."""
+    unplug(name)  # the kernel takes its time to clear away a namespace
     with contextlib.suppress(Exception):
         netns.delete(name)  # of the machine before it was switched off
     netns.add(name)
@@ -114,7 +115,7 @@ def plug(name: str, card: dict[str, Any]) -> None:
 def unplug(name: str) -> None:
     """A machine that is switched off says no good-bye."""
     with contextlib.suppress(Exception):
-        netns.batch(None, [f"link set {name} down"])
+        netns.batch(None, [f"link del {name}"])
 
 
 def boot(place: Path) -> None:
