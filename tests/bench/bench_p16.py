@@ -1,0 +1,155 @@
+"""P16: a real HTCondor pool without execute nodes, which grows for SoyKB's shape with 41 samples.
+
+Once with ADON's daemon and once with access-provisioner's rule, on machines that boot, whose boots
+last as long; and on the same machines, up beforehand. Jobs sleep. All times are divided by
+``ADON_P16_SCALE``: run times, boots, the rule's loop of 30 s and its 30 idle minutes, and what ADON
+believes of jobs of which it knows nothing. What HTCondor, DAGMan and ADON's own turns take is not.
+``ADON_P16_RUNS`` names runs, separated by |.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from adon.machine import packages
+from examples.testbed.pool import Pool
+from monitors.archive.archive import Archive
+from tests.bench import Figure, Tell, bench
+from tests.bench.pool_peers import AccessProvisioner
+from tests.bench.pool_world import Boot
+from tests.bench.real_pool import SITE, Lives, Ran, ran, run_dag, slow_release, write_dag
+from tests.bench.shapes import soykb
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from startd_world import write_config
+from waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+SCALE = float(os.environ.get("ADON_P16_SCALE", "100"))
+BOOT = Boot(600 / SCALE, 120 / SCALE)
+CORES, MACHINES = 2, 12  # of a machine, as access-provisioner's; at most
+EVERY_S = 1.0  # between two of ADON's looks
+JOBS_TAKE_S = 600 / SCALE
+MOST_S = 7200.0
+FIRST, SECOND = "ADON, nothing known", "ADON"
+RULE, DEFAULT, THERE = "access-provisioner", "access-provisioner, its default", "there beforehand"
+RUNS = (FIRST, SECOND, RULE, THERE)  # the default of one machine takes half an hour
+
+
+@bench("P16")
+def soykb_on_a_real_pool(tell: Tell) -> Iterable[Figure]:
+    """One run after the other, each in a pool of its own."""
+    condor = packages.ensure("condor", progress=tell)
+    wanted = os.environ.get("ADON_P16_RUNS", "|".join(RUNS)).split("|")
+    runs: dict[str, Ran] = {}
+    with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
+        release = slow_release(condor / "root/usr", Path(name) / "slow", BOOT)
+        for number, what in enumerate(wanted):
+            folder = Path(name) / f"run{number}"
+            folder.mkdir()
+            if what == SECOND and FIRST in runs:  # has what the first left
+                _hand_on(Path(name) / f"run{wanted.index(FIRST)}", folder, runs[FIRST])
+            with Pool(folder / "pool", condor, {}) as pool:
+                runs[what] = _run(pool, folder, release, what)
+            tell(f"{what}: {_line(runs[what])}")
+    yield from figures(runs)
+
+
+def _hand_on(before: Path, folder: Path, of: Ran) -> None:
+    for path in before.glob("adon-archive.sqlite*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    with Archive(folder / "adon-archive.sqlite") as archive:
+        archive.record_many(of.learnt)
+
+
+def _run(pool: Pool, folder: Path, release: Path, what: str) -> Ran:
+    config = write_config(
+        folder, pool, release=str(release), directory=str(folder / "machines"), machines=MACHINES,
+        flavours={
+            "c2": {"cores": CORES, "memory_mb": 1024, "boot": f"{BOOT.mean_s} s",
+                   "boot_spread": f"{BOOT.spread_s} s"}
+        },
+        every=f"{EVERY_S} s", jobs_take=f"{JOBS_TAKE_S} s", site=SITE,
+    )  # fmt: skip
+    dag = write_dag(folder / "dag", soykb(41, 12, seed=1), SCALE)
+    lives = Lives(folder / "machines")
+    with lives.watched(), _at_work(pool, folder, _command(config, what)) as daemon:
+        if what == THERE:
+            until(lambda: _joined(pool) == MACHINES, "all machines")
+        began = run_dag(pool, dag, MOST_S)
+        ended = time.time()
+        if what != THERE:
+            until(lambda: not lives.left, "the machines to be gone", 600)
+        assert daemon.poll() is None
+    lives.look(time.time())
+    return ran(dag, began, lives, CORES, ended if what == THERE else time.time())
+
+
+def _command(config: Path, what: str) -> list[str]:
+    if what in (FIRST, SECOND):
+        return [sys.executable, "-I", "-m", "adon", "pool", "run", "--config", str(config)]
+    rule = "at once" if what == THERE else "access-provisioner"
+    most = 1 if what == DEFAULT else MACHINES
+    idle_s = "inf" if what == THERE else str(AccessProvisioner.idle_s / SCALE)
+    every_s = str(AccessProvisioner.turn_s / SCALE)
+    words = [str(config), rule, str(most), every_s, idle_s]
+    return [sys.executable, "-m", "tests.bench.pool_rule", *words]
+
+
+@contextmanager
+def _at_work(pool: Pool, folder: Path, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    log = folder / "daemon.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            pool.command(command), env=pool.env(), cwd=ROOT, stdin=subprocess.DEVNULL, stderr=file
+        )
+        try:
+            until(lambda: "at work" in log.read_text() or process.poll() is not None, "its start")
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+            if keep := os.environ.get("ADON_P16_KEEP"):
+                target = Path(keep) / folder.name
+                target.mkdir(parents=True, exist_ok=True)
+                for path in (log, *folder.glob("adon-archive*"), *folder.glob("dag/*.nodes.log")):
+                    (target / path.name).write_bytes(path.read_bytes())
+
+
+def _joined(pool: Pool) -> int:
+    ours = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "Name"]
+    return len(pool.run(ours).split())
+
+
+def _line(one: Ran) -> str:
+    boots = f"{fmean(one.boots):.1f} +- {pstdev(one.boots):.1f} s" if one.boots else "none seen"
+    return (
+        f"{one.makespan_s:.0f} s, {one.machine_s:.0f} machine-seconds, {one.used_s:.0f} "
+        f"core-seconds used and {one.idle_s:.0f} idle, {one.machines} machines of which "
+        f"{one.never} ran no job, boots {boots}, {one.most} jobs at once, {one.evicted} evicted"
+    )
+
+
+def figures(runs: Mapping[str, Ran]) -> Iterable[Figure]:
+    """ADON's beside the others'."""
+
+    def figure(words: str, unit: str, of: Callable[[Ran], float]) -> Figure:
+        values = {name: of(one) for name, one in runs.items()}
+        ours = values.pop(SECOND, None)
+        if ours is None:
+            ours = values.pop(next(iter(values)))
+        return Figure(words, ours, unit, better="lower", peers=values)
+
+    yield figure("makespan of 755 jobs", "s", lambda one: one.makespan_s)
+    yield figure("machine-seconds", "s", lambda one: one.machine_s)
+    yield figure("idle core-hours, of those used", "%", lambda one: 100 * one.idle_s / one.used_s)
+    yield figure("machines started", "machines", lambda one: one.machines)
+    yield figure("of these without any job", "machines", lambda one: one.never)
