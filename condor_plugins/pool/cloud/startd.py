@@ -133,9 +133,10 @@ class StartdCloud:
                 return
             if master is None:
                 _kill(home, None)
-                # Its logs say why, if it was too soon.
-                shutil.rmtree(self._directory / _LAST, ignore_errors=True)
-                home.rename(self._directory / _LAST)
+                with self._turn():
+                    # Its logs say why, if it was too soon.
+                    shutil.rmtree(self._directory / _LAST, ignore_errors=True)
+                    home.rename(self._directory / _LAST)
             elif "deleted" not in row:
                 _write(home / _RECORD, {**row, "deleted": self._clock()})
                 _signal(master.pid, signal.SIGQUIT)
