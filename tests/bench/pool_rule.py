@@ -53,7 +53,7 @@ class Driven:
     def turn(self, now: float) -> None:
         """Raises AdonError."""
         jobs = [job for job in self._condor.jobs() if job.get("JobUniverse") == VANILLA]
-        busy = {str(job.get("RemoteHost")).partition("@")[2] for job in jobs if runs(job)}
+        busy = {str(job.get("RemoteHost")).split("@")[1] for job in jobs if runs(job)}
         joined = {str(ad.get(WORKER_ATTRIBUTE)) for ad in self._condor.slots()}
         boxes = []
         for server in sorted(self._cloud.machines(), key=lambda server: server.since):

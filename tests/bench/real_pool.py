@@ -10,17 +10,15 @@ import contextlib
 import json
 import math
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 
-from condor_plugins.dagman import submit_dag, wait
+from condor_plugins.dagman import DagLog, submit_dag
 from examples.testbed.pool import Pool
-from monitors.archive.measurement import Measurement
-from monitors.workflows.facts.attempts import Attempt, Attempts, run_facts
+from monitors.workflows.facts.attempts import Attempt, Attempts
 from monitors.workflows.logs.events import EventTail, Kind
 from monitors.workflows.planned.submit_dir import SubmitDir
 from site_selector.evaluation.traces import Trace
@@ -139,13 +137,13 @@ class Lives:
     @contextlib.contextmanager
     def watched(self, clock: Callable[[], float] = time.time) -> Iterator[None]:
         """Looks again and again."""
-        over = threading.Event()
+        over = Event()
 
         def watch() -> None:
             while not over.wait(_LOOK_S):
                 self.look(clock())
 
-        thread = threading.Thread(target=watch)
+        thread = Thread(target=watch)
         thread.start()
         try:
             yield
@@ -168,7 +166,6 @@ class Ran:
     boots: tuple[float, ...]
     evicted: int
     most: int
-    learnt: tuple[Measurement, ...]
 
 
 def attempts_of(dag: Path) -> tuple[Sequence[Attempt], int]:
@@ -187,7 +184,7 @@ def ran(dag: Path, began: float, lives: Lives, cores: int, until: float = math.i
     attempts, evicted = attempts_of(dag)
     used = [(one.start, one.end) for one in attempts if one.start and one.end]
     used_s = sum(end - start for start, end in used)
-    on = Counter(one.slot.partition("@")[2] for one in attempts)
+    on = {one.slot.split("@")[1] for one in attempts if one.slot}
     spans = [
         (max(began, life.asked), max(began, life.up or life.gone), min(until, life.gone))
         for life in lives.of.values()
@@ -207,13 +204,20 @@ def ran(dag: Path, began: float, lives: Lives, cores: int, until: float = math.i
         tuple(life.up - life.asked for life in lives.of.values() if life.up),
         evicted,
         most,
-        tuple(fact for one in attempts for fact in run_facts(one, None)),
     )
 
 
-def run_dag(pool: Pool, dag: Path, most_s: float) -> float:
-    """To its end; when it was submitted (Unix seconds). Raises AssertionError, AdonError."""
+def run_dag(pool: Pool, dag: Path, most_s: float, narrow: int, told: Event) -> float:
+    """To its end; when it was submitted (Unix seconds). ``told`` is set when so many jobs have
+    ended (``narrow``). Raises AssertionError, AdonError."""
     began = time.time()
-    end = wait(dag, submit_dag(dag, pool.run), most_s)
+    cluster = submit_dag(dag, pool.run)
+    log = dag.with_name(dag.name + ".nodes.log")
+    ends = DagLog(dag, cluster)
+    while (end := ends.poll()) is None:
+        assert time.time() < began + most_s, f"no end within {most_s:g} s"
+        if not told.is_set() and log.exists() and log.read_text().count("\n005 (") >= narrow:
+            told.set()
+        time.sleep(0.5)
     assert end.state == "success", end
     return began
