@@ -112,7 +112,7 @@ def _run(pool: Pool, folder: Path, release: Path, what: str, narrow: Event) -> R
             "c2": {"cores": CORES, "memory_mb": 1024, "boot": f"{BOOT.mean_s} s",
                    "boot_spread": f"{BOOT.spread_s} s"}
         },
-        every=f"{EVERY_S} s", jobs_take=f"{JOBS_TAKE_S} s", site=SITE,
+        every=f"{EVERY_S} s", jobs_take=f"{JOBS_TAKE_S} s", site=SITE, idle="2 h",
     )  # fmt: skip
     dag = write_dag(folder / "dag", soykb(41, 12, seed=1), SCALE)
     lives = Lives(folder / "machines")
