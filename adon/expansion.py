@@ -39,7 +39,7 @@ def limits_of(config: ExpansionConfig) -> Limits:
 
     return Limits(
         most(config.cores),
-        most(config.machines),
+        config.machines,
         most(config.money_per_day),
         worth=config.worth,
     )
@@ -122,7 +122,8 @@ def _openstack(found: ExpansionConfig, collector: str) -> Cloud:
         pool=found.pool,
         prices={name: flavour.price for name, flavour in found.flavours.items()},
         boots={name: _boot(flavour) for name, flavour in found.flavours.items()},
-        **named.model_dump(exclude={"commands", "identity", "boot_within"}),
+        **named.model_dump(exclude={"commands", "identity", "boot_within", "life"}),
+        life_s=named.life,
     )
     return OpenStackCloud(
         settings,

@@ -22,7 +22,7 @@ from network_provisioner.base.errors import AdonError
 
 SLOT_ATTRIBUTES = (
     "Name", "Machine", "SlotType", "State", "Activity", "Cpus", "TotalSlotCpus", "Memory",
-    "IsDataSlot", "PegasusSite", "AdonSite", "AdonIoWaitSustainedFraction",
+    "IsDataSlot", "Offline", "PegasusSite", "AdonSite", "AdonIoWaitSustainedFraction",
     "AdonMetricsAt", "DetectedCpus", "Mips",
 )  # fmt: skip
 JOB_ATTRIBUTES = (

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +55,25 @@ def write_config(folder: Path, pool: Pool, **more: Any) -> Path:
     path = folder / "adon.yml"
     path.write_text(yaml.safe_dump(data))
     return path
+
+
+def adon(config: Path, *words: str) -> list[str]:
+    return [sys.executable, "-I", "-m", "adon", "pool", *words, "--config", str(config)]
+
+
+@contextmanager
+def at_work(pool: Pool, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "daemon.log").open("ab") as log:
+        process = subprocess.Popen(pool.command(command), env=pool.env(), stdin=-3, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def none_left(pool: Pool, config: Path) -> bool:
+    """Neither machines nor slots of theirs."""
+    there = json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"]
+    slots = pool.run(["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "Name"])
+    return not there and not slots

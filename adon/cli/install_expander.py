@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,9 @@ def verified(path: Path, condor: str) -> Iterator[str]:
         f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
         f"(driver {config.expansion.driver})"
     )
+    tool = shutil.which("condor_config_val")
+    if tool and DAEMON not in (listed := output_of([tool, "DAEMON_LIST"])):
+        yield f"note: DAEMON_LIST is set again elsewhere: {listed.strip()}, expected {DAEMON} in it"
     if user not in ("", condor):
         log = LOG.replace("$(LOG)", "$(condor_config_val LOG)")
         yield f'note: {user} needs a log: install -o {user} -m 644 /dev/null "{log}"'

@@ -161,7 +161,6 @@ def record(config: Config, found: Measurement) -> str:
     from monitors.archive.archive import Archive
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.credentials import from_environment
-    from network_provisioner.stores.database_url import shown_url
 
     token, tls = from_environment(os.environ)
     broker = BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
@@ -174,7 +173,7 @@ def record(config: Config, found: Measurement) -> str:
         return f"the archive of {config.broker_url}"
     with Archive(config.broker.archive) as archive:
         archive.record(found)
-    return shown_url(config.broker.archive)
+        return archive.shown
 
 
 def _show(args: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from monitors.archive.measurement import Measurement
 
 _LOG_BYTES = 10_000_000
+_LOOKED_S = 1.0
 
 _RUN = """Start machines before they are needed, and let go of those that are not.
 
@@ -185,12 +186,18 @@ def _alone(directory: Path) -> Iterator[None]:
             f"{directory}: {error.strerror}, expected a directory to write in"
         ) from None
     with held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{directory}: found another 'adon pool run' at work, expected none"
-            ) from None
+        # Who only looks whether somebody is at work holds it for a moment.
+        until = time.monotonic() + _LOOKED_S
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise InputError(
+                        f"{directory}: found another 'adon pool run' at work, expected none"
+                    ) from None
+                time.sleep(0.1)
         yield
 
 

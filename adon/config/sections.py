@@ -211,6 +211,7 @@ class OpenStackConfig(Schema):
     ``commands``     what a machine runs first, by a shell (docs/clouds.md)
     ``identity``     whom its token names, as ``worker@pool``; without, who asks for it
     ``boot_within``  how long its token lets it join
+    ``life``         after which it is drained, for HTCondor ends its session with the pool
     """
 
     cloud: Name
@@ -224,6 +225,7 @@ class OpenStackConfig(Schema):
     commands: list[str] = Field(default_factory=list)
     identity: str = ""
     boot_within: Span = 1800.0
+    life: Span = 72_000.0
 
 
 class ExpansionConfig(Schema):
@@ -252,7 +254,7 @@ class ExpansionConfig(Schema):
     pool: Annotated[str, matching(r"[A-Za-z0-9_.-]{1,50}", _PLAIN)] = "adon"
     flavours: dict[Name, FlavourConfig] = Field(default_factory=dict)
     cores: Annotated[Whole, Field(ge=1)] | None = None
-    machines: Annotated[Whole, Field(ge=1)] | None = None
+    machines: Annotated[Whole, Field(ge=1)] = 16
     money_per_day: Annotated[Number, Field(gt=0)] | None = None
     worth: Annotated[Number, Field(gt=0)] = 10.0
     every: Span = 15.0

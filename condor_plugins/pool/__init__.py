@@ -1,12 +1,12 @@
-"""The pool grows for a demand and shrinks when it is over.
+"""The pool grows before work arrives, and shrinks when it is over.
 
-    demand ─► plan (a pure function) ─► a driver ─► workers that join the pool, and leave it
+    leases ─┐
+    queue ──┼─► scaling.plan (a pure function) ─► cloud starts and deletes machines
+    dags ───┘      supply ┘
 
-A demand has an id, so that asking twice grows the pool once, and a lease, so that whoever never
-comes back leaves nothing behind: after it a worker takes no new job, and one that no job has
-claimed for a while ends by itself.
-
-``demand`` holds the values and the decision, ``driver`` what a driver can do; ``startd`` starts
-HTCondor's own daemons on this machine, ``command`` calls a program of the admin's. ``sitepool`` is
-what a pool offers at each site, ``sites`` tells which site a slot or a job is at.
+``leases`` are what was asked for by name, and end by themselves; ``queue`` is what jobs ask for and
+which machines take them; ``dags`` is what running DAGs will ask for, by believed ``run_times``;
+``supply`` are the machines there are. ``scaling`` decides, by playing ``schedule`` forward;
+``expander`` does one turn after the other; ``cloud`` has the clouds. ``sitepool`` is what a pool
+offers at each site, ``sites`` tells which site a slot or a job is at.
 """

@@ -62,11 +62,13 @@ def leases_of(measurements: Iterable[Measurement], now: float) -> list[Lease]:
 
 
 def measurement_of(lease: Lease, now: float) -> Measurement:
-    """How it is recorded at the Unix second ``now``."""
+    """How it is recorded at the Unix second ``now``: of the workflow in ``WORKFLOW:…``, if that is
+    its name."""
     details = lease.as_dict() | {"reason": lease.reason or _reason(lease)}
     name, slots = details.pop("name"), details.pop("slots")
     key = f"{METRIC}:{name}:{now!r}"
-    return Measurement(key, METRIC, name, float(slots), "1", now, "adon pool", "", details)
+    workflow = name.rpartition(":")[0].partition(":")[0]
+    return Measurement(key, METRIC, name, float(slots), "1", now, "adon pool", workflow, details)
 
 
 def _lease(found: Measurement) -> Lease | None:

@@ -91,7 +91,7 @@ class Claim(NamedTuple):
 
 
 Claims = Mapping[str, Sequence[Claim]]
-"""What runs, by the name of the slot."""
+"""What runs, by the name of a slot, or of a machine of ours."""
 
 
 class Matching:
@@ -167,6 +167,13 @@ def slot_of(remote_host: str) -> str:
     """The name of the slot that a dynamic one was cut out of, else its own."""
     slot, at, rest = remote_host.partition("@")
     return f"{slot.partition('_')[0]}{at}{rest}"
+
+
+def startd_of(job: Mapping[str, Any]) -> str:
+    """Where the startd listens that runs a job, as HTCondor writes addresses, with the schedd's
+    word for it: ``192.0.2.7:9618?addrs=…``; "" where there is none."""
+    found = job.get("PublicClaimId")
+    return found.partition(">")[0].lstrip("<") if isinstance(found, str) else ""
 
 
 def whole(slot: classad2.ClassAd) -> classad2.ClassAd:

@@ -87,6 +87,8 @@ def summarise(
                 row[key] = row.get(key, 0) + n
 
     for ad in slots:
+        if ad.get("Offline") is True:  # a machine that could be started
+            continue
         site = site_of_slot(ad)
         total, idle = _workers(ad)
         # Of a partitionable slot Memory is what is left; the rest is in its dynamic slots.

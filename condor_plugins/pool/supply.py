@@ -16,9 +16,10 @@ from condor_plugins.pool.cloud.protocol import Server
 from condor_plugins.pool.queue import Claims, seconds
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 
-SILENT_S = 200.0
+SILENT_S = 100.0
 """Three updates of a startd (:func:`condor_plugins.pool.cloud.workerconfig.staying`) and some."""
-_UNHEARD_S = 10.0  # until a startd that was told to drain says so
+_SETTLED_S = 5.0  # after which no job begins that was on its way to a machine that drains
+_HOUR_S = 3600.0
 _WEIGHT = 3  # boots that what a flavour is said to take counts as
 _OVER = (MachineState.ENDED, MachineState.ERROR)
 
@@ -33,25 +34,37 @@ class WorkerSlot(NamedTuple):
     draining: bool
     drained: bool = False
 
+    def silent(self, now: float) -> bool:
+        """Whether it should have been heard since."""
+        return now - self.heard > SILENT_S
+
 
 @dataclass(slots=True)
 class Memory:
     """What was seen before: since when machines that had joined (``joined``) are ``missing``, and
-    when those were last known to be ``draining`` that were, or were told to. All of it may be lost:
-    boots are in the archive, too."""
+    since when they are ``draining``, or were told to, which their startd says with its next update.
+    All of it may be lost: boots are in the archive, too."""
 
     joined: set[str] = field(default_factory=set)
     missing: dict[str, float] = field(default_factory=dict)
     draining: dict[str, float] = field(default_factory=dict)
 
+    def forget(self, there: Collection[str]) -> None:
+        """All but those that are ``there``."""
+        self.joined.intersection_update(there)
+        for known in (self.missing, self.draining):
+            for name in [name for name in known if name not in there]:
+                del known[name]
+
 
 @dataclass(frozen=True, slots=True)
 class PoolSupply:
-    """``machines`` of ours; ``over`` are to be deleted, by name with why; ``dead`` are those of
-    them whose jobs are to be vacated; ``boots`` are machines that have joined since, by name with
-    the seconds that it took."""
+    """``machines`` of ours; ``old`` are no more of them, and to be drained; ``over`` are to be
+    deleted, by name with why; ``dead`` are those of them whose jobs are to be vacated; ``boots``
+    are machines that have joined since, by name with the seconds that it took."""
 
     machines: tuple[Machine, ...]
+    old: Mapping[str, str]
     over: Mapping[str, str]
     dead: frozenset[str]
     boots: Mapping[str, float]
@@ -62,54 +75,67 @@ def supply(
     slots: Mapping[str, WorkerSlot],
     flavours: Iterable[Flavour],
     claims: Claims,
+    answering: Collection[str],
     memory: Memory,
     now: float,
 ) -> PoolSupply:
     """The machines there are at the Unix second ``now``.
 
-    :param slots: of machines of ours, by the machine's name.
+    :param slots: in the collector, by the machine's name.
+    :param claims: what runs, as the schedds say, by the machine's name.
+    :param answering: machines that are known to live. One that has lost its pool (its session with
+        the collector ended, or that began anew) may still end its jobs.
     """
     kinds = {flavour.name: flavour for flavour in flavours}
     machines: list[Machine] = []
+    old: dict[str, str] = {}
     over: dict[str, str] = {}
     dead: set[str] = set()
     boots: dict[str, float] = {}
     for server in servers:
         name, slot = server.name, slots.get(server.name)
-        silent = slot is None or now - slot.heard > SILENT_S
+        jobs = claims.get(name, ())
+        kind = kinds.get(server.flavour) or Flavour(server.flavour, 1, 1)
         if server.state in _OVER:
             over[name] = server.error or "it has ended"
             dead.add(name)
-            continue
-        kind = kinds.get(server.flavour) or Flavour(server.flavour, 1, 1)
-        if slot is not None and not silent and slot.drained and not claims.get(slot.name):
-            over[name] = "it is drained"
-        elif slot is not None and not silent:
+        elif slot is not None and not slot.silent(now):
             memory.missing.pop(name, None)
             if name not in memory.joined:
                 memory.joined.add(name)
                 boots[name] = max(0.0, slot.started - server.since)
-            if slot.draining:
-                memory.draining[name] = now
-            drains = now - memory.draining.get(name, -math.inf) < _UNHEARD_S
-            state = MachineState.DRAINING if drains else MachineState.RUNNING
-            jobs = tuple(claim.on(kind) for claim in claims.get(slot.name, ()))
-            machines.append(Machine(name, kind, state, slot.started, jobs))
+            drains = _drains(name, slot, memory, now)
+            if drains and not jobs and (slot.drained or _settled(name, memory, now)):
+                over[name] = "it is drained"
+            elif now <= server.until:
+                state = MachineState.DRAINING if drains else MachineState.RUNNING
+                run = tuple(claim.on(kind) for claim in jobs)
+                machines.append(Machine(name, kind, state, slot.started, run))
+            elif not drains:
+                old[name] = f"it is there since {(now - server.since) / _HOUR_S:.0f} h"
         elif name not in memory.joined:
             machines.append(Machine(name, kind, MachineState.BOOTING, server.since))
-        elif slot is None and name in memory.draining:
+        elif name in memory.draining and slot is None and not jobs:
             over[name] = "it is drained"
-        else:
+        elif not (jobs and name in answering):
             since = memory.missing.setdefault(name, now if slot is None else slot.heard)
             if now - since > SILENT_S:
                 over[name] = f"its startd is silent since {now - since:.0f} s"
                 dead.add(name)
-    there = {server.name for server in servers}
-    memory.joined &= there
-    for known in (memory.missing, memory.draining):
-        for name in known.keys() - there:
-            del known[name]
-    return PoolSupply(tuple(machines), over, frozenset(dead), boots)
+    memory.forget({server.name for server in servers})
+    return PoolSupply(tuple(machines), old, over, frozenset(dead), boots)
+
+
+def _drains(name: str, slot: WorkerSlot, memory: Memory, now: float) -> bool:
+    if slot.draining:
+        memory.draining.setdefault(name, now)
+    elif slot.heard > memory.draining.get(name, math.inf) + _SETTLED_S:
+        del memory.draining[name]  # somebody has taken it back
+    return name in memory.draining
+
+
+def _settled(name: str, memory: Memory, now: float) -> bool:
+    return now - memory.draining[name] > _SETTLED_S
 
 
 def boot_time(flavour: Flavour, boots: Collection[float]) -> tuple[float, float]:

@@ -40,7 +40,7 @@ from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Provis
 if TYPE_CHECKING:
     from network_provisioner.base.model import RequestAnswer
 
-_POOL_S = 60.0  # a driver may have to ask a cloud
+_POOL_S = 60.0  # on a busy machine
 
 
 @dataclass(frozen=True, slots=True)

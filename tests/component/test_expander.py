@@ -3,16 +3,13 @@ shrinks after it; killed at each of its steps, it loses nothing and leaves nothi
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from startd_world import write_config
+from startd_world import adon, at_work, none_left, write_config
 from waiting import until
 
 from adon.machine.packages import ensure
@@ -37,21 +34,6 @@ def configured(pool: Pool, folder: Path, **more: Any) -> Path:
     return write_config(folder, pool, **(given | more))
 
 
-def adon(config: Path, *words: str) -> list[str]:
-    return [sys.executable, "-I", "-m", "adon", "pool", *words, "--config", str(config)]
-
-
-@contextmanager
-def at_work(pool: Pool, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (folder / "daemon.log").open("ab") as log:
-        process = subprocess.Popen(pool.command(command), env=pool.env(), stdin=-3, stderr=log)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
 def submit(pool: Pool, folder: Path, count: int, seconds: int, name: str = "j") -> Path:
     """Its log."""
     (folder / f"{name}.sub").write_text(SUBMIT.format(seconds, name, count))
@@ -66,13 +48,6 @@ def happened(log: Path, event: str) -> int:
 def recorded(folder: Path, metric: str) -> list[Any]:
     with Archive(folder / "adon-archive.sqlite") as archive:
         return archive.query(metric)
-
-
-def none_left(pool: Pool, config: Path) -> bool:
-    """Neither machines nor slots of theirs."""
-    there = json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"]
-    slots = pool.run(["condor_status", "-constraint", "Offline =!= true", "-af", "Name"]).split()
-    return not there and not slots
 
 
 def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> None:

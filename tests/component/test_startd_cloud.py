@@ -56,6 +56,12 @@ def slots(pool: Pool, name: str) -> list[str]:
     return pool.run(["condor_status", *only, "-af", *words]).split()
 
 
+def gone(cloud: Cloud) -> bool:
+    for machine in cloud.machines():
+        cloud.delete(machine.name)
+    return not cloud.machines()
+
+
 def alive(processes: list[int]) -> list[int]:
     return [pid for pid in processes if Process.of(Path(f"/proc/{pid}/stat"))]
 
@@ -82,11 +88,7 @@ def test_a_machine_joins_runs_jobs_and_goes_with_all_that_it_started(
     cloud.delete("w1")
     assert states(cloud) == {"w1": MachineState.ENDED}
 
-    def gone() -> bool:
-        cloud.delete("w1")
-        return not cloud.machines()
-
-    until(gone, "the machine to be gone")
+    until(lambda: gone(cloud), "the machine to be gone")
     until(lambda: not slots(pool, "w1"), "its slot to be gone")
     until(lambda: not alive(family), "what it started to end")
     assert (tmp_path / "adon-workers/last-ended/log/MasterLog").exists()
@@ -102,6 +104,5 @@ def test_one_that_died_is_told_and_cleared(pool: Pool, tmp_path: Path) -> None:
     assert len(family) >= 2
     os.kill(master.pid, signal.SIGKILL)
     until(lambda: states(cloud) == {"w2": MachineState.ENDED}, "it to have ended")
-    cloud.delete("w2")
-    assert not cloud.machines()
+    until(lambda: gone(cloud), "the machine to be gone")
     until(lambda: not alive(family), "what it started to end")

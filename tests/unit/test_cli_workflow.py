@@ -1,4 +1,4 @@
-"""``adon workflow provision`` and ``adon pool``: files changed and restored, drivers called."""
+"""``adon workflow provision`` and ``adon pool``: files changed and restored, leases recorded."""
 
 from __future__ import annotations
 
@@ -9,32 +9,27 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_world import adon, refusal
+from cli_world import NOBODY, adon, refusal
 from network_world import star
 from provision_world import text
 
+from monitors.archive.archive import Archive
+
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(8)}}
 GROW = """
-import json, pathlib, sys
-request, rows = json.load(sys.stdin), pathlib.Path(sys.argv[1])
-found = json.loads(rows.read_text()) if rows.exists() else []
-if request["action"] == "enlarge":
-    d = request["demand"]
-    found = [r for r in found if r["demand"] != d["id"]]
-    found.append({"name": "vm", "demand": d["id"], "slots": d["slots"], "until": d["until"]})
-    rows.write_text(json.dumps(found))
-if request["action"] == "shrink":
-    rows.write_text(json.dumps([r for r in found if r["demand"] != request["id"]]))
-print(json.dumps({"workers": found}))
+import json, sys
+row = {"name": "adon-1", "flavour": "small", "state": "running", "since": 9}
+print(json.dumps({"machines": [row]} if json.load(sys.stdin)["action"] == "machines" else {}))
 """
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workflow, an adon.yml whose pool a program enlarges, and the hooks' configuration."""
+    """A workflow, an adon.yml for whose pool a program has a machine, and the hooks'
+    configuration."""
     (tmp_path / "w.yml").write_text(text(FAN, sizes={"split.out": 10**9}))
     (tmp_path / "grow.py").write_text(GROW)
-    command = [sys.executable, "-I", str(tmp_path / "grow.py"), str(tmp_path / "rows")]
+    command = [sys.executable, "-I", "-S", str(tmp_path / "grow.py")]
     write_config(tmp_path, {"driver": "command", "command": command})
     (tmp_path / "hooks.json").write_text('{"broker": "http://127.0.0.1:9"}')
     monkeypatch.chdir(tmp_path)
@@ -42,7 +37,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_config(folder: Path, expansion: dict[str, Any] | None) -> None:
-    data = {"topology": star("local", "mu")} | (
+    data = {"topology": star("local", "mu"), "broker": {"listen": NOBODY}} | (
         {} if expansion is None else {"expansion": expansion}
     )
     (folder / "adon.yml").write_text(yaml.safe_dump(data))
@@ -112,28 +107,39 @@ def test_what_cannot_be_provisioned_is_one_line(world: Path) -> None:
     assert "expected YAML as Pegasus writes it" in said
 
 
-def test_a_pool_grows_is_shown_and_shrinks(world: Path) -> None:
-    told = adon("pool", "enlarge", "--for", "night", "--slots", "4", "--lease", "2 h").out
-    assert told == "night: 4 slots in 1 worker joined the pool or are on their way, for 2 h 0 min\n"
-    shown = adon("pool", "show").out.splitlines()
-    assert shown[0].split() == ["worker", "state", "slots", "lease", "for"]
-    assert shown[1].split()[:3] == ["vm", "running", "4"]
-    (row,) = json.loads(adon("pool", "show", "--json").out)["workers"]
-    assert (row["demand"], row["slots"]) == ("night", 4)
-    adon("pool", "shrink", "--for", "night")
-    assert adon("pool", "show").out == "no workers joined the pool\n"
+def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
+    words = ("pool", "enlarge", "--for", "night", "--slots", "4", "--lease", "2 h")
+    where = world / "adon-archive.sqlite"
+    assert adon(*words).out == f"night: 4 slots leased for 2 h 0 min, recorded in {where}\n"
+    with Archive(where, read_only=True) as archive:
+        (found,) = archive.query("expansion", "night")
+    assert (found.value, found.details["reason"]) == (4.0, "4 jobs are to run at once")
+    machine, lease = (part.split() for part in adon("pool", "show").out.splitlines()[1::2])
+    assert (machine[:3], lease[:2]) == (["adon-1", "small", "running"], ["night", "4"])
+    (row,) = json.loads(adon("pool", "show", "--json").out)["leases"]
+    assert (row["name"], row["slots"], row["cores"]) == ("night", 4, 1)
+    (world / "adon-workers").mkdir()
+    (world / "adon-workers/lock").touch()
+    told = adon("pool", "shrink", "--for", "night").out.splitlines()
+    assert told[0] == f"night: let go, recorded in {where}"
+    assert told[1:] == ["no 'adon pool run' is at work on this machine"]
+    shown = json.loads(adon("pool", "show", "--json").out)
+    assert (len(shown["machines"]), shown["leases"]) == (1, [])
+
+
+def test_room_that_cannot_be_recorded_is_a_failure(world: Path) -> None:
+    (world / "adon-archive.sqlite").mkdir()
+    ran = adon("pool", "shrink", "--for", "night")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+    assert ran.err.startswith("adon: not recorded: ")
 
 
 def test_what_a_pool_cannot_do_is_one_line(world: Path) -> None:
     said = refusal("pool", "enlarge", "--for", "a b", "--slots", "1")
-    assert said == "demand: found id 'a b', expected letters, digits and any of _.:@+-"
+    assert said == "lease: found name 'a b', expected letters, digits and any of _.:@+-"
     said = refusal("pool", "enlarge", "--for", "a", "--slots", "1", "--lease", "0")
     assert said == "--lease: found '0 s', expected more than 0"
-    write_config(world, {"driver": "startd"})
+    write_config(world, {"driver": "startd", "flavours": {"small": {"cores": 1}}})
     assert "found no pool.collector" in refusal("pool", "show")
     write_config(world, None)
-    assert "found no section 'expansion'" in refusal("pool", "show")
-    write_config(world, {"driver": "command"})
-    assert "found no command, expected a program to call" in refusal("pool", "show")
-    write_config(world, {"idel": "1 h"})
-    assert "expansion has the unknown key 'idel', did you mean 'idle'?" in refusal("pool", "show")
+    assert "found no section 'expansion'" in refusal("pool", "shrink", "--for", "a")

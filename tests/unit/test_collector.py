@@ -180,6 +180,12 @@ def test_a_data_slot_is_no_worker() -> None:
         assert (found["mu"].slots, found["mu"].idle_slots) == (1, 0)
 
 
+def test_a_machine_that_could_be_started_is_none_yet() -> None:
+    offline = {"AdonSite": "mu", "Offline": True, "SlotType": "Partitionable", "TotalSlotCpus": 8}
+    assert summarise([offline], [], 0.0) == {}
+    assert summarise([{"AdonSite": "mu"}, offline], [], 0.0)["mu"].slots == 1
+
+
 def test_a_pool_survives_its_own_json() -> None:
     past = [ended("mu", 10.0, pegasus_wf_xformation="t::a:1")]
     found = summarise([{"AdonSite": "mu", "Mips": 5}], [{"JobStatus": 1}], 7.0, past)

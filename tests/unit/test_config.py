@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from adon.config.adon_yml import load_config, parse_config, used_files
 from adon.config.sections import split_address
@@ -32,7 +33,11 @@ FILES: dict[str, Any] = {
         "tokens": [{"name": "ada", "role": "researcher", "token_file": "ada.token"}],
         "tls": {"certificate": "b.pem", "key": "b.key", "clients": "c.pem"},
     },
-    "expansion": {"token_file": "pool.token", "release": "condor"},
+    "expansion": {
+        "token_file": "pool.token",
+        "release": "condor",
+        "flavours": {"small": {"cores": 1}},
+    },
 }
 
 
@@ -85,3 +90,14 @@ def test_a_file_that_lies_where_the_broker_was_started_is_not_silently_left(
     used.touch(0o600)
     (tmp_path / "a.sqlite").symlink_to(used)
     assert len(used_files(config, file)) == 2
+
+
+def test_what_the_example_leaves_out_can_be_put_in() -> None:
+    lines = (
+        (Path(__file__).parents[2] / "examples/adon.yml").read_text(encoding="utf-8").splitlines()
+    )
+    begin = lines.index("# expansion:")
+    end = next(n for n, line in enumerate(lines[begin:], begin) if not line.startswith("# "))
+    data = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines[begin:end]))
+    found = parse_config({**GOOD, **data}, "adon.yml").expansion
+    assert found is not None and found.driver == "openstack"

@@ -1,150 +1,180 @@
-"""Growing the pool: what a demand starts and stops, and what drivers are told."""
+"""What the pool grows by: leases, machines of this machine and of a program, the section."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from network_world import star
+from waiting import until
 
-from condor_plugins.pool.cloud.command import CommandExpansion
-from condor_plugins.pool.cloud.startd import ProcessIdentity, StartdExpansion, fitting, identify
-from condor_plugins.pool.cloud.workerconfig import StartdSettings, WorkerShape, worker_config
-from condor_plugins.pool.demand import (
-    ENDING,
-    ExpansionLimits,
-    ExpansionPlan,
-    SlotDemand,
-    Worker,
-    plan,
-)
-from network_provisioner.base.errors import AdonError, InputError, MissingError
+from adon.config.adon_yml import parse_config
+from adon.expansion import LOCK, adon_is_at_work, cloud_of, limits_of
+from condor_plugins.pool.cloud.command import CommandCloud
+from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
+from condor_plugins.pool.cloud.startd import Process, StartdCloud
+from condor_plugins.pool.cloud.workerconfig import StartdSettings, worker_config
+from condor_plugins.pool.leases import Lease, leases_of, measurement_of
+from condor_plugins.pool.scaling import Flavour, Limits, MachineState
+from monitors.archive.measurement import Measurement
+from monitors.recording import own
+from network_provisioner.access import Principal, Role
+from network_provisioner.base.errors import BrokerError, InputError, MissingError
 
-LIMITS = ExpansionLimits(8, 3)
+RUNNING, ENDED = MachineState.RUNNING, MachineState.ENDED
+SMALL = Flavour("small", 2, 512, 0.1, 20.0, 10.0)
 
-
-def worker(name: str, slots: int, demand: str = "a", **more: str) -> Worker:
-    return Worker(name, demand, slots, 100.0, **more)
-
-
-def test_what_is_missing_is_started_in_full_workers_and_a_rest() -> None:
-    assert plan(SlotDemand("a", 8, 9.0), [], 1, LIMITS) == ExpansionPlan(start=(3, 3, 1))
+# -- leases --------------------------------------------------------------------------------------
 
 
-def test_what_is_beyond_the_limits_is_refused() -> None:
-    others = [worker("w", 6, "b")]
-    assert plan(SlotDemand("a", 8, 9.0), others, 0, LIMITS) == ExpansionPlan(start=(2,), refused=6)
+def test_the_newest_lease_of_each_name_counts_until_it_ends() -> None:
+    night = Lease("night", 8, 99.0, 2, 512, 10**9)
+    told = [
+        measurement_of(replace(night, slots=4), 1.0),
+        measurement_of(night, 2.0),
+        measurement_of(Lease("over", 3, 50.0), 2.0),
+        measurement_of(Lease("gone", 3, 99.0), 2.0),
+        measurement_of(Lease("gone", 0, 3.0), 3.0),
+    ]
+    (found,) = leases_of(reversed(told), 60.0)
+    assert found.reason == "8 jobs of 2 cores are to run at once, which read 1 GB"
+    assert replace(found, reason="") == night
+    assert [lease.name for lease in leases_of(told, 2.5)] == ["night", "over"]
 
 
-def test_one_that_is_ending_still_holds_its_cores() -> None:
-    ending = [worker("w", 6, state=ENDING)]
-    assert plan(SlotDemand("a", 8, 9.0), ending, 0, LIMITS) == ExpansionPlan(start=(2,), refused=6)
+def test_a_provisioning_jobs_lease_is_its_workflows_own_to_record() -> None:
+    ada = Principal("ada", Role.RESEARCHER, users=frozenset({"ada"}))
+    asked = measurement_of(Lease("uuid:level3", 4, 99.0), 1.0)
+    known = Measurement("w", "workflow", "uuid", 1.0, "1", 1.0, "", "uuid", {"user": "ada"})
+    assert own(ada, [asked], lambda _id: known) == [asked]
+    with pytest.raises(BrokerError, match="expected a lease"):
+        own(ada, [measurement_of(Lease("night", 4, 99.0), 1.0)], lambda _id: known)
 
 
-def test_a_smaller_demand_lets_workers_go() -> None:
-    own = [worker("w1", 3), worker("w2", 3), worker("w3", 1)]
-    assert plan(SlotDemand("a", 3, 9.0), own, 0, LIMITS) == ExpansionPlan(
-        stop=("w2", "w3"), keep=("w1",)
-    )
-
-
-def test_a_demand_for_nothing_lets_all_go_but_others() -> None:
-    there = [worker("w1", 3), worker("w2", 3, "b")]
-    assert plan(SlotDemand("a", 0, 9.0), there, 0, LIMITS) == ExpansionPlan(stop=("w1",))
-
-
-demands = st.builds(
-    SlotDemand, st.sampled_from("abc"), st.integers(0, 40), st.just(9.0), st.integers(1, 4)
-)
-limits = st.builds(ExpansionLimits, st.integers(0, 30), st.integers(1, 5))
-
-
-def carried_out(
-    found: ExpansionPlan, demand: SlotDemand, workers: list[Worker], tag: int
-) -> list[Worker]:
-    kept = [replace(w, state=ENDING) if w.name in found.stop else w for w in workers]
-    new = [Worker(f"w{tag}.{n}", demand.id, s, 9.0) for n, s in enumerate(found.start)]
-    return kept + new
-
-
-@settings(max_examples=25)
-@given(st.lists(st.tuples(demands, st.integers(0, 20)), max_size=8), limits)
-def test_never_more_than_the_limit_and_twice_is_once(
-    asked: list[tuple[SlotDemand, int]], limit: ExpansionLimits
-) -> None:
-    workers: list[Worker] = []
-    for tag, (demand, present) in enumerate(asked):
-        found = plan(demand, workers, present, limit)
-        workers = carried_out(found, demand, workers, tag)
-        assert sum(w.slots for w in workers) <= limit.most
-        assert all(0 < w.slots <= limit.per_worker for w in workers)
-        again = plan(demand, workers, present, limit)
-        assert (again.start, again.stop, again.refused) == ((), (), found.refused)
-        own = sum(w.slots for w in workers if w.demand == demand.id and w.state != ENDING)
-        wanted = max(0, demand.slots - present)
-        assert own + found.refused >= wanted
-        assert found.refused == 0 or sum(w.slots for w in workers) == limit.most
-        workers = [w for w in workers if w.state != ENDING]
-
-
-@given(st.lists(demands, max_size=6), limits)
-def test_nobody_elses_workers_are_stopped(asked: list[SlotDemand], limit: ExpansionLimits) -> None:
-    workers: list[Worker] = []
-    for tag, demand in enumerate(asked):
-        found = plan(demand, workers, 0, limit)
-        names = {w.name for w in workers if w.demand == demand.id}
-        assert set(found.stop) | set(found.keep) == names
-        workers = [w for w in carried_out(found, demand, workers, tag) if w.state != ENDING]
+@pytest.mark.parametrize("details", [{}, {"until": None}, {"until": 9e9, "cores": 0}])
+def test_what_is_no_lease_is_left_out(details: dict[str, Any]) -> None:
+    assert leases_of([Measurement("x", "expansion", "a", 4.0, "1", 1.0, "", "", details)], 2) == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", 'a"', "a\n", "-a", "a" * 201])
-def test_a_demand_has_a_plain_name(name: str) -> None:
+def test_a_lease_has_a_plain_name(name: str) -> None:
     with pytest.raises(InputError, match="expected letters, digits"):
-        SlotDemand(name, 1, 0.0)
+        Lease(name, 1, 0.0)
 
 
-def test_slots_are_counted_as_jobs_fit_into_them() -> None:
-    rows = [
-        ("Static", "1", "512"), ("Static", "4", "4096"), ("Partitionable", "8", "4096"),
-        ("Dynamic", "1", "512"), ("Static", "undefined", "512"),
-    ]  # fmt: skip
-    assert fitting(rows, 1, 512) == 1 + 1 + 8
-    assert fitting(rows, 2, 2048) == 0 + 1 + 2
-    assert fitting(rows, 1, 0) == 1 + 1 + 8
+# -- machines of this machine --------------------------------------------------------------------
+
+STAYS = "#!/bin/sh\nsleep 60\n"
+"""What a shell starts in the background does not hear of SIGQUIT."""
 
 
-def test_a_worker_takes_no_job_after_its_lease_and_leaves_when_idle(tmp_path: Path) -> None:
+def startd_cloud(folder: Path, now: list[float], master: str = STAYS) -> StartdCloud:
+    (folder / "sbin").mkdir()
+    (folder / "sbin/condor_master").write_text(master)
+    (folder / "sbin/condor_master").chmod(0o755)
+    (folder / "token").write_text("secret\n")
+    settings = StartdSettings(folder / "w", "cm:9618", [SMALL], folder, folder / "token")
+    cloud = StartdCloud(settings, lambda: now[0])
+    cloud.check()
+    return cloud
+
+
+def states(cloud: StartdCloud) -> list[tuple[str, MachineState]]:
+    return [(machine.name, machine.state) for machine in cloud.machines()]
+
+
+def test_a_machine_is_started_once_told_to_go_and_killed_where_it_stays(tmp_path: Path) -> None:
+    now = [100.0]
+    cloud = startd_cloud(tmp_path, now)
+    cloud.start("small", "a")
+    cloud.start("small", "a")
+    assert cloud.machines() == [Server("a", "small", RUNNING, 100.0)]
+    assert (tmp_path / "w/tokens.d/pool").stat().st_mode & 0o777 == 0o600
+    process = Process.of(tmp_path / "w/a/process")
+    assert process is not None
+    cloud.delete("a")
+    assert states(cloud) == [("a", ENDED)]
+    now[0] += 5.0
+    cloud.delete("a")
+    assert Process.of(Path(f"/proc/{process.pid}/stat"))
+    now[0] += 60.0
+    cloud.delete("a")
+    until(lambda: not Process.of(Path(f"/proc/{process.pid}/stat")), "it to be killed")
+    cloud.delete("a")
+    assert states(cloud) == []
+    assert (tmp_path / "w/last-ended/log/master.out").exists()
+    cloud.delete("a")
+
+
+def test_who_is_killed_before_the_process_leaves_a_machine_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = startd_cloud(tmp_path, [100.0])
+    monkeypatch.setattr(cloud, "_run", lambda _home: os.kill(os.getpid(), signal.SIGKILL))
+    if (child := os.fork()) == 0:
+        cloud.start("small", "a")
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert states(cloud) == [("a", ENDED)]
+    cloud.start("small", "a")
+    assert states(cloud) == [("a", ENDED)]
+    cloud.delete("a")
+    assert states(cloud) == []
+
+
+def test_one_that_ended_at_once_says_why_and_another_of_its_id_is_not_it(tmp_path: Path) -> None:
+    cloud = startd_cloud(tmp_path, [100.0], "#!/bin/sh\necho no such collector\nexit 1\n")
+    cloud.start("small", "a")
+    until(lambda: states(cloud) == [("a", ENDED)], "it to end")
+    until(lambda: cloud.machines()[0].error == "no such collector", "its word")
+    stat = Path(f"/proc/{os.getpid()}/stat").read_text()
+    (tmp_path / "w/a/process").write_text(stat)
+    assert states(cloud) == [("a", RUNNING)]
+    head, _, fields = stat.rpartition(") ")
+    others = " ".join([*fields.split()[:19], "1", *fields.split()[20:]])
+    (tmp_path / "w/a/process").write_text(f"{head}) {others}")
+    assert states(cloud) == [("a", ENDED)]
+
+
+def test_machines_that_cannot_be_told_are_not_taken_for_gone(tmp_path: Path) -> None:
+    cloud = startd_cloud(tmp_path, [100.0])
+    (tmp_path / "w/a/machine.json").mkdir(parents=True)
+    with pytest.raises(CloudError, match=r"list: .*Is a directory"):
+        cloud.machines()
+
+
+def test_an_execute_node_is_all_one_slot_and_leaves_when_idle(tmp_path: Path) -> None:
     settings = StartdSettings(tmp_path, "cm:9618", site="mu", idle_s=90, config={"UID_DOMAIN": "x"})
-    text = worker_config(settings, WorkerShape("adon-1", "wf:level3", 2, 4, 512, 1234.2))
+    text = worker_config(settings, SMALL, "adon-1")
     found = dict(line.split(" = ", 1) for line in text.splitlines())
-    assert found["START"] == "time() < 1235"
-    assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "45")
-    assert (found["NUM_SLOTS_TYPE_1"], found["SLOT_TYPE_1"]) == ("2", "cpus=4, memory=512")
-    assert (found["NUM_CPUS"], found["MEMORY"]) == ("8", "1024")
-    assert (found["AdonExpansion"], found["PegasusSite"]) == ('"wf:level3"', '"mu"')
+    assert (found["STARTD_NOCLAIM_SHUTDOWN"], found["UPDATE_INTERVAL"]) == ("90", "30")
+    assert (found["SLOT_TYPE_1"], found["SLOT_TYPE_1_PARTITIONABLE"]) == ("100%", "True")
+    assert (found["NUM_CPUS"], found["MEMORY"]) == ("2", "512")
+    assert (found["AdonWorker"], found["PegasusSite"]) == ('"adon-1"', '"mu"')
     assert (found["COLLECTOR_HOST"], found["UID_DOMAIN"]) == ("cm:9618", "x")
     assert int(found["MAXJOBRETIREMENTTIME"]) > 3600
 
 
-def test_a_driver_needs_its_pool_and_htcondor(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"expected pool\.collector"):
-        StartdExpansion(StartdSettings(tmp_path, ""), LIMITS)
-    with pytest.raises(MissingError, match="sbin/condor_master: not found"):
-        StartdExpansion(StartdSettings(tmp_path, "cm:9618", release=tmp_path), LIMITS)
+def test_what_is_not_good_is_one_line(tmp_path: Path) -> None:
+    good = StartdSettings(tmp_path / "w", "cm:9618", [SMALL], tmp_path, tmp_path / "token")
+    with pytest.raises(InputError, match="sbin/condor_master: not found"):
+        StartdCloud(good).check()
+    startd_cloud(tmp_path, [0.0])
+    with pytest.raises(InputError, match="none: No such file or directory, expected a token"):
+        StartdCloud(replace(good, token_file=tmp_path / "none")).check()
+    with pytest.raises(InputError, match=r"token: File exists, expected a folder to write to"):
+        StartdCloud(replace(good, directory=tmp_path / "token")).check()
+    with pytest.raises(InputError, match="found 'large', expected one of the configuration"):
+        StartdCloud(good).start("large", "a")
 
 
-def test_processes_are_known_by_when_they_started() -> None:
-    import os  # noqa: PLC0415
-
-    own = identify(os.getpid())
-    assert own is not None
-    assert identify(own.pid) != ProcessIdentity(own.pid, own.started - 1)
-    assert identify(2**22 + 1) is None
-
+# -- a program of the admin's --------------------------------------------------------------------
 
 PROGRAM = """
 import json, sys
@@ -155,62 +185,128 @@ with open(sys.argv[1], "a") as log:
 """
 
 
-def program(folder: Path, then: str = "") -> tuple[CommandExpansion, Path]:
+def program(folder: Path, then: str = "") -> tuple[CommandCloud, Path]:
     script, log = folder / "grow.py", folder / "log"
     script.write_text(PROGRAM.format(then=then))
-    return CommandExpansion([sys.executable, "-I", "-S", str(script), str(log)]), log
+    return CommandCloud([sys.executable, "-I", "-S", str(script), str(log)]), log
 
 
-def test_a_program_of_the_admins_gets_the_demand(tmp_path: Path) -> None:
-    expansion, log = program(tmp_path)
-    demand = SlotDemand("wf:level3", 20, 99.5, 2, 512, 10**9, "why")
-    assert expansion.enlarge(demand).workers == ()
-    assert expansion.shrink("wf:level3") == 0
-    assert expansion.workers() == []
+def test_a_program_of_the_admins_is_asked_and_answers(tmp_path: Path) -> None:
+    row = {"name": "vm-1", "flavour": "small", "state": "booting", "since": 9}
+    answer = {
+        "flavours": [{"name": "small", "cores": 4, "memory_mb": 512}],
+        "machines": [row, {**row, "name": "vm-2", "state": "error", "error": "no host"}],
+    }
+    then = f"print(json.dumps({{k: v for k, v in {answer!r}.items() if k == request['action']}}))"
+    cloud, log = program(tmp_path, then)
+    cloud.check()
+    assert cloud.flavours() == [Flavour("small", 4, 512)]
+    first, second = cloud.machines()
+    assert first == Server("vm-1", "small", MachineState.BOOTING, 9.0)
+    assert (second.state, second.error) == (MachineState.ERROR, "no host")
+    cloud.start("small", "a")
+    cloud.delete("a")
     asked = [json.loads(line) for line in log.read_text().splitlines()]
-    assert asked == [
-        {
-            "action": "enlarge",
-            "demand": {
-                "id": "wf:level3", "slots": 20, "until": 99.5, "cores": 2, "memory_mb": 512,
-                "bytes": 10**9, "reason": "why",
-            },
-        },
-        {"action": "shrink", "id": "wf:level3"},
-        {"action": "workers"},
+    assert asked[-2:] == [
+        {"action": "start", "flavour": "small", "name": "a"}, {"action": "delete", "name": "a"},
     ]  # fmt: skip
 
 
-def test_its_workers_are_told(tmp_path: Path) -> None:
-    row = {"name": "vm-1", "demand": "a", "slots": 4, "until": 9}
-    other = {**row, "name": "vm-2", "demand": "b", "state": "ending"}
-    answer = {"workers": [row, other], "note": "two are on their way"}
-    expansion, _ = program(tmp_path, f"print(json.dumps({answer!r}))")
-    grown = expansion.enlarge(SlotDemand("a", 4, 9.0))
-    assert grown.workers == (Worker("vm-1", "a", 4, 9.0),)
-    assert grown.note == "two are on their way"
-    assert [w.state for w in expansion.workers()] == ["running", "ending"]
-
-
 @pytest.mark.parametrize(
-    ("then", "said"),
+    ("then", "said", "why"),
     [
-        ("sys.exit('no quota')", "exit code 1: no quota"),
-        ("sys.exit(3)", "exit code 3: it said nothing"),
-        ("print('done')", "found 'done', expected nothing or"),
-        ("print('[]')", "expected nothing or"),
-        ("print('{\"workers\": [1]}')", "expected nothing or"),
-        ("print('{\"workers\": 3}')", "expected nothing or"),
+        ("sys.exit('no answer')", "start: exit code 1: no answer", Refusal.BUSY),
+        ("sys.exit(3)", "exit code 3: it said nothing", Refusal.BUSY),
+        ('print(\'{"refused": "quota", "error": "16 of 16"}\')', "start: 16 of 16", Refusal.QUOTA),
+        ("print('done')", "answer to start: not valid JSON", Refusal.REFUSED),
+        ("print('[]')", r"found \[\], expected a mapping", Refusal.REFUSED),
+        ("print('{\"machines\": [1]}')", "found 1, expected a mapping", Refusal.REFUSED),
+        ('print(\'{"refused": "never"}\')', "found 'never', expected one of", Refusal.REFUSED),
     ],
 )
-def test_a_program_that_fails_says_why(tmp_path: Path, then: str, said: str) -> None:
-    expansion, _ = program(tmp_path, then)
-    with pytest.raises(AdonError, match=said):
-        expansion.enlarge(SlotDemand("a", 4, 9.0))
+def test_a_program_that_refuses_says_why(
+    tmp_path: Path, then: str, said: str, why: Refusal
+) -> None:
+    cloud, _ = program(tmp_path, then)
+    with pytest.raises(CloudError, match=said) as caught:
+        cloud.start("small", "a")
+    assert caught.value.why is why
 
 
 def test_a_program_that_is_not_there_or_never_ends(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="No such file"):
-        CommandExpansion([str(tmp_path / "none")]).workers()
-    with pytest.raises(AdonError, match=r"no answer within 0\.1 s"):
-        CommandExpansion(["sleep", "60"], 0.1).workers()
+    with pytest.raises(InputError, match="No such file"):
+        CommandCloud([str(tmp_path / "none")]).check()
+    with pytest.raises(CloudError, match=r"no answer within 0\.1 s"):
+        CommandCloud(["sleep", "60"], 0.1).check()
+    with pytest.raises(InputError, match="found no flavours, expected one at least"):
+        program(tmp_path)[0].check()
+
+
+# -- the section ---------------------------------------------------------------------------------
+
+OPENSTACK = {"cloud": "c", "image": "i", "network": "n"}
+
+
+def section(**expansion: Any) -> Any:
+    data = {
+        "topology": star("local", "mu"),
+        "pool": {"collector": "cm:9618"},
+        "expansion": expansion,
+    }
+    return parse_config(data, "adon.yml")
+
+
+def test_the_section_names_flavours_and_limits() -> None:
+    flavours = {"a": {"cores": 4, "price": 0.5, "boot": "3 s"}, "b": {"cores": 1, "memory_mb": 9}}
+    config = section(flavours=flavours, cores=64, worth=2)
+    found = cloud_of(config, Path("adon.yml")).flavours()
+    assert found == [Flavour("a", 4, 4096, 0.5, 3.0, 10.0), Flavour("b", 1, 9, 0.0, 20.0, 10.0)]
+    assert limits_of(config.expansion) == Limits(cores=64, machines=16, worth=2.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"driver": "cloud"}, "driver: found 'cloud', expected one of 'openstack', 'startd'"),
+        ({}, "driver 'startd': found no flavours, expected one at least"),
+        ({"flavours": {"a": {}}}, "flavour 'a': found no cores, expected how many it has"),
+        ({"money_per_day": 0}, "money_per_day: found 0, expected more than 0"),
+        ({"machines": 0}, "machines: found 0, expected 1 or more"),
+        ({"pool": "a b"}, "pool: found 'a b', expected letters, digits and any of _.-"),
+        ({"driver": "command"}, "found no command, expected a program to call"),
+        ({"driver": "openstack", "flavours": {"a": {}}}, "found no openstack, expected its"),
+        (
+            {"driver": "openstack", "openstack": OPENSTACK, "flavours": {"a": {"cores": 1}}},
+            "flavour 'a': found cores or memory_mb, expected the cloud to tell",
+        ),
+        ({"idel": "1 h"}, "expansion has the unknown key 'idel', did you mean 'idle'?"),
+    ],
+)
+def test_a_section_that_cannot_be_is_one_line(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        section(**given)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_openstack_needs_its_client_and_a_tool_for_tokens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = section(driver="openstack", openstack=OPENSTACK, flavours={"a": {"price": 1}})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="condor_token_fetch: not found on PATH"):
+        cloud_of(config, Path("adon.yml"))
+    (tmp_path / "condor_token_fetch").touch(0o755)
+    cloud_of(config, Path("adon.yml"))
+    monkeypatch.setitem(sys.modules, "condor_plugins.pool.cloud.openstack", None)
+    with pytest.raises(MissingError, match=r"pip install 'adon-wms\[openstack\]'"):
+        cloud_of(config, Path("adon.yml"))
+
+
+def test_who_is_at_work_holds_the_lock(tmp_path: Path) -> None:
+    import fcntl  # noqa: PLC0415
+
+    assert adon_is_at_work(str(tmp_path)) is None
+    with (tmp_path / LOCK).open("w") as file:
+        assert adon_is_at_work(str(tmp_path)) is False
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert adon_is_at_work(str(tmp_path)) is True

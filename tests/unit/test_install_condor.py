@@ -106,9 +106,14 @@ def test_without_a_broker_no_bandwidth_is_told(etc: Path) -> None:
 
 
 def test_condor_master_runs_the_expander_and_stops_it(
-    etc: Path, capsys: pytest.CaptureFixture[str]
+    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files(etc)
+    tool = etc.parent / "bin/condor_config_val"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho MASTER, SCHEDD\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=":")
     config = etc / "adon.yml"
     config.write_text(f"{NETWORK}expansion: {{flavours: {{w: {{cores: 1}}}}}}\n")
     words = ["--config-dir", str(etc / "config.d"), "--yes", "--expander"]
@@ -116,7 +121,9 @@ def test_condor_master_runs_the_expander_and_stops_it(
     assert main([*install, "--dry-run"]) == 0
     assert not (etc / "config.d/99-adon-expander").exists()
     assert main(install) == 0
-    assert f"by {config} (driver startd)" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"by {config} (driver startd)" in told
+    assert "DAEMON_LIST is set again elsewhere: MASTER, SCHEDD, expected ADON_EXPANDER" in told
     text = (etc / "config.d/99-adon-expander").read_text()
     values = dict(line.split(" = ", 1) for line in text.splitlines() if " = " in line)
     assert values["DAEMON_LIST"] == "$(DAEMON_LIST) ADON_EXPANDER"

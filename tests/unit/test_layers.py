@@ -34,8 +34,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
+    "condor_plugins/pool/leases.py",
+    "condor_plugins/pool/cloud/backoff.py",
+    "condor_plugins/pool/expander/decision.py",
+    "condor_plugins/pool/leases.py",
     "condor_plugins/pool/scaling.py",
     "condor_plugins/pool/schedule.py",
+    "condor_plugins/pool/supply.py",
     "condor_plugins/transfers/decide.py",
     "condor_plugins/transfers/request_builder.py",
     "condor_plugins/transfers/run_state.py",

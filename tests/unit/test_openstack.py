@@ -168,11 +168,11 @@ def server(change: Callable[[dict[str, Any]], None] = lambda _: None, **more: An
     ],
 )  # fmt: skip
 def test_a_server_is_a_machine(more: dict[str, Any], state: MachineState) -> None:
-    found = _machine(server(**more))
+    found = _machine(server(**more), 60.0)
     assert found == CloudServer(
         "w1", "small", state, pytest.approx(1_795_424_400),
         "" if state is MachineState.BOOTING else "10.0.0.5",
-        "No valid host" if state is MachineState.ERROR else "",
+        "No valid host" if state is MachineState.ERROR else "", pytest.approx(1_795_424_460),
     )  # fmt: skip
 
 

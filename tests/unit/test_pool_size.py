@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network_world import star
 
-from adon.cli.pool import enlarged, record, shrunk
-from adon.config.adon_yml import parse_config
 from adon.service import poolsize
 from adon.service.poolsize import SAME_S, PoolChanges, PoolSize, ResidentPool, size_of
-from condor_plugins.pool.demand import Expanded, SlotDemand, Worker
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive
 from network_provisioner.base.errors import AdonError
@@ -172,37 +168,6 @@ def test_closing_lets_go_of_who_waits(tmp_path: Path, monkeypatch: pytest.Monkey
     pool.close()
     thread.join(120)
     assert not thread.is_alive() and len(said) == 1
-
-
-# -- demands -------------------------------------------------------------------------------------
-
-TOPOLOGY = star("mu", "tacc")
-
-
-def test_a_demand_and_its_end_are_recorded_where_a_broker_has_its_archive(tmp_path: Path) -> None:
-    file = tmp_path / "archive.sqlite"
-    where = {"topology": TOPOLOGY, "broker": {"archive": str(file)}}
-    config = parse_config(where, str(tmp_path / "adon.yml"))
-    demand = SlotDemand("night", 8, NOW + 60, cores=2, bytes=10**9)
-    grown = Expanded((Worker("w1", "night", 4, NOW + 60),), "the limit is 4 slots")
-    record(config, enlarged(demand, grown, NOW))
-    assert not file.exists()  # nobody's archive
-    with Archive(file) as archive:
-        record(config, enlarged(demand, grown, NOW))
-        record(config, shrunk("night", 1, NOW + 5))
-        first, last = archive.query("expansion", "night")
-    assert (first.value, first.details["granted"], last.value) == (8, 4, 0)
-    assert first.details["reason"] == "8 jobs of 2 cores are to run at once, which read 1 GB"
-
-
-def test_an_archive_that_cannot_be_written_is_told_in_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = parse_config(
-        {"topology": TOPOLOGY, "broker": {"archive": str(tmp_path)}}, str(tmp_path / "adon.yml")
-    )
-    record(config, shrunk("night", 1, NOW))
-    assert capsys.readouterr().err.startswith("adon: not recorded: ")
 
 
 def test_a_fault_does_not_end_the_sampling(

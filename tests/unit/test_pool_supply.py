@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import classad2
 import pytest
@@ -125,7 +126,7 @@ def test_a_dynamic_slot_is_part_of_another() -> None:
 # -- supply --------------------------------------------------------------------------------------
 
 
-def server(name: str = "m1", state: MachineState = MachineState.RUNNING, **more: str) -> Server:
+def server(name: str = "m1", state: MachineState = MachineState.RUNNING, **more: Any) -> Server:
     return Server(name, "small", state, NOW - 500, **more)
 
 
@@ -135,45 +136,77 @@ def slot(name: str = "m1", ago_s: float = 10.0, draining: bool = False) -> Worke
 
 def test_a_machine_boots_until_its_startd_is_in_the_collector() -> None:
     memory = Memory()
-    found = supply([server()], {}, [SMALL], {}, memory, NOW)
+    found = supply([server()], {}, [SMALL], {}, (), memory, NOW)
     assert [(m.state, m.since) for m in found.machines] == [(MachineState.BOOTING, NOW - 500)]
-    found = supply([server()], {"m1": slot()}, [SMALL], {}, memory, NOW)
+    found = supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW)
     assert [(m.state, m.since) for m in found.machines] == [(MachineState.RUNNING, NOW - 300)]
     assert found.boots == {"m1": 200.0}
-    assert not supply([server()], {"m1": slot()}, [SMALL], {}, memory, NOW).boots
+    assert not supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW).boots
 
 
 def test_what_runs_there_is_known() -> None:
-    claims = {"slot1@m1": [Claim(1, 4096, NOW + 60, "ann")]}
-    (machine,) = supply([server()], {"m1": slot()}, [SMALL], claims, Memory(), NOW).machines
+    claims = {"m1": [Claim(1, 4096, NOW + 60, "ann")]}
+    (machine,) = supply([server()], {"m1": slot()}, [SMALL], claims, (), Memory(), NOW).machines
     assert machine.jobs == (RunningJob(2, NOW + 60, "ann"),)
 
 
-def test_one_that_is_drained_goes_at_once() -> None:
-    memory = Memory()
-    (machine,) = supply([server()], {"m1": slot(draining=True)}, [SMALL], {}, memory, NOW).machines
+def test_one_that_drains_goes_with_its_last_job() -> None:
+    memory, slots = Memory({"m1"}), {"m1": slot(draining=True)}
+    claims = {"m1": [Claim(1, 0, NOW + 60, "ann")]}
+    (machine,) = supply([server()], slots, [SMALL], claims, (), memory, NOW).machines
     assert machine.state is MachineState.DRAINING
+    found = supply([server()], slots, [SMALL], {}, (), memory, NOW + 15)
+    assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+    # Its startd has shut down, or says that it has drained.
     drained = {"m1": slot(draining=True)._replace(drained=True)}
-    for slots in ({}, drained):
-        found = supply([server()], slots, [SMALL], {}, memory, NOW + 15)
-        assert (found.machines, found.over, found.dead) == ((), {"m1": "it is drained"}, set())
+    assert supply([server()], {}, [SMALL], {}, (), memory, NOW + 15).over == found.over
+    assert supply([server()], drained, [SMALL], {}, (), Memory({"m1"}), NOW).over == found.over
+
+
+def test_who_was_told_to_drain_says_so_only_later() -> None:
+    memory = Memory({"m1"}, draining={"m1": NOW - 20})
+    claims = {"m1": [Claim(1, 0, NOW + 60, "ann")]}
+
+    def state(heard_ago_s: float) -> MachineState:
+        slots = {"m1": slot(ago_s=heard_ago_s)}
+        return supply([server()], slots, [SMALL], claims, (), memory, NOW).machines[0].state
+
+    assert state(30.0) is MachineState.DRAINING
+    assert state(1.0) is MachineState.RUNNING  # somebody has taken it back
 
 
 def test_one_that_is_silent_is_dead_but_not_at_once() -> None:
     """A collector that was started anew knows nobody for a while."""
     memory = Memory({"m1"})
-    found = supply([server()], {}, [SMALL], {}, memory, NOW)
+    found = supply([server()], {}, [SMALL], {}, (), memory, NOW)
     assert (found.machines, found.over) == ((), {})
-    assert supply([server()], {}, [SMALL], {}, memory, NOW + SILENT_S + 1).dead == {"m1"}
+    assert supply([server()], {}, [SMALL], {}, (), memory, NOW + SILENT_S + 1).dead == {"m1"}
+    # One that has lost the collector and not its jobs is left alone.
+    claims = {"m1": [Claim(1, 0, NOW, "ann")]}
+    assert not supply([server()], {}, [SMALL], claims, {"m1"}, memory, NOW + 2 * SILENT_S).over
     # Its ad outlives it.
-    found = supply([server()], {"m1": slot(ago_s=SILENT_S + 1)}, [SMALL], {}, Memory({"m1"}), NOW)
+    found = supply(
+        [server()], {"m1": slot(ago_s=SILENT_S + 1)}, [SMALL], {}, (), Memory({"m1"}), NOW
+    )
     assert (found.machines, found.dead) == ((), {"m1"})
+
+
+def test_one_that_will_lose_the_pool_is_drained_and_ends_its_jobs() -> None:
+    old, memory = server(until=NOW - 1), Memory({"m1"})
+    claims = {"m1": [Claim(1, 0, NOW + 9999, "ann")]}
+    found = supply([old], {"m1": slot()}, [SMALL], claims, (), memory, NOW)
+    assert (found.machines, found.over, found.old.keys()) == ((), {}, {"m1"})
+    memory.draining["m1"] = NOW
+    for after_s in (1.0, 2 * SILENT_S, 9000.0):
+        found = supply([old], {}, [SMALL], claims, {"m1"}, memory, NOW + after_s)
+        assert (found.machines, found.over, found.old) == ((), {}, {})
+    assert supply([old], {}, [SMALL], {}, (), memory, NOW + 9999).over == {"m1": "it is drained"}
 
 
 @pytest.mark.parametrize("state", [MachineState.ENDED, MachineState.ERROR])
 def test_one_that_its_cloud_says_is_over_goes(state: MachineState) -> None:
     found = supply(
-        [server(state=state, error="no host")], {"m1": slot()}, [SMALL], {}, Memory(), NOW
+        [server(state=state, error="no host")], {"m1": slot()}, [SMALL], {}, (), Memory(), NOW
     )
     assert (found.machines, found.over, found.dead) == ((), {"m1": "no host"}, {"m1"})
 

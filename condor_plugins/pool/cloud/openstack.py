@@ -73,6 +73,8 @@ class OpenStackSettings:
     ``qos_policy``       an existing policy for a port that is made for each server, "" for none
     ``zone``             an availability zone, "" for any
     ``timeout_s``        for an answer of the cloud
+    ``life_s``           after which a machine is drained: its token was for its boot, and HTCondor
+                         ends its session with the collector after a day
     ``boots``            by flavour: ``boot_s`` and ``boot_spread_s``, where they are known
     """
 
@@ -87,6 +89,7 @@ class OpenStackSettings:
     qos_policy: str = ""
     zone: str = ""
     timeout_s: float = 60.0
+    life_s: float = 72_000.0
     boots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -151,7 +154,8 @@ class OpenStackCloud:
     def machines(self) -> Sequence[Server]:
         """The same."""
         with self._told("list servers"):
-            found = [_machine(server) for server in self._api.compute.servers(tags=self._tag)]
+            servers = list(self._api.compute.servers(tags=self._tag))
+            found = [_machine(server, self._settings.life_s) for server in servers]
             known = {machine.name for machine in found}
             alone = [port for port in self._ports() if port.name not in known]
         found += [
@@ -322,19 +326,21 @@ def _words(kind: str) -> str:
     return "server group" if kind == "group" else kind.replace("_", " ")
 
 
-def _machine(server: Any) -> Server:
+def _machine(server: Any, life_s: float) -> Server:
     state = _STATES.get(server.status, MachineState.RUNNING)
     if server.task_state == "deleting":
         state = MachineState.ENDED
     fault = (server.fault or {}).get("message", "") if state is MachineState.ERROR else ""
     addresses = [row["addr"] for rows in (server.addresses or {}).values() for row in rows]
+    since = _seconds(server.created_at)
     return Server(
         server.name,
         str((server.metadata or {}).get(_FLAVOUR, "")),
         state,
-        _seconds(server.created_at),
+        since,
         next(iter(addresses), ""),
         fault,
+        since + life_s,
     )
 
 

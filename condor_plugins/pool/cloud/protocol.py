@@ -7,6 +7,7 @@ under the same name, a machine is not made twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +21,8 @@ from network_provisioner.base.errors import AdonError
 class Server:
     """One machine of ours. ``state`` is as its cloud sees it, which knows nothing of DRAINING, and
     of a machine that runs not whether it has joined the pool. ``since``: when it was asked for, in
-    Unix seconds of the cloud's clock; ``error`` is the cloud's own words."""
+    Unix seconds of the cloud's clock; ``until`` is from when on it takes no more jobs, for it would
+    lose the pool; ``error`` is the cloud's own words."""
 
     name: str
     flavour: str
@@ -28,6 +30,7 @@ class Server:
     since: float
     address: str = ""
     error: str = ""
+    until: float = math.inf
 
 
 class Refusal(Enum):

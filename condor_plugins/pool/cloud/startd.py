@@ -51,14 +51,15 @@ class Process(NamedTuple):
 
     @classmethod
     def of(cls, stat: Path) -> Process | None:
-        """From ``/proc/PID/stat`` or a copy; None where it has ended, as zombies have."""
+        """From ``/proc/PID/stat`` or a copy; None where it has ended, as zombies have. Raises
+        OSError where that cannot be told."""
         try:
             pid, _, rest = stat.read_text(errors="replace").partition(" (")
             # A name may hold anything, parentheses too.
             fields = rest.rpartition(")")[2].split()
             found = cls(int(pid), int(fields[1]), int(fields[19]))
             return None if fields[0] in "ZX" else found
-        except (OSError, IndexError, ValueError):
+        except (FileNotFoundError, ProcessLookupError, IndexError, ValueError):
             return None
 
 
@@ -99,11 +100,13 @@ class StartdCloud:
 
     def machines(self) -> Sequence[Server]:
         """The same. What has ended has the last line that HTCondor said."""
-        return [
-            self._server(path.parent, row)
-            for path in sorted(self._directory.glob(f"*/{_RECORD}"))
-            if path.parent.name != _LAST and (row := _read(path))
-        ]
+        with self._told("list"):
+            homes = sorted(self._directory.iterdir()) if self._directory.exists() else []
+            return [
+                self._server(home, row)
+                for home in homes
+                if home.name != _LAST and (row := _read(home / _RECORD))
+            ]
 
     def start(self, flavour: str, name: str) -> None:
         """The same."""
@@ -132,15 +135,19 @@ class StartdCloud:
             if not row:
                 return
             if master is None:
-                _kill(home, None)
-                with self._turn():
-                    # Its logs say why, if it was too soon.
-                    shutil.rmtree(self._directory / _LAST, ignore_errors=True)
-                    home.rename(self._directory / _LAST)
-            elif "deleted" not in row:
-                _write(home / _RECORD, {**row, "deleted": self._clock()})
-                _signal(master.pid, signal.SIGQUIT)
-            elif self._clock() >= row["deleted"] + _PATIENCE_S:
+                # One that is on its way now, for who started it was killed, finds nothing to read.
+                (home / "condor_config").unlink(missing_ok=True)
+                if not _kill(home, None):
+                    with self._turn():
+                        # Its logs say why, if it was too soon.
+                        shutil.rmtree(self._directory / _LAST, ignore_errors=True)
+                        home.rename(self._directory / _LAST)
+                return
+            told_at = row.setdefault("deleted", self._clock())
+            _write(home / _RECORD, row)
+            if self._clock() < told_at + _PATIENCE_S:
+                _signal(master.pid, signal.SIGQUIT)  # which one that has just begun does not hear
+            else:
                 _kill(home, master)
 
     # -- within ------------------------------------------------------------------------------
@@ -226,9 +233,12 @@ def _family(home: Path, master: Process | None) -> list[int]:
     return sorted(family)
 
 
-def _kill(home: Path, master: Process | None) -> None:
-    for pid in _family(home, master):
+def _kill(home: Path, master: Process | None) -> bool:
+    """Whether there was anything."""
+    family = _family(home, master)
+    for pid in family:
         _signal(pid, signal.SIGKILL)
+    return bool(family)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -245,11 +255,11 @@ def _last_word(home: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A machine's record; nothing where it has none."""
+    """A machine's record; nothing where it has none. Raises OSError where that cannot be told."""
     try:
         row = json.loads(path.read_text())
         return {**row, "flavour": str(row["flavour"]), "since": float(row["since"])}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return {}
 
 

@@ -16,7 +16,7 @@ from condor_plugins.pool.scaling import Flavour
 
 WORKER_ATTRIBUTE = "AdonWorker"
 """In the ads of a machine's slots: its name."""
-_UPDATE_S = 60.0  # one that was silent for three of them is taken for dead
+_UPDATE_S = 30.0  # a machine that drains tells that it has ended its last job no sooner
 _PATIENCE_S = 86_400  # a job may run for a day after its machine was told to leave
 
 

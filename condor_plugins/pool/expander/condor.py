@@ -4,6 +4,7 @@ not (a machine that holds no key of the pool is drained by ``condor_drain`` only
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,12 +23,13 @@ JOB_ATTRIBUTES = tuple(
         (
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
             "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
-            "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason",
+            "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
+            "PublicClaimId",
         )
     )
 )  # fmt: skip
 _WANTED = f"JobUniverse == {VANILLA} || JobUniverse == {SCHEDULER}"
-_TOOL_S = 30.0
+_TOOL_S, _ANSWER_S = 30.0, 3.0
 
 
 class Condor:
@@ -43,13 +45,13 @@ class Condor:
     def slots(self) -> list[classad2.ClassAd]:
         """Ads of all slots that are no parts of others and run jobs, machines that are ``Offline``
         among them."""
-        with _told("collector"):
+        with _told(self._named):
             where = 'SlotType =!= "Dynamic" && IsDataSlot =!= true'
             return list(self._open().query(htcondor2.AdType.Slot, where))
 
     def jobs(self) -> list[classad2.ClassAd]:
         """Ads of all jobs that need a slot, and of DAGMans, with the name of their schedd."""
-        with _told("collector"):
+        with _told(self._named):
             found = self._open().locateAll(htcondor2.DaemonType.Schedd)
             self._schedds = {str(ad["Name"]): ad for ad in found}
         jobs = []
@@ -70,28 +72,16 @@ class Condor:
 
     def advertise(self, offline: Iterable[classad2.ClassAd]) -> None:
         """Have the collector know machines that could be started."""
-        with _told("collector"):
+        with _told(self._named):
             self._open().advertise(list(offline), "UPDATE_STARTD_AD")
 
     def forget(self, worker: str) -> None:
         """No more jobs to a machine that has died."""
-        with _told("collector"):
-            query = {
-                "MyType": "Query",
-                "TargetType": "Machine",
-                "Requirements": classad2.ExprTree(f'{WORKER_ATTRIBUTE} == "{worker}"'),
-            }
-            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+        self._invalidate(f'{WORKER_ATTRIBUTE} == "{worker}"')
 
     def forget_flavours(self) -> None:
         """Take back what :meth:`advertise` told."""
-        with _told("collector"):
-            query = {
-                "MyType": "Query",
-                "TargetType": "Machine",
-                "Requirements": classad2.ExprTree(f"{FLAVOUR} isnt undefined && Offline"),
-            }
-            self._open().advertise([classad2.ClassAd(query)], "INVALIDATE_STARTD_ADS")
+        self._invalidate(f"{FLAVOUR} isnt undefined && Offline")
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         """Have jobs begin anew elsewhere, whose machine has died."""
@@ -104,11 +94,25 @@ class Condor:
 
     def drain(self, slot: str, why: str) -> None:
         """No new jobs for a machine; when its last has ended, its startd shuts down."""
-        self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        try:
+            self._tool("condor_drain", "-graceful", "-exit-on-completion", "-reason", why, slot)
+        except AdonError as error:
+            if "already in progress" not in str(error):
+                raise
 
     def keep(self, slot: str) -> None:
         """Take a machine back from draining."""
         self._tool("condor_drain", "-cancel", slot)
+
+    @property
+    def _named(self) -> str:
+        return f"collector {self.collector or htcondor2.param.get('COLLECTOR_HOST', '')}".strip()
+
+    def _invalidate(self, requirements: str) -> None:
+        wanted = {"MyType": "Query", "TargetType": "Machine"}
+        ad = classad2.ClassAd({**wanted, "Requirements": classad2.ExprTree(requirements)})
+        with _told(self._named):
+            self._open().advertise([ad], "INVALIDATE_STARTD_ADS")
 
     def _open(self) -> htcondor2.Collector:
         return htcondor2.Collector(self.collector) if self.collector else htcondor2.Collector()
@@ -116,6 +120,19 @@ class Condor:
     def _tool(self, *words: str) -> None:
         pool = ["-pool", self.collector] if self.collector else []
         run([words[0], *pool, *words[1:]])
+
+
+def answers(daemon: str) -> bool:
+    """Whether somebody listens at an address as HTCondor writes it (``192.0.2.7:9618?addrs=…``),
+    or may: who is behind a broker of connections (CCB) is not reached from here."""
+    host, _, port = daemon.partition("?")[0].rpartition(":")
+    if "CCBID=" in daemon or not port.isdecimal():
+        return bool(daemon)
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S):
+            return True
+    except OSError:
+        return False
 
 
 def run(words: Sequence[str]) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import classad2
 
-from condor_plugins.pool.dags import FollowedDag
 from condor_plugins.pool.expander.look import View
 from condor_plugins.pool.leases import Lease
 from condor_plugins.pool.queue import (
     VANILLA,
+    JobKey,
     JobRequest,
-    Matching,
     asks_alike,
     dag_key,
+    job_key,
     runs,
     seconds,
     waits_for_a_slot,
@@ -31,6 +32,7 @@ from condor_plugins.pool.scaling import (
 from monitors.workflows.planned.forecast import forecast
 
 _WINDOW_S = 900.0  # of submissions that nothing announced
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _MOST_WHOLE = 10_000  # ads that are remembered
 
 
@@ -42,96 +44,106 @@ class PoolDemand:
     counts: Mapping[str, int]
 
 
-class Requests:
-    """What jobs ask for. Of jobs of the queue that ask alike, one is read as a whole.
+class Demands:
+    """What is wanted at each look. Who came without announcement is remembered for a while.
 
-    :param whole: reads the whole ad of a job, None where it is gone.
+    :param whole: reads the whole ad of a job of the queue, None where it is gone.
+    :param run_s: is believed of a job outside of DAGs, in seconds.
     """
 
-    def __init__(self, whole: Callable[[classad2.ClassAd], classad2.ClassAd | None]) -> None:
-        self._read = whole
+    def __init__(
+        self,
+        whole: Callable[[classad2.ClassAd], classad2.ClassAd | None],
+        run_s: Callable[[classad2.ClassAd], float],
+    ) -> None:
+        self._read, self._run_s = whole, run_s
         self._whole: dict[object, classad2.ClassAd] = {}
+        self._came: dict[JobKey, JobDemand] = {}
 
-    def of(self, job: classad2.ClassAd, matching: Matching) -> JobRequest:
-        """Of a job of the queue. Raises AdonError."""
+    def at(self, view: View, leases: Iterable[Lease]) -> PoolDemand:
+        """Raises AdonError where a job cannot be read."""
+        now = view.now
+        boot_s = max((flavour.boot_s for flavour in view.flavours), default=0.0)
+        spread_s = max((flavour.boot_spread_s for flavour in view.flavours), default=0.0)
+        until = now + 2 * boot_s + GIVEN_UP * spread_s
+        followed = {(dag.schedd, dag.cluster) for dag in view.dags}
+        vanilla = [job for job in view.jobs if job.get("JobUniverse") == VANILLA]
+        wanted = self._unannounced([job for job in vanilla if dag_key(job) not in followed], view)
+        nodes = {
+            (*dag_key(job), str(job.get("DAGNodeName"))): job
+            for job in vanilla
+            if dag_key(job) in followed
+        }
+        soon: Counter[str] = Counter()  # jobs of each workflow that run, or will within a boot
+        for dag in view.dags:
+            soon[dag.workflow] += len(dag.state.running)
+        free = [at for machine in view.machines for at in _free(machine, now)]
+        for coming in forecast([dag.state for dag in view.dags], free, boot_s, now, until):
+            dag = view.dags[coming.dag]
+            node = nodes.get((dag.schedd, dag.cluster, coming.name))
+            if node is None:
+                request = dag.request(coming.name)
+                asked = view.matching.of(request, id(request))  # jobs alike have one
+            elif waits_for_a_slot(node):
+                asked = self._asked(node, view)
+            else:
+                continue
+            soon[dag.workflow] += coming.ready_at <= now + boot_s
+            found = _demand(asked, coming.ready_at, coming.run_s, dag.user)
+            wanted.append(replace(found, ready_spread_s=coming.spread_s))
+        leased = list(_leased(view, leases, soon, len(wanted)))
+        queued = sum(found.ready_at <= now for found in wanted)
+        counts = {
+            "queued": queued,
+            "coming": len(wanted) - queued,
+            "leased": sum(found.count for found in leased),
+        }
+        more = expected_arrivals(self._came.values(), now, _WINDOW_S, until)
+        return PoolDemand([*wanted, *leased, *more], counts)
+
+    def _unannounced(self, jobs: Iterable[classad2.ClassAd], view: View) -> list[JobDemand]:
+        """Those that wait and belong to no DAG that is followed."""
+        earliest = view.now - _WINDOW_S
+        self._came = {key: d for key, d in self._came.items() if d.ready_at > earliest}
+        wanted = []
+        for job in jobs:
+            since, waits = seconds(job, "QDate") or view.now, waits_for_a_slot(job)
+            if waits or since > earliest:
+                asked = self._asked(job, view)
+                found = _demand(asked, since, self._run_s(job), str(job.get("User")))
+                wanted += [found] * waits
+                if since > earliest:
+                    self._came[job_key(job)] = found
+        return wanted
+
+    def _asked(self, job: classad2.ClassAd, view: View) -> JobRequest:
+        """What a job of the queue asks for. Of those that ask alike, one is read as a whole."""
         alike = asks_alike(job)
         if alike not in self._whole:
             if len(self._whole) >= _MOST_WHOLE:
                 self._whole.clear()
             self._whole[alike] = self._read(job) or job
-        return matching.of(self._whole[alike], alike)
+        return view.matching.of(self._whole[alike], alike)
 
 
-def demand(
-    view: View,
-    leases: Iterable[Lease],
-    requests: Requests,
-    run_s: Callable[[classad2.ClassAd], float],
-) -> PoolDemand:
-    """``run_s`` is believed of a job outside of DAGs. Raises AdonError."""
-    now = view.now
-    boot_s = max((flavour.boot_s for flavour in view.flavours), default=0.0)
-    spread_s = max((flavour.boot_spread_s for flavour in view.flavours), default=0.0)
-    until = now + 2 * boot_s + GIVEN_UP * spread_s
-    followed = {(dag.schedd, dag.cluster) for dag in view.dags}
-    nodes: dict[tuple[str, int, str], classad2.ClassAd] = {}
-    wanted: list[JobDemand] = []
-    past: list[JobDemand] = []
-    for job in view.jobs:
-        if job.get("JobUniverse") != VANILLA:
-            continue
-        if dag_key(job) in followed:
-            nodes[(*dag_key(job), str(job.get("DAGNodeName")))] = job
-            continue
-        since = seconds(job, "QDate") or now
-        waits, recent = waits_for_a_slot(job), since > now - _WINDOW_S
-        if waits or recent:
-            asked = requests.of(job, view.matching)
-            found = JobDemand(
-                1, asked.cores, asked.memory_mb, since, run_s(job), str(job.get("User")),
-                only=asked.only,
-            )  # fmt: skip
-            wanted += [found] * waits
-            past += [found] * recent
-    soon: Counter[str] = Counter()  # jobs of each workflow within a boot
-    free = [at for machine in view.machines for at in _free(machine, now)]
-    for coming in forecast([dag.state for dag in view.dags], free, boot_s, now, until):
-        dag = view.dags[coming.dag]
-        node = nodes.get((dag.schedd, dag.cluster, coming.name))
-        if node is not None and not waits_for_a_slot(node):
-            continue
-        asked = (
-            _announced(dag, coming.name, view) if node is None else requests.of(node, view.matching)
-        )
-        soon[dag.workflow] += coming.ready_at <= now + boot_s
-        wanted.append(
-            JobDemand(
-                1, asked.cores, asked.memory_mb, coming.ready_at, coming.run_s, dag.user,
-                ready_spread_s=coming.spread_s, only=asked.only,
-            )
-        )  # fmt: skip
-    for dag in view.dags:
-        soon[dag.workflow] += len(dag.state.running)
-    everybodys = sum(runs(job) for job in view.jobs) + len(wanted)
-    leased = [
-        JobDemand(more, lease.cores, lease.memory_mb, now, lease.until - now, lease.name)
-        for lease in leases
-        if (more := lease.slots - soon.get(lease.name.partition(":")[0], everybodys)) > 0
-    ]
-    queued = sum(found.ready_at <= now for found in wanted)
-    counts = {
-        "queued": queued,
-        "coming": len(wanted) - queued,
-        "leased": sum(found.count for found in leased),
-    }
-    return PoolDemand([*wanted, *leased, *expected_arrivals(past, now, _WINDOW_S, until)], counts)
+def _demand(asked: JobRequest, ready_at: float, run_s: float, whose: str) -> JobDemand:
+    return JobDemand(1, asked.cores, asked.memory_mb, ready_at, run_s, whose, only=asked.only)
 
 
-def _announced(dag: FollowedDag, name: str, view: View) -> JobRequest:
-    """What a job will ask for that is not in the queue yet."""
-    ad = dag.request(name)
-    words = ("Requirements", "RequestCpus", "RequestMemory", "RequestDisk")
-    return view.matching.of(ad, tuple(str(ad.get(word)) for word in words))
+def _leased(
+    view: View, leases: Iterable[Lease], soon: Mapping[str, int], waiting: int
+) -> Iterator[JobDemand]:
+    """What leases want beyond the jobs there are: of the workflow whose provisioning job asked, or
+    of all. What a workflow asked for is over when it is no more in the queue, also where its
+    releasing job never ran."""
+    workflows = {job.get("pegasus_wf_uuid") for job in view.jobs} | soon.keys()
+    everybodys = sum(runs(job) for job in view.jobs) + waiting
+    for lease in leases:
+        whose = lease.name.partition(":")[0]
+        more = lease.slots - soon.get(whose, everybodys)
+        if more > 0 and (whose in workflows or not _UUID.match(whose)):
+            left_s = lease.until - view.now
+            yield JobDemand(more, lease.cores, lease.memory_mb, view.now, left_s, lease.name)
 
 
 def _free(machine: Machine, now: float) -> list[float]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import classad2
 import htcondor2
@@ -13,12 +13,11 @@ from condor_plugins.collector import HTCondorPool
 from condor_plugins.pool.cloud.protocol import Cloud, Server
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.dags import FollowedDag, FollowedDags
-from condor_plugins.pool.expander.condor import Condor
+from condor_plugins.pool.expander.condor import Condor, answers
 from condor_plugins.pool.expander.decision import key
 from condor_plugins.pool.queue import (
     FLAVOUR,
     MATCHED,
-    Claim,
     JobKey,
     Matching,
     claim_of,
@@ -29,10 +28,18 @@ from condor_plugins.pool.queue import (
     runs,
     seconds,
     slot_of,
+    startd_of,
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine
-from condor_plugins.pool.supply import Memory, PoolSupply, boot_time, supply, worker_slot
+from condor_plugins.pool.supply import (
+    Memory,
+    PoolSupply,
+    WorkerSlot,
+    boot_time,
+    supply,
+    worker_slot,
+)
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
 
@@ -44,7 +51,7 @@ _UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
 @dataclass(frozen=True, slots=True)
 class View:
     """At the Unix second ``now``. ``own`` are machines that the pool has without us; ``slots``
-    names the slot of each of ours, ``jobs_of`` the jobs that run in a slot; ``matched`` is when the
+    names the slot of each of ours, ``jobs_of`` has the jobs that run there; ``matched`` is when the
     negotiator last matched a flavour."""
 
     now: float
@@ -89,11 +96,8 @@ class Look:
     ) -> None:
         self._pool, self._site = pool, site
         self._cloud, self._condor, self._archive = cloud, condor, archive
-        self._history, self._run_times, self._say = (
-            HTCondorPool(condor.collector or None),
-            run_times,
-            say,
-        )
+        self._history = HTCondorPool(condor.collector or None)
+        self._run_times, self._say = run_times, say
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
         self._accepted: dict[str, Server] = {}
@@ -111,23 +115,36 @@ class Look:
         dags = self._dags.look(jobs, now)  # after the queue: what has left it is in the logs
         for line in (*self._dags.take_warnings(), *self._run_times.take_warnings()):
             self._say(line)
-        ours, others = dict[str, classad2.ClassAd](), list[classad2.ClassAd]()
-        offline: list[classad2.ClassAd] = []
+        offline, there = list[classad2.ClassAd](), list[classad2.ClassAd]()
         for ad in ads:
-            name = ad.get(WORKER_ATTRIBUTE)
-            if ad.get("Offline") is True:
-                offline.append(ad)
-            elif isinstance(name, str) and name in servers:
-                ours[name] = ad
-            else:
-                others.append(ad)
+            (offline if ad.get("Offline") is True else there).append(ad)
+        ours = {
+            str(ad[WORKER_ATTRIBUTE]): ad for ad in there if ad.get(WORKER_ATTRIBUTE) in servers
+        }
         self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
-        claims, jobs_of = self._running(jobs, dags, now)
         # By the collector's clock, by which all were heard.
         late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
+        places = _Places(servers, slots)
+        ends = self._ends(jobs, dags, now)
+        jobs_of: defaultdict[str, list[classad2.ClassAd]] = defaultdict(list)
+        for job in filter(runs, jobs):
+            jobs_of[places.of(job)].append(job)
+        claims = {
+            place: [claim_of(job, ends[job_key(job)]) for job in found]
+            for place, found in jobs_of.items()
+        }
         self._know_joined(servers)
-        found = supply(list(servers.values()), slots, self._flavours, claims, self._memory, now)
+        answering = {
+            name
+            for name, found in jobs_of.items()
+            if name in servers and (name not in slots or slots[name].silent(now))
+            if answers(startd_of(found[0]))
+        }
+        supplied = supply(
+            list(servers.values()), slots, self._flavours, claims, answering, self._memory, now
+        )
+        others = [ad for ad in there if ad.get(WORKER_ATTRIBUTE) not in servers]
         own, own_ads = own_machines(others, claims)
         for name, ad in ours.items():
             self._like.setdefault(servers[name].flavour, ad)
@@ -138,7 +155,7 @@ class Look:
             dags,
             self._flavours,
             Matching({**offered, **own_ads}),
-            found,
+            supplied,
             own,
             {name: slot.name for name, slot in slots.items()},
             jobs_of,
@@ -199,15 +216,14 @@ class Look:
         for id_ in self._archive.those(list(unknown)):
             self._memory.joined.add(unknown[id_])
 
-    def _running(
+    def _ends(
         self, jobs: Sequence[classad2.ClassAd], dags: Sequence[FollowedDag], now: float
-    ) -> tuple[dict[str, list[Claim]], dict[str, list[Any]]]:
-        """What runs in each slot."""
+    ) -> dict[JobKey, float]:
+        """When jobs that run are expected to end (Unix seconds)."""
         by_dag = {(dag.schedd, dag.cluster): dag.state.running for dag in dags}
-        running = [job for job in jobs if runs(job)]
         ends: dict[JobKey, float] = {}
         others: dict[JobKey, RunningJob] = {}
-        for job in running:
+        for job in filter(runs, jobs):
             end = by_dag.get(dag_key(job), {}).get(str(job.get("DAGNodeName")))
             if end is None:
                 since = seconds(job, "JobCurrentStartDate") or now
@@ -215,11 +231,21 @@ class Look:
                 others[job_key(job)] = RunningJob(kind, self._run_times.of_job(job), since)
             else:
                 ends[job_key(job)] = end
-        ends |= expected_ends(others, now)
-        claims: dict[str, list[Claim]] = {}
-        jobs_of: dict[str, list[Any]] = {}
-        for job in running:
-            slot = slot_of(str(job.get("RemoteHost")))
-            claims.setdefault(slot, []).append(claim_of(job, ends[job_key(job)]))
-            jobs_of.setdefault(slot, []).append(job)
-        return claims, jobs_of
+        return ends | expected_ends(others, now)
+
+
+class _Places:
+    """Which machine of ours a job runs on, also one whose ad the collector has no more."""
+
+    def __init__(self, servers: Mapping[str, Server], slots: Mapping[str, WorkerSlot]) -> None:
+        self._servers = servers
+        self._slots = {slot.name: name for name, slot in slots.items()}
+        self._addresses = {s.address: name for name, s in servers.items() if s.address}
+
+    def of(self, job: classad2.ClassAd) -> str:
+        """Its name, else that of the slot."""
+        slot = slot_of(str(job.get("RemoteHost")))
+        hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
+        named = next((host for host in hosts if host in self._servers), "")
+        address = startd_of(job).partition("?")[0].rpartition(":")[0]
+        return self._slots.get(slot) or named or self._addresses.get(address) or slot

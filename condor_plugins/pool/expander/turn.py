@@ -15,7 +15,7 @@ from condor_plugins.pool.cloud.backoff import BackOff
 from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
-from condor_plugins.pool.expander.demand import Requests, demand
+from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.look import Look, View
 from condor_plugins.pool.leases import leases_of
 from condor_plugins.pool.run_times import RunTimes
@@ -53,9 +53,9 @@ class Expander:
     ) -> None:
         self._pool, self._limits, self._clock = pool, limits, clock
         self._cloud, self._condor, self._archive = cloud, condor, archive
-        self._run_times, self._record, self._say = run_times, record, say
+        self._record, self._say = record, say
         self._look = Look(pool, site, cloud, condor, archive, run_times, say)
-        self._requests = Requests(condor.whole)
+        self._demands = Demands(condor.whole, run_times.of_job)
         self._back_off = BackOff()
         self._there: frozenset[str] = frozenset()  # servers at the last look
         self._broken: frozenset[str] = frozenset()
@@ -69,10 +69,11 @@ class Expander:
         view = self._look.at(now)
         self._mind(view)
         leases = leases_of(self._archive.latest("expansion").values(), now)
-        wanted = demand(view, leases, self._requests, self._run_times.of_job)
+        wanted = self._demands.at(view, leases)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
-        over = view.supply.over
+        over, old = view.supply.over, view.supply.old
+        found = replace(found, drain=(*found.drain, *old), why={**found.why, **old})
         delete = {name: why for name, why in over.items() if name not in self._deleted}
         self._deleted = frozenset(over)
         decision = PoolDecision(
@@ -138,9 +139,9 @@ class Expander:
         over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
-        for name in view.supply.dead & slots.keys():
+        for name in view.supply.dead:
             acts.append((name, partial(self._condor.forget, name)))
-            if jobs := view.jobs_of.get(slots[name], ()):
+            if jobs := view.jobs_of.get(name, ()):
                 acts.append((name, partial(self._condor.vacate, jobs)))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
         for name in found.drain:
