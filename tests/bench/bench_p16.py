@@ -13,13 +13,11 @@ The last job takes most of the time, so the next run, in a pool of its own, begi
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, pstdev
 from threading import Event
@@ -45,10 +43,9 @@ from tests.bench.real_pool import (
 from tests.bench.shapes import soykb
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from startd_world import write_config
+from startd_world import adon, at_work, write_config
 from waiting import until
 
-ROOT = Path(__file__).resolve().parents[2]
 SCALE = float(os.environ.get("ADON_P16_SCALE", "30"))
 BOOT = Boot(300 / SCALE, 60 / SCALE)
 CORES, MACHINES = 2, 12  # of a machine, as access-provisioner's; at most
@@ -116,7 +113,9 @@ def _run(pool: Pool, folder: Path, release: Path, what: str, narrow: Event) -> R
     )  # fmt: skip
     dag = write_dag(folder / "dag", soykb(41, 12, seed=1), SCALE)
     lives = Lives(folder / "machines")
-    with lives.watched(), _at_work(pool, folder, _command(config, what)) as daemon:
+    with lives.watched(), at_work(pool, _command(config, what), folder) as daemon:
+        log = folder / "daemon.log"
+        until(lambda: "at work" in log.read_text() or daemon.poll() is not None, "its start")
         if what == THERE:
             until(lambda: _joined(pool) == MACHINES, "all machines")
         began = run_dag(pool, dag, MOST_S, NARROW, narrow)
@@ -130,33 +129,13 @@ def _run(pool: Pool, folder: Path, release: Path, what: str, narrow: Event) -> R
 
 def _command(config: Path, what: str) -> list[str]:
     if what in (KNOWING, FIRST):
-        return [sys.executable, "-I", "-m", "adon", "pool", "run", "--config", str(config)]
+        return adon(config, "run")
     rule = "at once" if what == THERE else "access-provisioner"
     most = 1 if what == DEFAULT else MACHINES
     idle_s = "inf" if what == THERE else str(AccessProvisioner.idle_s / SCALE)
     every_s = str(AccessProvisioner.turn_s / SCALE)
     words = [str(config), rule, str(most), every_s, idle_s]
     return [sys.executable, "-m", "tests.bench.pool_rule", *words]
-
-
-@contextmanager
-def _at_work(pool: Pool, folder: Path, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    log = folder / "daemon.log"
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            pool.command(command), env=pool.env(), cwd=ROOT, stdin=subprocess.DEVNULL, stderr=file
-        )
-        try:
-            until(lambda: "at work" in log.read_text() or process.poll() is not None, "its start")
-            yield process
-        finally:
-            process.terminate()
-            process.wait(60)
-            if keep := os.environ.get("ADON_P16_KEEP"):
-                target = Path(keep) / folder.name
-                target.mkdir(parents=True, exist_ok=True)
-                for path in (log, *folder.glob("adon-archive*"), *folder.glob("dag/*.nodes.log")):
-                    (target / path.name).write_bytes(path.read_bytes())
 
 
 def _joined(pool: Pool) -> int:

@@ -3,6 +3,7 @@ shrinks after it; killed at each of its steps, it loses nothing and leaves nothi
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
