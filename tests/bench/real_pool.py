@@ -178,16 +178,17 @@ def attempts_of(dag: Path) -> tuple[Sequence[Attempt], int]:
     return found.all, sum(event.kind is Kind.EVICTED for event in events)
 
 
-def ran(dag: Path, began: float, lives: Lives, cores: int, until: float = math.inf) -> Ran:
+def ran(dag: Path, began: float, lives: Lives, cores: int, until: float) -> Ran:
     """Of a DAG submitted when it ``began``, on machines of so many cores, which count from then and
-    ``until`` a Unix second at most."""
+    ``until`` a Unix second."""
     attempts, evicted = attempts_of(dag)
     used = [(one.start, one.end) for one in attempts if one.start and one.end]
     used_s = sum(end - start for start, end in used)
     on = {one.slot.split("@")[1] for one in attempts if one.slot}
     spans = [
-        (max(began, life.asked), max(began, life.up or life.gone), min(until, life.gone))
+        (max(began, life.asked), max(began, life.up or gone), gone)
         for life in lives.of.values()
+        for gone in (min(until, life.gone or until),)
     ]
     steps = sorted([(at, 1) for at, _ in used] + [(at, -1) for _, at in used])
     count = most = 0
