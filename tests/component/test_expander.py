@@ -3,6 +3,7 @@ shrinks after it; killed at each of its steps, it loses nothing and leaves nothi
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,42 @@ def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> 
     assert "would wait for more than" in told
     # What it told the collector is taken back.
     assert pool.run(["condor_status", "-af", "Name"]) == ""
+
+
+@pytest.mark.long
+def test_500_wide_and_then_1_wide(pool: Pool, tmp_path: Path) -> None:
+    kinds = {"a": "sleep 4", "b": "sleep 3", "z": f"until [ -e {tmp_path}/over ]; do sleep 1; done"}
+    for name, does in kinds.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+        sub = f"executable = {name}\nlog = dag.log\nrequest_memory = 16\nqueue\n"
+        (tmp_path / f"{name}.sub").write_text(sub)
+    wide = [f"b{n}" for n in range(500)]
+    (tmp_path / "x.dag").write_text(
+        "JOB a a.sub\nJOB z z.sub\n"
+        + "".join(f"JOB {name} b.sub\n" for name in wide)
+        + f"PARENT a CHILD {' '.join(wide)}\nPARENT {' '.join(wide)} CHILD z\n"
+    )
+    config = configured(pool, tmp_path, flavours={"large": FLAVOUR | {"cores": 12}}, cores=48)
+    log = tmp_path / "dag.log"
+
+    def there() -> int:
+        return len(json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"])
+
+    with at_work(pool, adon(config, "run"), tmp_path):
+        words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
+        pool.run(words, cwd=tmp_path)
+        until(lambda: happened(log, "001") == 502, "all jobs to begin")
+        until(lambda: there() == 1, "all machines but the last job's to be gone")
+        assert happened(log, "005") == 501
+        (tmp_path / "over").touch()
+        until(lambda: happened(log, "005") == 502, "the last job to end")
+        until(lambda: none_left(pool, config), "the machines to be gone")
+    assert happened(log, "001") == happened(log, "005") == 502
+    assert happened(log, "004") == happened(log, "009") == 0
+    lived = recorded(tmp_path, "machine")
+    assert {one.details["why"] for one in lived} == {"it is drained"}
+    assert len(lived) == len(recorded(tmp_path, "boot")) >= 4
 
 
 def test_a_lease_is_a_machine_until_it_is_let_go(pool: Pool, tmp_path: Path) -> None:

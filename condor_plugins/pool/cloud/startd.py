@@ -138,9 +138,10 @@ class StartdCloud:
                 # One that is on its way now, for who started it was killed, finds nothing to read.
                 (home / "condor_config").unlink(missing_ok=True)
                 if not _kill(home, None):
-                    # Its logs say why, if it was too soon.
-                    shutil.rmtree(self._directory / _LAST, ignore_errors=True)
-                    home.rename(self._directory / _LAST)
+                    with self._turn():
+                        # Its logs say why, if it was too soon.
+                        shutil.rmtree(self._directory / _LAST, ignore_errors=True)
+                        home.rename(self._directory / _LAST)
                 return
             told_at = row.setdefault("deleted", self._clock())
             _write(home / _RECORD, row)
