@@ -142,8 +142,10 @@ def _opened(path: Path, say: Callable[[str], None]) -> Iterator[tuple[Expander, 
     from adon.config.adon_yml import load_config
     from adon.expansion import cloud_of, limits_of, section_of
     from condor_plugins.pool.cloud.protocol import CloudError
+    from condor_plugins.pool.cloud.workerconfig import named
     from condor_plugins.pool.expander.condor import Condor
     from condor_plugins.pool.expander.turn import Expander
+    from condor_plugins.pool.queue import told_by
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
 
@@ -165,10 +167,9 @@ def _opened(path: Path, say: Callable[[str], None]) -> Iterator[tuple[Expander, 
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
+        told = {**named(section.site), **told_by(section.config)}
         yield (
-            Expander(
-                section.pool, section.site, limits, cloud, condor, archive, run_times, record, say
-            ),
+            Expander(section.pool, told, limits, cloud, condor, archive, run_times, record, say),
             section.every,
         )
 

@@ -8,13 +8,14 @@ never gives it a job.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import classad2
 import htcondor2  # noqa: F401  # teaches classad2 HTCondor's functions: split, stringListMember
 
-from condor_plugins.pool.cloud.workerconfig import named
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState, RunningJob, width
 
 IDLE, RUNNING, HELD, COMMON_FILES = 1, 2, 5, 9
@@ -55,6 +56,8 @@ _USUAL: dict[str, Any] = {
     "Disk": 100_000_000,
     "TotalSlotDisk": 100_000_000.0,
 }
+_DOMAINS = {"FileSystemDomain": "FILESYSTEM_DOMAIN", "UidDomain": "UID_DOMAIN"}
+_SETTING = re.compile(r"(?<![\w($])[A-Za-z_]\w*")
 # Of the very machine that an ad was of; a flavour's speaks of none.
 _ONES_OWN = (
     "AddressV1", "AdonWorker", "AuthenticatedIdentity", "AuthenticationMethod", "CloudInstanceId",
@@ -185,12 +188,28 @@ def whole(slot: classad2.ClassAd) -> classad2.ClassAd:
     return found
 
 
+def told_by(config: Mapping[str, str]) -> dict[str, Any]:
+    """What machines will advertise because HTCondor's settings for them say so: their domains, and
+    what ``STARTD_ATTRS`` names."""
+    found: dict[str, Any] = {
+        name: config[setting] for name, setting in _DOMAINS.items() if setting in config
+    }
+    for name in _SETTING.findall(config.get("STARTD_ATTRS", "")):
+        with suppress(classad2.ClassAdException, KeyError):
+            found[name] = classad2.ExprTree(config[name])
+    return found
+
+
 def offline_ad(
-    flavour: Flavour, site: str, version: str, like: classad2.ClassAd | None = None
+    flavour: Flavour,
+    told: Mapping[str, Any],
+    version: str,
+    like: classad2.ClassAd | None = None,
 ) -> classad2.ClassAd:
     """What machines of a flavour will advertise: as one that was seen does (``like``), else as such
-    machines usually do. ``version`` is HTCondor's, which jobs ask for."""
-    ad = classad2.ClassAd(_USUAL | named(site)) if like is None else whole(like)
+    machines usually do, with what they are ``told``. ``version`` is HTCondor's, which jobs ask
+    for."""
+    ad = classad2.ClassAd({**_USUAL, **told}) if like is None else whole(like)
     for name in _ONES_OWN:
         ad.pop(name, None)
     name = f"{flavour.name}.adon"

@@ -102,7 +102,7 @@ def expander(world: Any, archive: Archive) -> Expander:
         pass
 
     return Expander(
-        "p", "", Limits(), world, world, archive, RunTimes(archive, 600.0), archive.record_many,
+        "p", {}, Limits(), world, world, archive, RunTimes(archive, 600.0), archive.record_many,
         said, lambda: world.now,
     )  # fmt: skip
 

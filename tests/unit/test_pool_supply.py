@@ -17,6 +17,7 @@ from condor_plugins.pool.queue import (
     offline_ad,
     own_machines,
     slot_of,
+    told_by,
     waits_for_a_slot,
 )
 from condor_plugins.pool.scaling import Flavour, MachineState, RunningJob, ScalingPlan
@@ -44,7 +45,12 @@ def job(requirements: str = USUAL, **more: object) -> classad2.ClassAd:
 
 
 def offers(site: str = "mu") -> Matching:
-    return Matching({f.name: offline_ad(f, site, VERSION) for f in (SMALL, LARGE)})
+    return Matching(
+        {
+            f.name: offline_ad(f, {"PegasusSite": site, "AdonSite": site}, VERSION)
+            for f in (SMALL, LARGE)
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,14 +75,30 @@ def test_a_job_asks_for_flavours_as_the_negotiator_would_match(
     assert offers().of(asks, None).only == only
 
 
+def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:
+    told = told_by(
+        {
+            "FILESYSTEM_DOMAIN": "here",
+            "STARTD_ATTRS": "$(STARTD_ATTRS) HasX Rack",
+            "HasX": "True",
+            "Rack": '"r1"',
+            "Other": "1",
+        }
+    )
+    ad = offline_ad(SMALL, told, VERSION)
+    assert (ad["FileSystemDomain"], ad["Rack"], "Other" in ad) == ("here", "r1", False)
+    asks = 'TARGET.FileSystemDomain == "here" && TARGET.HasX'
+    assert Matching({"small": ad}).of(job(asks), None).only == {"small"}
+
+
 def test_what_a_job_asks_for_may_be_an_expression() -> None:
     assert offers().of(job(), None)[:2] == (1, 1954)
 
 
 def test_a_flavour_is_offered_as_its_machines_are_seen() -> None:
-    seen = offline_ad(SMALL, "mu", VERSION)
+    seen = offline_ad(SMALL, {"PegasusSite": "mu", "AdonSite": "mu"}, VERSION)
     seen.update({"Name": "slot1@m1", "HasSingularity": True, "AdonWorker": "m1", "Cpus": 0})
-    ad = offline_ad(SMALL, "mu", VERSION, seen)
+    ad = offline_ad(SMALL, {"PegasusSite": "mu", "AdonSite": "mu"}, VERSION, seen)
     assert (ad["HasSingularity"], ad["Cpus"], ad["Offline"]) == (True, 2, True)
     assert "AdonWorker" not in ad
     assert ad["Name"] == "slot1@small.adon"
@@ -100,11 +122,11 @@ def test_a_machine_helps_who_waits_for_one(more: dict[str, object], waits: bool)
 
 
 def test_slots_of_the_pool_are_machines_of_the_kinds_that_take_the_same_jobs() -> None:
-    part = offline_ad(LARGE, "mu", VERSION)
+    part = offline_ad(LARGE, {"PegasusSite": "mu", "AdonSite": "mu"}, VERSION)
     part.update({"Name": "slot1@a", "Cpus": 6, "Memory": 1024, "Offline": False})
-    far = offline_ad(LARGE, "tacc", VERSION)
+    far = offline_ad(LARGE, {"PegasusSite": "tacc", "AdonSite": "tacc"}, VERSION)
     far["Name"] = "slot1@b"
-    drains = offline_ad(LARGE, "tacc", VERSION)
+    drains = offline_ad(LARGE, {"PegasusSite": "tacc", "AdonSite": "tacc"}, VERSION)
     drains.update({"Name": "slot1@c", "Draining": True})
     claims = {"slot1@a": [Claim(1, 32768, NOW + 9, "ann"), Claim(1, 0, NOW + 5, "ann")]}
     machines, ads = own_machines([part, far, drains], claims)

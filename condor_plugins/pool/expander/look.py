@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import classad2
 import htcondor2
@@ -82,20 +83,21 @@ class View:
 class Look:
     """Looks again and again; what it remembers may be lost.
 
+    :param told: what machines advertise by their settings.
     :param say: takes a line for people.
     """
 
     def __init__(
         self,
         pool: str,
-        site: str,
+        told: Mapping[str, Any],
         cloud: Cloud,
         condor: Condor,
         archive: Archive,
         run_times: RunTimes,
         say: Callable[[str], None],
     ) -> None:
-        self._pool, self._site = pool, site
+        self._pool, self._told = pool, told
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._history = HTCondorPool(condor.collector or None)
         self._run_times, self._say = run_times, say
@@ -192,7 +194,7 @@ class Look:
         version = str(htcondor2.version())
         ads = []
         for flavour in self._flavours:
-            ad = offline_ad(flavour, self._site, version, self._like.get(flavour.name))
+            ad = offline_ad(flavour, self._told, version, self._like.get(flavour.name))
             if flavour.name in self._matched:
                 ad[MATCHED] = int(self._matched[flavour.name])
             ads.append(ad)

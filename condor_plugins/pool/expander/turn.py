@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from condor_plugins.pool.cloud.backoff import BackOff
 from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
@@ -32,7 +33,7 @@ class Expander:
     """Makes a pool larger and smaller.
 
     :param pool: names its machines.
-    :param site: where they take jobs from, "" for any.
+    :param told: what they advertise by their settings.
     :param archive: where leases, run times, boots and costs are read.
     :param record: keeps what is measured; raises nothing.
     :param say: takes a line for people.
@@ -41,7 +42,7 @@ class Expander:
     def __init__(
         self,
         pool: str,
-        site: str,
+        told: Mapping[str, Any],
         limits: Limits,
         cloud: Cloud,
         condor: Condor,
@@ -54,7 +55,7 @@ class Expander:
         self._pool, self._limits, self._clock = pool, limits, clock
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._record, self._say = record, say
-        self._look = Look(pool, site, cloud, condor, archive, run_times, say)
+        self._look = Look(pool, told, cloud, condor, archive, run_times, say)
         self._demands = Demands(condor.whole, run_times.of_job)
         self._back_off = BackOff()
         self._there: frozenset[str] = frozenset()  # servers at the last look
