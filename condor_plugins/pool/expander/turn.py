@@ -96,11 +96,9 @@ class Expander:
         if self._there - view.servers.keys():
             self._back_off.room()
         broken = {n for n, server in view.servers.items() if server.state is MachineState.ERROR}
+        broken |= {machine.name for machine in view.supply.machines if is_lost(machine, view.now)}
         for name in broken - self._broken:
             self._back_off.broke(view.servers[name].flavour, view.now)
-        for machine in view.supply.machines:
-            if is_lost(machine, view.now):
-                self._back_off.broke(machine.flavour.name, view.now)
         for name in view.supply.boots:
             self._back_off.joined(view.servers[name].flavour)
         self._there, self._broken = frozenset(view.servers), frozenset(broken)
