@@ -11,7 +11,7 @@ from adon.cli.install_ask import output_of, refuse_foreign, this_python
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from adon.config.sections import Config
+    from adon.config.sections import Config, ExpansionConfig
     from pegasus_hooks.install.edits import FileEdit
 
 NAME, DAEMON = "99-adon-expander", "ADON_EXPANDER"
@@ -32,7 +32,7 @@ def to_install(folder: Path, config: Path | None, condor: str) -> list[FileEdit]
     refuse_foreign(path, before is not None and not _is_ours(before))
     if config is None:
         raise InputError("found no --config, expected adon.yml with section 'expansion'")
-    wanted = text(str(this_python()), config.absolute(), user_of(_loaded(config), condor))
+    wanted = text(str(this_python()), config.absolute(), user_of(_loaded(config)[0], condor))
     return [FileEdit(path, before, wanted.encode())]
 
 
@@ -48,13 +48,12 @@ def to_undo(folder: Path) -> list[FileEdit]:
 
 def verified(path: Path, condor: str) -> Iterator[str]:
     """What condor_master will run, as far as can be seen from here."""
-    config = _loaded(path)
-    assert config.expansion is not None
+    config, section = _loaded(path)
     version = output_of([str(this_python()), "-I", "-m", "adon", "--version"]).strip()
     user = user_of(config, condor)
     yield (
         f"verified: condor_master will run {version}{f' as {user}' if user else ''}, by {path} "
-        f"(driver {config.expansion.driver})"
+        f"(driver {section.driver})"
     )
     tool = shutil.which("condor_config_val")
     if tool and DAEMON not in (listed := output_of([tool, "DAEMON_LIST"])):
@@ -74,14 +73,13 @@ def user_of(config: Config, condor: str) -> str:
     return "" if owner == "root" else owner
 
 
-def _loaded(path: Path) -> Config:
+def _loaded(path: Path) -> tuple[Config, ExpansionConfig]:
     """Raises InputError where it does not say how the pool can grow."""
     from adon.config.adon_yml import load_config
+    from adon.expansion import section_of
 
     config = load_config(path)
-    if config.expansion is None:
-        raise InputError(f"{path}: found no section 'expansion', expected how the pool can grow")
-    return config
+    return config, section_of(config, path)
 
 
 def text(python: str, config: Path, user: str = "") -> str:

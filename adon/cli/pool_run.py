@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from adon.cli.parsing import Nouns, add_command, add_json
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
+    from adon.config.sections import Config
     from condor_plugins.pool.expander.decision import PoolDecision
     from condor_plugins.pool.expander.turn import Expander
     from monitors.archive.measurement import Measurement
@@ -59,19 +61,22 @@ def _run(args: argparse.Namespace) -> int:
     from adon.config.adon_yml import load_config
     from adon.expansion import section_of
 
-    section = section_of(load_config(args.config), args.config)
+    config = load_config(args.config)
+    directory = Path(section_of(config, args.config).directory)
     say = _sayer(args.log)
-    with contextlib.ExitStack() as held:
-        if not args.dry_run:
-            held.enter_context(_alone(Path(section.directory)))
-        expander, every_s = held.enter_context(_opened(args.config, say))
+    with contextlib.nullcontext() if args.dry_run else _alone(directory), ExitStack() as held:
+        expander, every_s = held.enter_context(_opened(config, args.config, say))
         if args.once:
             return _show(args, expander.turn(args.dry_run))
         signals = _Signals()
         say(f"at work, every {every_s:g} s")
         while _go_on(args, expander, every_s, signals, say) == signal.SIGHUP:
             try:
-                expander, every_s = held.enter_context(_opened(args.config, say))
+                config = load_config(args.config)
+                with ExitStack() as new:
+                    expander, every_s = new.enter_context(_opened(config, args.config, say))
+                    held.close()
+                    held.push(new.pop_all())
                 say("adon.yml is read anew")
             except AdonError as error:
                 say(f"goes on as before: {error}")
@@ -137,9 +142,10 @@ def _go_on(
 
 
 @contextlib.contextmanager
-def _opened(path: Path, say: Callable[[str], None]) -> Iterator[tuple[Expander, float]]:
+def _opened(
+    config: Config, path: Path, say: Callable[[str], None]
+) -> Iterator[tuple[Expander, float]]:
     """An expander as the file says, and how often it looks. Raises AdonError."""
-    from adon.config.adon_yml import load_config
     from adon.expansion import cloud_of, limits_of, section_of
     from condor_plugins.pool.cloud.protocol import CloudError
     from condor_plugins.pool.cloud.workerconfig import named
@@ -149,7 +155,6 @@ def _opened(path: Path, say: Callable[[str], None]) -> Iterator[tuple[Expander, 
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
 
-    config = load_config(path)
     section = section_of(config, path)
     cloud = cloud_of(config, path)
     try:
