@@ -21,14 +21,12 @@ from typing import Any
 import classad2
 import htcondor2
 
+from condor_plugins.pool.queue import HELD, IDLE, whole
 from network_provisioner.base.errors import AdonError
 
-_IDLE, _HELD = 1, 5
 # Universes that run at the submit host itself and ask for no slot: scheduler and local.
 _NO_SLOT = (7, 12)
 _MOST_JOBS = 1000  # looked at in one go; those of a larger crowd are alike
-# What a partitionable slot has in all, where the plain attribute is what it has left now.
-_WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +48,18 @@ def find_stuck(
 
     A job that fits a slot which is busy only has to wait for it, and is not among them.
     """
-    whole = [_whole(slot) for slot in slots]
+    entire = [whole(slot) for slot in slots]
     reasons: dict[str, str] = {}  # of jobs that ask for the same
     found = []
     for job in jobs:
         since = float(job.get("EnteredCurrentStatus") or job.get("QDate") or now)
         status = job.get("JobStatus")
-        if status == _HELD:
+        if status == HELD:
             why = f"is on hold: {_one_line(str(job.get('HoldReason') or 'without a reason'))}"
-        elif status == _IDLE and now - since >= patience_s and not _runs_here(job):
+        elif status == IDLE and now - since >= patience_s and not _runs_here(job):
             key = str(job.flatten(job.lookup("Requirements"))) if "Requirements" in job else ""
             if key not in reasons:
-                reasons[key] = why_no_slot(job, whole)
+                reasons[key] = why_no_slot(job, entire)
             why = reasons[key]
         else:
             continue
@@ -152,17 +150,6 @@ def _with_values(job: classad2.ClassAd, clause: str) -> str:
     return _one_line(_bare(str(job.flatten(classad2.ExprTree(clause)))))
 
 
-def _whole(slot: classad2.ClassAd) -> classad2.ClassAd:
-    """The slot as it is when nothing runs in it."""
-    if not slot.get("PartitionableSlot"):
-        return slot
-    whole = classad2.ClassAd(str(slot))
-    for attribute, total in _WHOLE.items():
-        if total in slot:
-            whole[attribute] = slot[total]
-    return whole
-
-
 def _busy(slot: Mapping[str, Any]) -> bool:
     """Whether its own requirements say nothing now: while it is claimed it takes nobody else."""
     return slot.get("State") not in ("Unclaimed", "Owner")
@@ -189,7 +176,7 @@ def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     """The stuck jobs of the pool that ``CONDOR_CONFIG`` names, of the DAG with this cluster id or
     of everybody. Raises AdonError."""
     mine = "true" if dag is None else f"DAGManJobId == {dag}"
-    asked = f"({mine}) && (JobStatus == {_IDLE} || JobStatus == {_HELD})"
+    asked = f"({mine}) && (JobStatus == {IDLE} || JobStatus == {HELD})"
     try:
         jobs = htcondor2.Schedd().query(constraint=asked, limit=_MOST_JOBS)
         # Data slots (HTCondor 25) run no jobs.

@@ -23,6 +23,16 @@ import classad2
 import htcondor2  # noqa: F401  # only with it do ads find in the other what has no TARGET. before it
 
 from condor_plugins.pool import run_times
+from condor_plugins.pool.queue import (
+    HELD,
+    IDLE,
+    REMOVED,
+    RUNNING,
+    SCHEDD,
+    SCHEDULER,
+    VANILLA,
+    number,
+)
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.sites import Ad
 from monitors.workflows.facts.attempts import Attempt, Attempts, Outcome
@@ -56,8 +66,6 @@ OVERDUE_S = 600.0  # after which a job that could have been submitted is not cou
 _LOG_S = 60.0  # for so long a job is believed to be in the queue that only the log tells of
 _AGAIN_S = 300.0  # how soon a directory that could not be read is tried again
 _SUBMIT_HOST_S = 10.0  # of a job on the submit host, until some have ended
-_SCHEDULER = 7
-_IDLE, _RUNNING, _REMOVED, _HELD = 1, 2, 3, 5
 # Universes whose jobs take a slot of the pool; it is the first where a submit file names none.
 _ON_WORKERS = ("vanilla", "container", "docker", "java", "vm", "parallel", "mpi")
 # Attributes in which jobs alike differ: the only ones that a request goes without.
@@ -107,10 +115,10 @@ class FollowedDags:
         dagmans: dict[_Dagman, Ad] = {}
         queue: dict[_Dagman, dict[str, Ad]] = {}
         for ad in jobs:
-            schedd = str(ad.get("ScheddName", ""))
-            if ad.get("JobUniverse") == _SCHEDULER and ad.get("JobStatus") in (_IDLE, _RUNNING):
+            schedd = str(ad.get(SCHEDD, ""))
+            if ad.get("JobUniverse") == SCHEDULER and ad.get("JobStatus") in (IDLE, RUNNING):
                 dagmans[schedd, int(ad["ClusterId"])] = ad
-            above, node = int(_number(ad, "DAGManJobId")), ad.get("DAGNodeName")
+            above, node = int(number(ad, "DAGManJobId")), ad.get("DAGNodeName")
             if above and isinstance(node, str):
                 queue.setdefault((schedd, above), {})[node] = ad
         self._followed = {key: dag for key, dag in self._followed.items() if key in dagmans}
@@ -173,7 +181,7 @@ class _Dag:
         self._aside = frozenset(_ASIDE.findall(text))
         self._owned, self._log = place.as_owner, EventTail(place.nodes_log)
         self._attempts = Attempts(lambda name: PlannedJob(name, JobKind.OTHER))
-        self._began = math.floor(_number(ad, "QDate"))
+        self._began = math.floor(number(ad, "QDate"))
         self._up = 0.0
         self._done: set[str] = set()
         self._ended: dict[str, tuple[int, float]] = {}
@@ -199,7 +207,7 @@ class _Dag:
 
     def read(self, ad: Ad) -> None:
         """What is new in its log. ``ad`` is its DAGMan's."""
-        self._up = _number(ad, "JobCurrentStartDate") or self._began
+        self._up = number(ad, "JobCurrentStartDate") or self._began
         with self._owned():
             # What was before is of another DAGMan: the rescue DAG has what is left of it.
             new = [event for event in self._log.read() if event.at >= self._began]
@@ -231,13 +239,13 @@ class _Dag:
             ad = queue.get(name)
             if ad is not None and not (last and last.end and last.cluster == ad["ClusterId"]):
                 status = ad.get("JobStatus")
-                if status == _IDLE:
-                    queued[name] = _number(ad, "QDate")
-                elif status in (_HELD, _REMOVED):
+                if status == IDLE:
+                    queued[name] = number(ad, "QDate")
+                elif status in (HELD, REMOVED):
                     never.add(name)
                 else:  # it moves files, waits for those in common, or computes
-                    began = _number(ad, "JobCurrentStartDate")
-                    since[name] = began or _number(ad, "EnteredCurrentStatus")
+                    began = number(ad, "JobCurrentStartDate")
+                    since[name] = began or number(ad, "EnteredCurrentStatus")
             elif name in done:
                 continue
             elif last and last.outcome is Outcome.QUEUED and now - last.submit < _LOG_S:
@@ -310,14 +318,6 @@ def _kind(node: Node, takes_worker: bool) -> JobKind:
     return JobKind.OTHER if node.takes_worker else node.kind
 
 
-def _number(ad: Ad, name: str) -> float:
-    """0 where it has none: what is undefined is a number to Python."""
-    value = ad.get(name)
-    if isinstance(value, int | float) and not isinstance(value, classad2.Value):
-        return float(value)
-    return 0.0
-
-
 # -- what a submit file asks for -----------------------------------------------------------------
 
 
@@ -342,7 +342,7 @@ def _request(
 
 def _ad(words: Mapping[str, str], user: str) -> classad2.ClassAd:
     ad = classad2.ClassAd()
-    ad["MyType"], ad["JobUniverse"], ad["JobStatus"] = "Job", 5, _IDLE
+    ad["MyType"], ad["JobUniverse"], ad["JobStatus"] = "Job", VANILLA, IDLE
     ad["User"], ad["Owner"], ad["Cmd"] = user, user.partition("@")[0], words["executable"]
     ad["RequestCpus"], ad["RequestMemory"], ad["RequestDisk"] = 1, _SLOT_MB, _DISK_KB
     clauses = []

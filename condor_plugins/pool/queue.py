@@ -11,20 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import classad2
 import htcondor2  # noqa: F401  # teaches classad2 HTCondor's functions: split, stringListMember
 
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState, RunningJob, width
 
-IDLE, RUNNING, HELD, COMMON_FILES = 1, 2, 5, 9
+IDLE, RUNNING, REMOVED, HELD, COMMON_FILES = 1, 2, 3, 5, 9
 """``JobStatus``; the last waits for files that others of its machine are being sent."""
 VANILLA, SCHEDULER = 5, 7
 FLAVOUR = "AdonFlavour"
 MATCHED = "MachineLastMatchTime"
 """In an ``Offline`` ad: when the negotiator found a job for it, which is HTCondor's own word that
 it is wanted, if not by how many. Who advertises anew has to carry it over."""
+# What a partitionable slot has in all, where the plain attribute is what it has left now.
 _WHOLE = {"Cpus": "TotalSlotCpus", "Memory": "TotalSlotMemory", "Disk": "TotalSlotDisk"}
 _NO_MATCH = "no match found"
 _OFFLINE: dict[str, Any] = {
@@ -119,13 +120,13 @@ class Matching:
 def amount(ad: classad2.ClassAd, name: str, default: int) -> int:
     """A number that an ad may give as an expression."""
     found = ad.eval(name) if name in ad else None
-    return int(found) if isinstance(found, int | float) and found >= 0 else default
+    return int(found) if _is_number(found) and found >= 0 else default
 
 
 def asks_alike(job: Mapping[str, Any]) -> object:
     """The same for jobs that the schedd takes for alike (``AutoClusterId``) and whose words are."""
     words = ("Requirements", "RequestCpus", "RequestMemory", "RequestDisk")
-    return (job.get("ScheddName"), job.get("AutoClusterId"), *(str(job.get(w)) for w in words))
+    return (job.get(SCHEDD), job.get("AutoClusterId"), *(str(job.get(w)) for w in words))
 
 
 def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
@@ -135,13 +136,17 @@ def waits_for_a_slot(job: Mapping[str, Any]) -> bool:
         return False
     reason = job.get("LastRejMatchReason")
     refused = isinstance(reason, str) and _NO_MATCH not in reason.lower()
-    return not refused or seconds(job, "LastMatchTime") > seconds(job, "LastRejMatchTime")
+    return not refused or number(job, "LastMatchTime") > number(job, "LastRejMatchTime")
 
 
-def seconds(ad: Mapping[str, Any], name: str) -> float:
-    """A number of an ad, 0 where it has none."""
+def number(ad: Mapping[str, Any], name: str) -> float:
+    """0 where an ad has none: what is undefined is a number to Python."""
     found = ad.get(name)
-    return float(found) if isinstance(found, int | float) else 0.0
+    return float(found) if _is_number(found) else 0.0
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, classad2.Value)
 
 
 def runs(job: Mapping[str, Any]) -> bool:
@@ -158,12 +163,12 @@ def claim_of(job: classad2.ClassAd, end: float) -> Claim:
 
 def job_key(job: Mapping[str, Any]) -> JobKey:
     """Schedd, cluster and process."""
-    return str(job.get(SCHEDD)), int(seconds(job, "ClusterId")), int(seconds(job, "ProcId"))
+    return str(job.get(SCHEDD)), int(number(job, "ClusterId")), int(number(job, "ProcId"))
 
 
 def dag_key(job: Mapping[str, Any]) -> tuple[str, int]:
     """Schedd and cluster of the DAGMan that a job belongs to."""
-    return str(job.get(SCHEDD)), int(seconds(job, "DAGManJobId"))
+    return str(job.get(SCHEDD)), int(number(job, "DAGManJobId"))
 
 
 def slot_of(remote_host: str) -> str:
@@ -180,10 +185,10 @@ def address_of(ad: Mapping[str, Any], name: str) -> str:
 
 
 def whole(slot: classad2.ClassAd) -> classad2.ClassAd:
-    """A slot as it is when nothing runs in it."""
+    """A copy of a slot as it is when nothing runs in it."""
     found = classad2.ClassAd(str(slot))
     for attribute, total in _WHOLE.items():
-        if total in slot:
+        if slot.get("PartitionableSlot") is True and total in slot:
             found[attribute] = slot[total]
     return found
 

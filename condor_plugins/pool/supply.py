@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from condor_plugins.pool.cloud.protocol import Server
-from condor_plugins.pool.queue import Claims, seconds
+from condor_plugins.pool.queue import Claims, number
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 
 SILENT_S = 100.0
@@ -149,7 +149,7 @@ def boot_time(flavour: Flavour, boots: Collection[float]) -> tuple[float, float]
 
 def worker_slot(ad: Mapping[str, Any], late_s: float) -> WorkerSlot:
     """The slot of an ad. ``late_s`` is how far the collector's clock is behind ours."""
-    heard = seconds(ad, "LastHeardFrom") + late_s
-    started = seconds(ad, "DaemonStartTime")
+    heard = number(ad, "LastHeardFrom") + late_s
+    started = number(ad, "DaemonStartTime")
     drained = (ad.get("State"), ad.get("Activity")) == ("Drained", "Idle")
     return WorkerSlot(str(ad.get("Name")), heard, started, ad.get("Draining") is True, drained)

@@ -14,6 +14,7 @@ from condor_plugins.pool.expander.decision import PoolDecision
 from condor_plugins.pool.queue import (
     Claim,
     Matching,
+    dag_key,
     offline_ad,
     own_machines,
     slot_of,
@@ -73,6 +74,13 @@ def test_a_job_asks_for_flavours_as_the_negotiator_would_match(
     asks: classad2.ClassAd, only: set[str]
 ) -> None:
     assert offers().of(asks, None).only == only
+
+
+def test_what_is_undefined_is_no_number() -> None:
+    """To Python it is 2."""
+    asks = job(RequestCpus=classad2.ExprTree("undefined"), RequestMemory=classad2.Value.Undefined)
+    assert offers().of(asks, None)[:2] == (1, 0)
+    assert dag_key(job(DAGManJobId=classad2.Value.Undefined))[1] == 0
 
 
 def test_a_flavour_advertises_what_its_machines_will_be_told() -> None:

@@ -18,8 +18,8 @@ from condor_plugins.pool.queue import (
     asks_alike,
     dag_key,
     job_key,
+    number,
     runs,
-    seconds,
     waits_for_a_slot,
 )
 from condor_plugins.pool.scaling import (
@@ -107,7 +107,7 @@ class Demands:
         self._came = {key: d for key, d in self._came.items() if d.ready_at > earliest}
         wanted = []
         for job in jobs:
-            since, waits = seconds(job, "QDate") or view.now, waits_for_a_slot(job)
+            since, waits = number(job, "QDate") or view.now, waits_for_a_slot(job)
             if waits or since > earliest:
                 asked = self._asked(job, view)
                 found = _demand(asked, since, self._run_s(job), str(job.get("User")))

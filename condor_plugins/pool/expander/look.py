@@ -26,10 +26,10 @@ from condor_plugins.pool.queue import (
     claim_of,
     dag_key,
     job_key,
+    number,
     offline_ad,
     own_machines,
     runs,
-    seconds,
     slot_of,
 )
 from condor_plugins.pool.run_times import RunTimes
@@ -54,7 +54,8 @@ _UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
 class View:
     """At the Unix second ``now``. ``own`` are machines that the pool has without us; ``slots``
     names the slot of each of ours, ``jobs_of`` has the jobs that run there; ``matched`` is when the
-    negotiator last matched a flavour."""
+    negotiator last matched a flavour; ``offered`` are ads of machines that could be started, by
+    flavour."""
 
     now: float
     jobs: Sequence[classad2.ClassAd]
@@ -67,6 +68,7 @@ class View:
     jobs_of: Mapping[str, Sequence[classad2.ClassAd]]
     servers: Mapping[str, Server]
     matched: Mapping[str, float]
+    offered: Mapping[str, classad2.ClassAd]
 
     @property
     def machines(self) -> list[Machine]:
@@ -135,9 +137,9 @@ class Look:
             if name in servers:
                 ours[name] = ad
         self._known = servers
-        self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := seconds(ad, MATCHED))}
+        self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := number(ad, MATCHED))}
         # By the collector's clock, by which all were heard.
-        late_s = now - max((seconds(ad, "LastHeardFrom") for ad in ads), default=now)
+        late_s = now - max((number(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
         places = _Places(servers, slots)
         ends = self._ends(jobs, dags, now)
@@ -162,7 +164,7 @@ class Look:
         own, own_ads = own_machines(others, claims)
         for name, ad in ours.items():
             self._like.setdefault(servers[name].flavour, ad)
-        offered = {str(ad[FLAVOUR]): ad for ad in self.offline_ads()}
+        offered = self._offered()
         return View(
             now,
             jobs,
@@ -175,6 +177,7 @@ class Look:
             jobs_of,
             servers,
             self._matched,
+            offered,
         )
 
     def accepted(self, server: Server) -> None:
@@ -189,18 +192,18 @@ class Look:
         """It drains no more."""
         self._memory.draining.pop(name, None)
 
-    def offline_ads(self) -> list[classad2.ClassAd]:
+    # -- within ------------------------------------------------------------------------------
+
+    def _offered(self) -> dict[str, classad2.ClassAd]:
         """What machines that could be started will advertise."""
         version = str(htcondor2.version())
-        ads = []
+        ads = {}
         for flavour in self._flavours:
             ad = offline_ad(flavour, self._told, version, self._like.get(flavour.name))
             if flavour.name in self._matched:
                 ad[MATCHED] = int(self._matched[flavour.name])
-            ads.append(ad)
+            ads[flavour.name] = ad
         return ads
-
-    # -- within ------------------------------------------------------------------------------
 
     def _look_rarely(self, now: float) -> None:
         if now - self._looked < _RARELY_S:
@@ -226,7 +229,7 @@ class Look:
 
     def _gone(self, name: str, slot: classad2.ClassAd) -> Server:
         """A machine that was deleted by somebody else, or before its startd had said good-bye."""
-        ended = Server(name, "", MachineState.ENDED, seconds(slot, "DaemonStartTime"))
+        ended = Server(name, "", MachineState.ENDED, number(slot, "DaemonStartTime"))
         last = self._known.get(name, ended)
         return replace(last, state=MachineState.ENDED, error="its cloud does not have it any more")
 
@@ -246,7 +249,7 @@ class Look:
         for job in filter(runs, jobs):
             end = by_dag.get(dag_key(job), {}).get(str(job.get("DAGNodeName")))
             if end is None:
-                since = seconds(job, "JobCurrentStartDate") or now
+                since = number(job, "JobCurrentStartDate") or now
                 kind = f"{job.get('User')} {job.get('Cmd')}"
                 others[job_key(job)] = RunningJob(kind, self._run_times.of_job(job), since)
             else:

@@ -18,7 +18,7 @@ from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
 from condor_plugins.pool.expander.demand import Demands
 from condor_plugins.pool.expander.look import Look, View
-from condor_plugins.pool.leases import leases_of
+from condor_plugins.pool.leases import METRIC, leases_of
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Limits, MachineState, is_lost, plan
 from monitors.archive.archive import Archive
@@ -69,7 +69,7 @@ class Expander:
         now = self._clock()
         view = self._look.at(now)
         self._mind(view)
-        leases = leases_of(self._archive.latest("expansion").values(), now)
+        leases = leases_of(self._archive.latest(METRIC).values(), now)
         wanted = self._demands.at(view, leases)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
@@ -147,7 +147,7 @@ class Expander:
         for name in found.drain:
             acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
         acts += [(name, partial(self._keep, name, slots[name])) for name in found.keep]
-        acts.append(("offline ads", partial(self._condor.advertise, self._look.offline_ads())))
+        acts.append(("offline ads", partial(self._condor.advertise, view.offered.values())))
         names = [name for name, _ in acts]
         errors = _together(act for _, act in acts)
         failed = [f"{n}: {error}" for n, error in zip(names, errors, strict=True) if error]
