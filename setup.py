@@ -128,10 +128,13 @@ setup(
         "parquet": ["pyarrow>=15"],  # measurements as Parquet files
         "federation": ["PyJWT[crypto]>=2.8"],  # login by OpenID Connect and SciTokens
         "openstack": ["openstacksdk>=4.0"],  # machines of a cloud as workers of a pool
+        "irods": ["python-irodsclient>=3.0"],  # data of an iRODS zone, moved and listed
         "test": [
             "pyarrow>=15",  # the extra parquet, tested
             "PyJWT[crypto]>=2.8",  # the extra federation, tested
             "openstacksdk>=4.0",  # the extra openstack, tested
+            "python-irodsclient>=3.0",  # the extra irods, tested
+            "wsgidav>=4.3",  # a WebDAV server, whose files are listed and moved in tests
             "pytest>=8.0",
             "pytest-xdist>=3.6",  # unit tests side by side: many wait for a clock
             "pytest-timeout>=2.3",  # a hung component fails its test, not the run
