@@ -88,6 +88,7 @@ setup(
         "pegasus_hooks.provisioning",
         "pegasus_hooks.tools",
         "condor_plugins",
+        "condor_plugins.irods",
         "condor_plugins.pool",
         "condor_plugins.startd",
         "condor_plugins.transfers",

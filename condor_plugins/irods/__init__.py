@@ -1,0 +1,1 @@
+"""Data of iRODS zones: who one is there, and HTCondor's transfer plug-in for ``irods://``."""

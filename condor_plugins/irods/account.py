@@ -1,0 +1,132 @@
+"""Who one is in an iRODS zone, and sessions there.
+
+A URL is ``irods://[user@][host[:port]]/zone/path``; it never holds a password. What it leaves open
+comes from the first ``irods_environment.json`` that is found: in the job's folder (HTCondor sends
+plain input files before a plug-in runs), by ``IRODS_ENVIRONMENT_FILE``, in ``~/.irods``. The
+password is that of ``.irodsA`` in the job's folder, of HTCondor's credd (``irods.use``, as plain
+text or as JSON with ``access_token``), or of the usual ``.irodsA``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from irods import password_obfuscation
+from irods.session import iRODSSession
+
+from network_provisioner.base.errors import InputError
+
+ENVIRONMENT, PASSWORD, TOKEN = "irods_environment.json", ".irodsA", "irods.use"
+SILENCE_S = 30.0  # a connection that says nothing for so long is broken
+_PORT = 1247
+_ANONYMOUS = "anonymous"
+
+
+@dataclass(frozen=True, slots=True)
+class IrodsUrl:
+    """A data object or collection, ``path``, which begins with its zone; "" and 0 are left open."""
+
+    path: str
+    host: str = ""
+    port: int = 0
+    user: str = ""
+
+    @property
+    def zone(self) -> str:
+        return self.path.split("/")[1]
+
+
+def parsed(url: str) -> IrodsUrl:
+    """Raises InputError."""
+    try:
+        parts = urlsplit(url)
+        host, port, user = parts.hostname or "", parts.port or 0, unquote(parts.username or "")
+    except ValueError as error:
+        raise InputError(f"a URL of iRODS: {error}, expected {_FORM}") from None
+    if parts.password is not None:
+        raise InputError(f"irods://{host}{parts.path}: found a password in the URL, expected none")
+    path = posixpath.normpath("/" + unquote(parts.path).strip("/"))
+    if parts.scheme != "irods" or path.count("/") < 2 or parts.query or parts.fragment:
+        raise InputError(f"found the URL {url!r}, expected {_FORM}")
+    return IrodsUrl(path, host, port, user)
+
+
+_FORM = "irods://[user@][host[:port]]/zone/path, with %3F for ? and %23 for #"
+
+
+def session(
+    url: IrodsUrl, env: Mapping[str, str], folder: Path, silence_s: float = SILENCE_S
+) -> iRODSSession:
+    """A session for what the URL names, which connects with its first call; ``folder`` is the
+    job's. Raises InputError where nothing says as whom."""
+    settings = account(url, env, folder)
+    return iRODSSession(connection_timeout=silence_s, application_name="adon", **settings)
+
+
+def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """The settings that iRODS's clients have, and a ``password``. Raises InputError."""
+    home = (Path(env["HOME"]) if env.get("HOME") else Path.home()) / ".irods"
+    usual = Path(env.get("IRODS_ENVIRONMENT_FILE", home / ENVIRONMENT))
+    files = [folder / ENVIRONMENT, usual, home / ENVIRONMENT]
+    file = next((f for f in files if f.is_file()), None)
+    settings = {"irods_port": _PORT, "irods_zone_name": url.zone}
+    settings |= _environment(file) if file else {}
+    told = {"irods_host": url.host, "irods_port": url.port, "irods_user_name": url.user}
+    settings |= {name: value for name, value in told.items() if value}
+    for name in ("irods_host", "irods_user_name"):
+        if not settings.get(name):
+            where = file or f"no {ENVIRONMENT} in {folder} or {home}"
+            raise InputError(
+                f"{where}: found no {name} for {url.path}, expected it there or in {_FORM}"
+            )
+    usual = Path(env.get("IRODS_AUTHENTICATION_FILE", home / PASSWORD))
+    credentials = env.get("_CONDOR_CREDS")
+    try:
+        if (folder / PASSWORD).is_file():
+            return settings | _stored(folder / PASSWORD, settings)
+        if credentials and (Path(credentials) / TOKEN).is_file():
+            return settings | {"password": _token((Path(credentials) / TOKEN).read_text().strip())}
+        if usual.is_file():
+            return settings | _stored(usual, settings)
+    except (OSError, ValueError, IndexError) as error:
+        raise InputError(f"the password of iRODS: {error}, expected one that can be read") from None
+    user = settings["irods_user_name"]
+    if user != _ANONYMOUS:
+        raise InputError(
+            f"found no password of {user} in zone {settings['irods_zone_name']}, expected one of "
+            f"{PASSWORD} among the job's input files, {usual} and HTCondor's token 'irods'"
+        )
+    return settings | {"password": ""}
+
+
+def _environment(file: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: {error}, expected iRODS's settings in JSON") from None
+    if not isinstance(settings, dict):
+        raise InputError(f"{file}: found no object, expected iRODS's settings in JSON")
+    return settings
+
+
+def _stored(file: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """What is stored is the server's own password, also after a login with another one."""
+    uid = settings.get("irods_authentication_uid", os.getuid())
+    return {
+        "password": password_obfuscation.decode(file.read_text().strip(), uid),
+        "irods_authentication_scheme": "native",
+    }
+
+
+def _token(text: str) -> str:
+    try:
+        return str(json.loads(text)["access_token"])
+    except (ValueError, TypeError, KeyError):
+        return text
