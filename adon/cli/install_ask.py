@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import stat
 import subprocess
 import sys
@@ -40,12 +41,12 @@ def refuse_foreign(path: Path, foreign: bool) -> None:
         raise InputError(f"{path}: found a file that is not ours, expected none of this name")
 
 
-def without(settings: Path, before: bytes, hooks: Path | None) -> list[FileEdit]:
-    """Takes out a file of HTCondor's settings, and the ``hooks`` that it names after it: none shall
+def without(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit]:
+    """Takes out a file of HTCondor's settings, and the files that it names after it: none shall
     name a file that is no more."""
     from pegasus_hooks.install.edits import FileEdit, read
 
-    also = [] if hooks is None else [FileEdit(hooks, read(hooks), None)]
+    also = [FileEdit(path, read(path), None) for path in named if path is not None]
     return [FileEdit(settings, before, None), *also]
 
 
@@ -69,6 +70,20 @@ def output_of(words: Sequence[str]) -> str:
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"{words[0]}: {error}, expected a Python that runs") from None
+
+
+def value_of(name: str) -> str:
+    """What HTCondor goes by on this machine; empty where it has none, or cannot be asked."""
+    program = shutil.which("condor_config_val")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, name], capture_output=True, text=True, check=False, timeout=_LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def agreed(args: argparse.Namespace, needed: Sequence[FileEdit]) -> bool:

@@ -6,7 +6,6 @@ import argparse
 import os
 import pwd
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from adon.cli.install_ask import (
     closed,
     refuse_foreign,
     this_python,
+    value_of,
     without,
 )
 from adon.cli.install_pegasus import notes, site_hooks
@@ -36,7 +36,8 @@ submit file changes. Shows the two files that will be written and asks first.
 
 With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
 rates, and the bandwidth that the broker has left from and to other sites, for Rank and
-Requirements; and ADON counts fewer workers where cores stand still for disks.
+Requirements; and ADON counts fewer workers where cores stand still for disks. With --irods too,
+HTCondor moves jobs' files from and to irods:// URLs there.
 
 With --expander, where the pool's collector or an access point is: condor_master runs 'adon pool
 run', which starts machines for jobs that wait and will come, and lets them go.
@@ -59,7 +60,6 @@ changed.
 """
 CONFIG_DIR = Path("/etc/condor/config.d")
 NAME, HOOKS = "99-adon-transfers", "adon-transfers.json"
-_LIMIT_S = 20.0
 
 
 def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
@@ -79,6 +79,10 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--site", metavar="NAME", help="the site that the machine stands at, as the network "
         "knows it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--irods", action="store_true",
+        help="with --execute: HTCondor also moves files of irods:// URLs",
     )  # fmt: skip
     parser.add_argument(
         "--interface", default="default", metavar="NAME",
@@ -113,6 +117,8 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
+    if args.irods and not args.execute:
+        raise InputError("found --irods, expected it with --execute: that is where files arrive")
     to_install, to_undo = _to_install, _to_undo
     if args.execute:
         to_install, to_undo = install_execute.to_install, install_execute.to_undo
@@ -191,7 +197,7 @@ def _refuse_others(folder: Path, path: Path, before: bytes | None) -> None:
     files = [f for f in sorted(folder.iterdir()) if f.is_file() and f != path]
     found = setup.other_hooks((str(f), f.read_text(errors="replace")) for f in files)
     if not found:
-        values = {name: _value_of(name) for name in (setup.SETTING, setup.FORCED)}
+        values = {name: value_of(name) for name in (setup.SETTING, setup.FORCED)}
         found = setup.other_hooks(("HTCondor", f"{n} = {v}") for n, v in values.items() if v)
     if found:
         raise InputError(f"{found}, which is your own choice and is kept; expected it unset")
@@ -216,26 +222,12 @@ def _daemon_user() -> str:
     return next((user.pw_name for user in pwd.getpwall() if user.pw_name == "condor"), "")
 
 
-def _value_of(name: str) -> str:
-    """What HTCondor goes by on this machine; empty where it has none, or cannot be asked."""
-    program = shutil.which("condor_config_val")
-    if program is None:
-        return ""
-    try:
-        done = subprocess.run(
-            [program, name], capture_output=True, text=True, check=False, timeout=_LIMIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
 def _notes(args: argparse.Namespace) -> Iterator[str]:
     """What keeps it from working, as far as can be seen from here."""
     from condor_plugins.transfers import setup
 
     yield from notes(args)
-    if shutil.which("condor_config_val") and _value_of(setup.SETTING) != setup.KEYWORD:
+    if shutil.which("condor_config_val") and value_of(setup.SETTING) != setup.KEYWORD:
         yield f"HTCondor does not read {args.config_dir}: is it its LOCAL_CONFIG_DIR?"
     python = this_python()
     shut = closed(python)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import output_of, refuse_foreign, this_python, without
+from adon.cli.install_ask import (
+    output_of,
+    refuse_foreign,
+    this_python,
+    value_of,
+    without,
+)
 from adon.cli.install_pegasus import site_hooks
-from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 
 if TYPE_CHECKING:
     from pegasus_hooks.install.edits import FileEdit
 
-NAME, HOOKS = "99-adon-startd", "adon-startd.json"
+NAME, HOOKS, PLUGIN = "99-adon-startd", "adon-startd.json", "adon-irods-plugin"
 
 
 def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
@@ -31,14 +39,43 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     refuse_foreign(path, before is not None and not setup.is_ours(before))
     had = None if before is None else setup.hooks_of(before)
     refuse_foreign(hooks, hooks_before is not None and had != hooks)
+    plugin = folder.parent / PLUGIN
+    plugin_before = read(plugin)
+    moves = None if before is None else setup.plugin_of(before)
+    refuse_foreign(plugin, plugin_before is not None and moves != plugin)
     asks = args.broker is not None or args.config is not None
     wanted = setup.StartdMetrics(
-        str(this_python()), args.site, args.interface, hooks if asks else None
-    )
+        str(this_python()), args.site, args.interface, hooks if asks else None,
+        plugin=plugin if args.irods else None,
+    )  # fmt: skip
     named = FileEdit(hooks, hooks_before, site_hooks(args) if asks else None)
+    program = FileEdit(plugin, plugin_before, _plugin(plugin) if args.irods else None, mode=0o755)
     settings = FileEdit(path, before, setup.text(wanted).encode())
     # No settings shall name a file that is not there.
-    return [named, settings] if asks else [settings, named]
+    files = [named, program]
+    return [*(f for f in files if f.after), settings, *(f for f in files if not f.after)]
+
+
+def _moves_irods(program: str) -> bool:
+    try:
+        told = output_of([program, "-classad"]).splitlines()
+    except InputError:  # HTCondor passes it over, too
+        return False
+    return any("irods" in line for line in told if line.startswith("SupportedMethods"))
+
+
+def _plugin(path: Path) -> bytes:
+    """A program that starts the transfer plug-in. Raises InputError and MissingError."""
+    from condor_plugins.irods import plugin
+    from condor_plugins.startd.setup import PLUGINS
+
+    if find_spec("irods") is None:
+        raise MissingError("found no python-irodsclient: pip install 'adon-wms[irods]'")
+    others = set(value_of(PLUGINS).replace(",", " ").split()) - {str(path)}
+    if served := sorted(filter(_moves_irods, others)):
+        raise InputError(f"{served[0]} moves files of irods:// already, expected none to do so")
+    words = [str(this_python()), "-I", plugin.__file__]
+    return f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n'.encode()
 
 
 def to_undo(folder: Path) -> list[FileEdit]:
@@ -51,7 +88,7 @@ def to_undo(folder: Path) -> list[FileEdit]:
     if before is None:
         return []
     refuse_foreign(path, not setup.is_ours(before))
-    return without(path, before, setup.hooks_of(before))
+    return without(path, before, setup.hooks_of(before), setup.plugin_of(before))
 
 
 def verified(folder: Path, interface: str) -> Iterator[str]:
@@ -70,6 +107,9 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
         f"; no {name} (--interface)" if name == "AdonNetRxBps" else f"; no {name}"
         for name in sorted(missing)
     )
+    plugin = setup.plugin_of(content)
+    if plugin is not None:
+        yield f"{plugin} " + ("serves irods://" if _moves_irods(str(plugin)) else "does not run")
     hooks = setup.hooks_of(content)
     if hooks is not None:
         try:

@@ -66,7 +66,11 @@ def session(
 ) -> iRODSSession:
     """A session for what the URL names, which connects with its first call; ``folder`` is the
     job's. Raises InputError where nothing says as whom."""
-    settings = account(url, env, folder)
+    return opened(account(url, env, folder), silence_s)
+
+
+def opened(settings: Mapping[str, Any], silence_s: float = SILENCE_S) -> iRODSSession:
+    """A session by what ``account`` found."""
     return iRODSSession(connection_timeout=silence_s, application_name="adon", **settings)
 
 

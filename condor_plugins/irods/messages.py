@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import ssl
+from collections.abc import Mapping
+from typing import Any
 
 from irods.exception import (
     LOCKED_DATA_OBJECT_ACCESS,
@@ -59,8 +61,8 @@ def broken(error: Exception) -> bool:
     return isinstance(error, (*gone, LOCKED_DATA_OBJECT_ACCESS))
 
 
-def sentence(error: Exception, url: IrodsUrl, user: str, host: str) -> str:
-    """Begins with what it is about."""
+def sentence(error: Exception, url: IrodsUrl, settings: Mapping[str, Any]) -> str:
+    """What is wrong with what the URL names, for who the ``settings`` say."""
     if isinstance(error, AdonError):
         return str(error)
     names = [cls.__name__ for cls in type(error).__mro__]
@@ -69,5 +71,7 @@ def sentence(error: Exception, url: IrodsUrl, user: str, host: str) -> str:
         form = _DISK.get(error.errno or 0, "{error}")
     elif not form:
         form = "iRODS says {name}" if isinstance(error, iRODSException) else "{name}: {error}"
+    host = f"{settings['irods_host']}:{settings['irods_port']}"
+    user = settings["irods_user_name"]
     told = form.format(user=user, zone=url.zone, host=host, error=error, name=names[0])
     return f"{url.path}: {told}"

@@ -28,13 +28,14 @@ from typing import Any, TypeVar
 from irods import keywords as kw
 from irods.connection import Connection
 from irods.exception import (
+    CAT_INVALID_ZONE,
     CAT_NAME_EXISTS_AS_COLLECTION,
     CAT_UNKNOWN_COLLECTION,
     CollectionDoesNotExist,
     DataObjectDoesNotExist,
     iRODSException,
 )
-from irods.models import Collection, DataObject
+from irods.models import Collection, DataObject, Zone
 from irods.session import iRODSSession
 
 from condor_plugins.irods.account import SILENCE_S
@@ -57,6 +58,9 @@ class Limits:
     pause_s: float = 1.0
     chunk: int = CHUNK
     block: int = BLOCK
+
+
+LIMITS = Limits()
 
 
 @dataclass(slots=True)
@@ -85,7 +89,9 @@ class Sessions:
             return self._idle.pop()
         began = time.monotonic()
         session = self._connect()
-        _ = session.server_version  # connects
+        with session.pool.get_connection():
+            # Asked for the first time in another thread, it would open one more and keep it.
+            _ = session.data_objects.server_version
         moved.connecting_s = moved.connecting_s or time.monotonic() - began
         return session
 
@@ -140,7 +146,7 @@ class Way:
     sessions: Sessions
     wanted: Callable[[int], int]
     slots: Slots = field(default_factory=Slots)
-    limits: Limits = Limits()
+    limits: Limits = LIMITS
 
 
 def get(way: Way, path: str, target: Path, moved: Moved) -> None:
@@ -186,7 +192,8 @@ def _catalogue(session: iRODSSession, path: str) -> tuple[int, str]:
         with suppress(CollectionDoesNotExist):
             session.collections.get(path)
             raise CAT_NAME_EXISTS_AS_COLLECTION
-        raise DataObjectDoesNotExist
+        zones = {row[Zone.name] for row in session.query(Zone.name)}
+        raise DataObjectDoesNotExist if path.split("/")[1] in zones else CAT_INVALID_ZONE
     best = next((row for row in rows if row[columns[2]] == _GOOD), rows[0])
     return best[columns[0]], best[columns[1]] or ""
 

@@ -11,6 +11,8 @@ from network_provisioner.base.errors import InputError
 MARK = "# Written by 'adon install condor --execute', taken out by its '--undo'."
 HOST, PATHS = "ADON_HOST", "ADON_PATHS"
 _NAMED = "# What asks the broker goes by: "
+_MOVES = "# What moves files of irods:// is: "
+PLUGINS = "FILETRANSFER_PLUGINS"
 METRICS = Path(__file__).resolve().with_name("metrics.py")
 
 
@@ -18,7 +20,8 @@ METRICS = Path(__file__).resolve().with_name("metrics.py")
 class StartdMetrics:
     """``python`` runs the programs. ``site`` is put into the slot ads, "" where something else does
     that; ``hooks`` is the configuration that names the broker, None where none is asked; the broker
-    is asked ``spread_s`` too late at most. ``every_s``: between two readings of the host."""
+    is asked ``spread_s`` too late at most. ``every_s``: between two readings of the host.
+    ``plugin`` is the program that moves files of ``irods://``, None for none."""
 
     python: str
     site: str = ""
@@ -27,6 +30,7 @@ class StartdMetrics:
     every_s: int = 60
     paths_every_s: int = 60
     spread_s: float = 10.0
+    plugin: Path | None = None
 
 
 def text(settings: StartdMetrics) -> str:
@@ -44,6 +48,11 @@ def text(settings: StartdMetrics) -> str:
         paths = [settings.python, "-I", "-m", "condor_plugins.startd.paths"]
         paths += ["--config", str(settings.hooks), "--spread", f"{settings.spread_s:g}"]
         lines += [f"{_NAMED}{settings.hooks}", *_job(PATHS, paths, settings.paths_every_s)]
+    if settings.plugin is not None:
+        if set(str(settings.plugin)) & set(', "$'):
+            raise InputError(f'path {str(settings.plugin)!r}: expected no space and none of , " $')
+        plugins = f"{PLUGINS} = $({PLUGINS}), {settings.plugin}"
+        lines += [f"{_MOVES}{settings.plugin}", plugins]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -54,8 +63,17 @@ def is_ours(content: bytes) -> bool:
 
 def hooks_of(content: bytes) -> Path | None:
     """The configuration that such a file names; None where it names none."""
+    return _named(content, _NAMED)
+
+
+def plugin_of(content: bytes) -> Path | None:
+    """The transfer plug-in that such a file names; None where it names none."""
+    return _named(content, _MOVES)
+
+
+def _named(content: bytes, before: str) -> Path | None:
     lines = content.decode("utf-8", "replace").splitlines()
-    named = [line.removeprefix(_NAMED) for line in lines if line.startswith(_NAMED)]
+    named = [line.removeprefix(before) for line in lines if line.startswith(before)]
     return Path(named[0]) if named and is_ours(content) else None
 
 

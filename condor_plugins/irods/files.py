@@ -1,0 +1,91 @@
+"""The files of one call of the transfer plug-in."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from condor_plugins.irods import account, messages, tuning
+from condor_plugins.irods.results import Result
+from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Slots, Way, get, put
+from condor_plugins.transfers import jobad
+
+_BUFFERS = {True: Path("/proc/sys/net/ipv4/tcp_wmem"), False: Path("/proc/sys/net/ipv4/tcp_rmem")}
+_USUAL_WINDOW = 2 * 2**20
+_NOBODY: Mapping[str, Any] = {"irods_user_name": "", "irods_host": "", "irods_port": ""}
+
+
+def move(files: Sequence[tuple[str, str]], upload: bool, limits: Limits = LIMITS) -> list[Result]:
+    """Results as HTCondor wants them. After one that failed no other is begun."""
+    call = _Call(upload, limits)
+    results = [call.one(*file) for file in files[:1]]  # whoever may not log in tries once
+    with ThreadPoolExecutor(tuning.MOST) as pool:
+        results += pool.map(lambda file: call.one(*file), files[1:])
+    call.close()
+    return [result for result in results if result]
+
+
+class _Call:
+    def __init__(self, upload: bool, limits: Limits) -> None:
+        file = os.environ.get("_CONDOR_JOB_AD")
+        ad = jobad.parse(Path(file).read_text(errors="replace").splitlines()) if file else {}
+        self._wanted = partial(tuning.streams, ad, window=_window(upload))
+        self._upload, self._limits, self._slots = upload, limits, Slots()
+        self._places: dict[account.IrodsUrl, tuple[Mapping[str, Any], Way]] = {}
+        self._lock = threading.Lock()
+        self._failed = False
+
+    def one(self, link: str, name: str) -> Result:
+        """Move one file; {} for one that was not begun."""
+        if self._failed:
+            return {}
+        moved, began, why = Moved(), time.time(), ""
+        url, settings = account.IrodsUrl(link), _NOBODY
+        try:
+            url = account.parsed(link)
+            settings, way = self._place(replace(url, path=f"/{url.zone}"))
+            (put if self._upload else get)(way, url.path, Path(name), moved)
+        except Exception as error:  # of the client are many kinds
+            self._failed = True
+            why = messages.sentence(error, url, settings)
+        return {
+            "TransferUrl": link, "TransferFileName": name, "TransferProtocol": "irods",
+            "TransferType": "upload" if self._upload else "download",
+            "TransferSuccess": not why, **({"TransferError": why} if why else {}),
+            "TransferHostName": settings["irods_host"],
+            "TransferFileBytes": moved.size, "TransferTotalBytes": moved.total,
+            "TransferStartTime": int(began), "TransferEndTime": int(time.time()),
+            "ConnectionTimeSeconds": moved.connecting_s,
+            "TransferTries": moved.tries, "TransferStreams": moved.streams,
+            "DeveloperData": {"TransferTries": moved.tries, "TransferStreams": moved.streams,
+                              "TransferChecksum": moved.checksum},
+        }  # fmt: skip
+
+    def _place(self, place: account.IrodsUrl) -> tuple[Mapping[str, Any], Way]:
+        with self._lock:
+            if place not in self._places:
+                settings = account.account(place, os.environ, Path.cwd())
+                sessions = Sessions(partial(account.opened, settings, self._limits.silence_s))
+                way = Way(sessions, self._wanted, self._slots, self._limits)
+                self._places[place] = settings, way
+            return self._places[place]
+
+    def close(self) -> None:
+        for _, way in self._places.values():
+            way.sessions.close()
+
+
+def _window(upload: bool) -> int:
+    """Bytes that one of this machine's TCP connections can have under way: half of its largest
+    buffer, since the kernel keeps the other half for itself."""
+    try:
+        return int(_BUFFERS[upload].read_text().split()[2]) // 2
+    except (OSError, ValueError, IndexError):
+        return _USUAL_WINDOW
