@@ -117,8 +117,6 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
-    if args.irods and not args.execute:
-        raise InputError("found --irods, expected it with --execute: that is where files arrive")
     to_install, to_undo = _to_install, _to_undo
     if args.execute:
         to_install, to_undo = install_execute.to_install, install_execute.to_undo

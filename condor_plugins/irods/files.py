@@ -63,7 +63,7 @@ class _Call:
             "TransferFileBytes": moved.size, "TransferTotalBytes": moved.total,
             "TransferStartTime": int(began), "TransferEndTime": int(time.time()),
             "ConnectionTimeSeconds": moved.connecting_s,
-            "TransferTries": moved.tries, "TransferStreams": moved.streams,
+            # What else there is, HTCondor keeps here only.
             "DeveloperData": {"TransferTries": moved.tries, "TransferStreams": moved.streams,
                               "TransferChecksum": moved.checksum},
         }  # fmt: skip
