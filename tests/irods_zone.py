@@ -1,7 +1,8 @@
 """An iRODS zone in the test process: a real end point of the protocol (4.3) for the real client.
 
 Its catalogue is in memory and its data objects are files of one folder. Every connection has a
-thread. What can go wrong in a zone is set on it: ``rate_bps``, ``latency_s``, ``faults``,
+thread. What can go wrong in a zone is set on it: ``rate_bps``, ``latency_s``,
+``trickle_s`` for each byte of long answers, ``faults``,
 ``parallel``, ``denied``, or falsified in its catalogue (``zone.objects[path][0].size = 7``).
 """
 
@@ -42,6 +43,7 @@ GOOD, STALE, BEING_WRITTEN = "1", "0", "2"
 WRITING, CREATE, TRUNCATE = 3, 64, 512
 CREATED = "01790000000"
 Row = dict[int, object]
+_LONG = 100_000  # bytes of an answer with data
 
 
 class RodsError(Exception):
@@ -110,6 +112,7 @@ class Zone:
     host: str = "127.0.0.1"
     rate_bps: float = 0.0
     latency_s: float = 0.0
+    trickle_s: float = 0.0
     parallel: bool = True
     denied: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
@@ -279,7 +282,7 @@ class Connection:
         body = message.encode()
         lengths = {"msgLen": len(body), "errorLen": 0, "bsLen": len(data), "intInfo": info}
         header = _xml("MsgHeader_PI", type=kind, **lengths).encode()
-        self.sock.sendall(struct.pack(">i", len(header)) + header + body + data)
+        self._all(struct.pack(">i", len(header)) + header + body + data)
 
     def _start_up(self) -> None:
         _, message, _, _ = self._receive()
@@ -465,6 +468,14 @@ class Connection:
         handle.position += len(data)
         self._moved("read", len(data))
         self._send(data=data, info=len(data))
+
+    def _all(self, data: bytes) -> None:
+        """Send them; byte by byte where the zone trickles, until it ends."""
+        pause_s = self.zone.trickle_s if len(data) > _LONG else 0.0
+        while pause_s and data and not self.zone.closing.wait(pause_s):
+            self.sock.sendall(data[:1])
+            data = data[1:]
+        self.sock.sendall(data)
 
     def _write(self, message: ElementTree.Element, data: bytes) -> None:
         handle = self._opened(message)

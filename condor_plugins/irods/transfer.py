@@ -300,6 +300,7 @@ class _Transfer:
     def run(self, streams: int) -> None:
         """Move what is left."""
         self.alive = max(1, min(streams, len(self._parts)))
+        self.moved.streams = max(self.alive, self.moved.streams)
         self._since = time.monotonic()
         for _ in range(self.alive):
             threading.Thread(target=self._work, daemon=True).start()
@@ -329,7 +330,6 @@ class _Transfer:
                         self._leave()
                         return
                     self._open.add(stream)
-                    self.moved.streams = max(self.moved.streams, len(self._open))
                 view = memoryview(bytearray(self.limits.block))
                 while part := self._next():
                     while part[0] < part[1]:
@@ -438,6 +438,7 @@ class _Put(_Transfer):
         except BaseException:
             stream.cut()
             raise
+        self.moved.streams = self.moved.streams if token else 1
         if token:
             self._share = {kw.REPLICA_TOKEN_KW: token, kw.RESC_HIER_STR_KW: hierarchy}
         self._created = True
