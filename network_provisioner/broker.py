@@ -499,10 +499,12 @@ class Broker(Queries):
         seconds: float = 0.0,
         outcome: str = "",
         vouched: bool = True,
+        note: str = "",
         **used: int,
     ) -> Transit:
         """Give a path back and report what the transfer moved, and ``used``: ``streams``,
-        ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``. Idempotent.
+        ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``. A ``note``, such as
+        why it was slow, is added to the transit's reason. Idempotent.
 
         Who waited leaves the queue. A transit that had ended keeps its state. The first report that
         is not empty counts, and goes to the recorder; what cannot be is marked, and unless it is
@@ -510,14 +512,14 @@ class Broker(Queries):
         ``store_unavailable``: the turn cannot be had and nothing changed, or it is free but a
         broker that starts anew would not know; then it is to be given back again.
         """
-        report = TransferReport(bytes_moved, seconds, outcome, **used)
+        report = TransferReport(bytes_moved, seconds, outcome, note=note, **used)
         with self._turn() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
             first = report.moved and not (transit.bytes or transit.seconds)
             transit.vouched = transit.vouched and (vouched or not first)
             if active or first or transit.released_at == 0:
-                report.note(transit, first, self._admission.most_bps(transit), now)
+                report.write_into(transit, first, self._admission.most_bps(transit), now)
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
                     self._lifecycle.end(transit, TransitState.RELEASED, now)

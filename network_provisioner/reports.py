@@ -26,6 +26,7 @@ class TransferReport:
     ``seconds``  it took; ``outcome`` is "success" or a word of the caller's
     ``streams``, ``buffer_bytes``, ``threads``  what it used, 0 for unknown
     ``retries``  attempts that failed
+    ``note``     why it was slow, in words
     """
 
     bytes: int = 0
@@ -35,19 +36,21 @@ class TransferReport:
     buffer_bytes: int = 0
     threads: int = 0
     retries: int = 0
+    note: str = ""
 
     @property
     def moved(self) -> bool:
         """Whether it says that anything was moved, or took its time."""
         return bool(self.bytes or self.seconds)
 
-    def note(self, transit: Transit, first: bool, most_bps: float, now: float) -> None:
+    def write_into(self, transit: Transit, first: bool, most_bps: float, now: float) -> None:
         """Write it into a transit; ``first``: bytes and seconds too. ``most_bps`` is the largest
         rate that the network carries between its sites; ``now`` Unix seconds."""
         if first:
             transit.bytes, transit.seconds = self.bytes, self.seconds
             transit.goodput_bps = goodput(self.bytes, self.seconds)
             mark(transit, _impossible(transit, most_bps, now))
+            transit.reason += f"; {self.note}" if self.note else ""
         for name in _USED:
             setattr(transit, name, getattr(self, name) or getattr(transit, name))
         if self.outcome:

@@ -61,10 +61,11 @@ class BrokerClient:
         bytes_moved: int = 0,
         seconds: float = 0.0,
         outcome: str = "",
-        **used: int,
+        **used: int | str,
     ) -> Transit:
         """Give a path back, with what the transfer moved in bytes and seconds, and what it
-        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``.
+        ``used``: ``streams``, ``buffer_bytes``, ``threads``, and its failed attempts, ``retries``;
+        a ``note`` says why it was slow.
         """
         body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
         path = f"/v1/transits/{quoted(transit_id)}/release"

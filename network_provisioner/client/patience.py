@@ -38,7 +38,7 @@ class BrokerCalls(Protocol):
         bytes_moved: int = 0,
         seconds: float = 0.0,
         outcome: str = "",
-        **used: int,
+        **used: int | str,
     ) -> Transit:
         """Give a transit back, with what it moved and used."""
         ...

@@ -90,7 +90,7 @@ class BrokerModel:
         bytes_moved: int = 0,
         seconds: float = 0.0,
         outcome: str = "",
-        **_used: int,
+        **used: int | str,
     ) -> Transit:
         with self.step("release", transit_id):
             found = self._known(transit_id)
@@ -99,6 +99,7 @@ class BrokerModel:
                 self.released.append((transit_id, bytes_moved, seconds, outcome))
             if not found.bytes:
                 found.bytes, found.seconds = bytes_moved, seconds
+                found.reason += str(used.get("note", ""))
             return found.copy()
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
