@@ -19,15 +19,14 @@ Standard library only: the hooks import this.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import input_sizes
 from monitors.workflows.planned.transferlist import RELAY, SitePair
 
 DECLARED, KNOWN, ESTIMATED, UNKNOWN = "declared", "known", "estimated", "unknown"
@@ -36,7 +35,6 @@ _META_ENDING = ".cache.meta"
 _PLAN_LINE = re.compile(rb'^\s*"([^"\n]+)[@.]size": "(\d{1,18})"', re.M)
 _PLAN_ENDING = "-0.metadata"
 _DIGITS = re.compile(r"\d+")
-_MOST_DIGITS = 18  # of a size in bytes
 _MOST_PARENTS = 8  # folders above a sub-workflow's that may be its parents'
 
 
@@ -53,7 +51,7 @@ def sizes_for(
     known: dict[str, int] = {}
     for folder in [*reversed([*_parents(submit_dir)]), submit_dir]:
         known |= of_workflow(folder)
-    known |= planned(job_files.with_name(job_files.name + ".in.meta"))
+    known |= input_sizes(job_files.with_name(job_files.name + ".in.meta"))
     if site == RELAY:  # this machine
         known |= dict(_on_disk((t.lfn, t.source.url) for t in undeclared))
     estimates = estimated({t.lfn for t in undeclared} - known.keys(), known)
@@ -77,29 +75,6 @@ def estimated(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]
     for lfn, size in known.items():
         shapes.setdefault(_shape(lfn), []).append(size)
     return {lfn: _median(shapes[_shape(lfn)]) for lfn in wanted if _shape(lfn) in shapes}
-
-
-def planned(path: Path) -> dict[str, int]:
-    """The sizes in a ``.meta`` file of Pegasus; empty where there is none that can be read."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    found = {}
-    for item in data if isinstance(data, list) else []:
-        lfn, size = _named(item)
-        if lfn is not None and size is not None:
-            found[lfn] = size
-    return found
-
-
-def _named(item: Any) -> tuple[str | None, int | None]:
-    attributes = item.get("_attributes") if isinstance(item, dict) else None
-    if not isinstance(attributes, dict):
-        return None, None
-    lfn, size = item.get("_id"), str(attributes.get("size", ""))
-    found = int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None
-    return lfn if isinstance(lfn, str) else None, found
 
 
 def of_workflow(folder: Path) -> dict[str, int]:

@@ -137,4 +137,4 @@ def test_whatever_stands_in_the_logs_does_no_harm(
 )
 def test_a_metadata_file_without_sizes(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.meta").write_text(text)
-    assert sizes.planned(tmp_path / "x.meta") == {}
+    assert job_files.input_sizes(tmp_path / "x.meta") == {}

@@ -31,6 +31,7 @@ DECISION_ENDING = ".adon.json"
 TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer jobs
 LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
 WORKFLOW, JOB = "PEGASUS_WF_UUID", "PEGASUS_DAG_JOB_ID"  # name each job to its own processes
+_MOST_DIGITS = 18  # of a size in bytes
 _MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
 
 
@@ -198,3 +199,26 @@ def _last(text: str, name: str) -> str:
     """As condor_submit: the last one counts, upper and lower case are one."""
     found = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
     return found[-1].strip("\"'") if found else ""
+
+
+def input_sizes(path: Path) -> dict[str, int]:
+    """The sizes in ``<job>.in.meta``, by lfn; empty where there is none that can be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    found = {}
+    for item in data if isinstance(data, list) else []:
+        lfn, size = _named(item)
+        if lfn is not None and size is not None:
+            found[lfn] = size
+    return found
+
+
+def _named(item: Any) -> tuple[str | None, int | None]:
+    attributes = item.get("_attributes") if isinstance(item, dict) else None
+    if not isinstance(attributes, dict):
+        return None, None
+    lfn, size = item.get("_id"), str(attributes.get("size", ""))
+    found = int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None
+    return lfn if isinstance(lfn, str) else None, found
