@@ -8,7 +8,7 @@ import pwd
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adon.cli import install_execute, install_expander
 from adon.cli.install_ask import (
@@ -110,6 +110,10 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--project", metavar="NAME", help="whose transfers they are where a job does not say"
     )
+    parser.add_argument(
+        "--redirector", metavar="URL",
+        help="director that names the caches of OSDF (default: their URLs' own sites)",
+    )  # fmt: skip
     add_options(parser)
     parser.set_defaults(ahead=False)
 
@@ -170,9 +174,26 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     had = None if before is None else setup.hooks_of(before)
     refuse_foreign(hooks, hooks_before is not None and had != hooks)
     return [
-        FileEdit(hooks, hooks_before, site_hooks(args, args.project)),
+        FileEdit(hooks, hooks_before, _hooks(args)),
         FileEdit(path, before, setup.text(_settings(args, hooks)).encode()),
     ]
+
+
+def _hooks(args: argparse.Namespace) -> bytes:
+    """What the hook goes by, with what the network's description says of URLs."""
+    from adon.config.adon_yml import load_config
+
+    sources = {} if args.config is None else _sources(load_config(args.config).topology)
+    return site_hooks(args, project=args.project, sources=sources, redirector=args.redirector)
+
+
+def _sources(network: dict[str, Any]) -> dict[str, str]:
+    """Sites by prefixes of URLs that are there, and by the names of their hosts."""
+    from network_provisioner.topology.data import topology_from_dict
+
+    nodes = topology_from_dict(network).nodes.values()
+    hosts = {host.name: node.name for node in nodes for host in node.hosts if host.name}
+    return hosts | {url: node.name for node in nodes for url in node.urls}
 
 
 def _to_undo(folder: Path) -> list[FileEdit]:

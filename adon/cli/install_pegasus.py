@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adon.cli.install_ask import (
     add_options,
@@ -328,12 +328,12 @@ def hook_config(args: argparse.Namespace) -> HookConfig:
     )
 
 
-def site_hooks(args: argparse.Namespace, project: str | None = None) -> bytes:
-    """The same for programs that HTCondor starts at a site, as a file."""
+def site_hooks(args: argparse.Namespace, **more: Any) -> bytes:
+    """The same for programs that HTCondor starts at a site, as a file; ``more`` are settings."""
     from network_provisioner.client.hookconfig import HookConfig
 
-    config = replace(hook_config(args), archive=None, watch=None, site=args.site, project=project)
-    usual = {f.name: f.default for f in fields(HookConfig)}
+    config = replace(hook_config(args), archive=None, watch=None, site=args.site, **more)
+    usual = asdict(HookConfig(""))
     said = {k: v for k, v in asdict(config).items() if v != usual[k]}
     return (json.dumps(said, indent=1) + "\n").encode()
 

@@ -11,7 +11,9 @@
  "project": null,                       whose transfers they are where a job does not say, or null
  "watch": null,                         folder where running workflows are noted for the watcher
  "ahead": false,                        whether the watcher reserves for whole workflows in advance
- "site": null}                          where HTCondor's access point stands, or null
+ "site": null,                          where HTCondor's access point stands, or null
+ "sources": {},                         sites by prefixes of URLs, or host names, that are there
+ "redirector": null}                    URL of the director that names caches of OSDF, or null
 
 Files count from the folder of this one, or from a user's home where they begin with ``~``.
 """
@@ -19,8 +21,10 @@ Files count from the folder of this one, or from a user's home where they begin 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from network_provisioner.base.errors import InputError
 
@@ -44,6 +48,8 @@ class HookConfig:
     watch: str | None = None
     ahead: bool = False
     site: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict, hash=False)
+    redirector: str | None = None
 
 
 def load(path: Path) -> HookConfig:
@@ -63,17 +69,8 @@ def load(path: Path) -> HookConfig:
     if unknown:
         raise InputError(f"{path}: unknown key {unknown[0]!r}, expected {', '.join(sorted(known))}")
     for key, value in data.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if key == "patience_s" and value is None:
-            continue
-        if key == "ahead":
-            if not isinstance(value, bool):
-                raise InputError(f"{path}: {key}: found {value!r}, expected true or false")
-            continue
-        if key in _NUMBERS and not (number and 0 <= value < float("inf")):
-            raise InputError(f"{path}: {key}: found {value!r}, expected seconds")
-        if key not in _NUMBERS and not isinstance(value, str | None):
-            raise InputError(f"{path}: {key}: found {value!r}, expected text")
+        if expected := _expected(key, value):
+            raise InputError(f"{path}: {key}: found {value!r}, expected {expected}")
     if data.get("template") is None:
         data.pop("template", None)
     data |= {key: _located(data[key], path) for key in _FILES if data.get(key)}
@@ -84,3 +81,21 @@ def _located(named: str, path: Path) -> str:
     if "://" in named or named.startswith("~"):
         return named
     return str(path.absolute().parent / named)
+
+
+def _expected(key: str, value: Any) -> str:
+    """What a value that cannot be should be, empty for one that can."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key == "ahead":
+        return "" if isinstance(value, bool) else "true or false"
+    if key == "sources":
+        named = isinstance(value, dict) and all(v and isinstance(v, str) for v in value.values())
+        return "" if named else "sites by prefixes of URLs"
+    if key == "patience_s" and value is None:
+        return ""
+    if key in _NUMBERS:
+        return "" if number and 0 <= value < float("inf") else "seconds"
+    if not isinstance(value, str | None):
+        return "text"
+    web = key != "redirector" or not value or value.startswith(("http://", "https://"))
+    return "" if web else "an http or https URL"

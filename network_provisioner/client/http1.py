@@ -19,6 +19,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 
 if TYPE_CHECKING:
     import ssl
+    from urllib.parse import SplitResult
 
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
@@ -74,7 +75,7 @@ class Server:
         Raises BrokerError ``unreachable``, and InputError for a certificate that cannot be read.
         """
         context = self._trusted()
-        deadline = _Deadline(self._timeout_s)
+        deadline = Deadline(self._timeout_s)
         data = b"" if body is None else json.dumps(body).encode()
         kind = "" if body is None else "Content-Type: application/json\r\n"
         length = "" if method == "GET" else f"Content-Length: {len(data)}\r\n"
@@ -120,12 +121,40 @@ def trusting(tls: Tls) -> ssl.SSLContext:
     return context
 
 
+def head(
+    url: SplitResult, place: tuple[Any, ...], until: float, context: ssl.SSLContext | None
+) -> tuple[int, dict[str, str]]:
+    """Status and headers, by their names in small letters, of what a server says to HEAD of ``url``
+    before ``until`` of the monotonic clock. ``place`` is one of ``socket.getaddrinfo``, ``context``
+    None for http. Raises OSError, ValueError."""
+    deadline = Deadline(until - time.monotonic())
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    words = f"HEAD {target} HTTP/1.0\r\nHost: {url.netloc.rpartition('@')[2]}\r\n\r\n"
+    family, kind, proto, _, address = place
+    with socket.socket(family, kind, proto) as plain:
+        sock = plain
+        plain.settimeout(deadline.left())
+        plain.connect(address)
+        if context is not None:
+            plain.settimeout(deadline.left())
+            sock = context.wrap_socket(plain, server_hostname=url.hostname)
+        with sock:
+            sock.settimeout(deadline.left())
+            sock.sendall(words.encode("ascii"))
+            first, *lines = _split_head(sock, deadline)[0].decode("latin-1").split("\r\n")
+    status = _STATUS.match(first.encode())
+    if status is None:
+        raise ValueError(f"found {first[:80]!r}, expected HTTP")
+    parts = (line.partition(":") for line in lines)
+    return int(status[1]), {name.lower(): value.strip() for name, _, value in parts}
+
+
 def quoted(text: str) -> str:
     """``text`` as one segment of a path, or one value of a query."""
     return "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in text.encode())
 
 
-class _Deadline:
+class Deadline:
     """The instant by which everything must be done."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -139,7 +168,7 @@ class _Deadline:
         return left
 
 
-def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
+def _connect(host: str, port: int, deadline: Deadline) -> socket.socket:
     failed: OSError = OSError(f"no address for {host!r}")
     name = host.encode("ascii")  # a str would load the tables of international names
     for family, kind, proto, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
@@ -155,7 +184,7 @@ def _connect(host: str, port: int, deadline: _Deadline) -> socket.socket:
     raise failed
 
 
-def _exchange(sock: socket.socket, request: bytes, deadline: _Deadline) -> tuple[int, bytes]:
+def _exchange(sock: socket.socket, request: bytes, deadline: Deadline) -> tuple[int, bytes]:
     """Raises OSError, and ValueError for what is no answer in HTTP."""
     view = memoryview(request)
     while view:
@@ -180,7 +209,7 @@ def _exchange(sock: socket.socket, request: bytes, deadline: _Deadline) -> tuple
     return int(status[1]), b"".join(parts)[:length]
 
 
-def _split_head(sock: socket.socket, deadline: _Deadline) -> tuple[bytes, bytes]:
+def _split_head(sock: socket.socket, deadline: Deadline) -> tuple[bytes, bytes]:
     got = b""
     while b"\r\n\r\n" not in got:
         more = _receive(sock, deadline)
@@ -195,7 +224,7 @@ def _split_head(sock: socket.socket, deadline: _Deadline) -> tuple[bytes, bytes]
     return head, body
 
 
-def _receive(sock: socket.socket, deadline: _Deadline) -> bytes:
+def _receive(sock: socket.socket, deadline: Deadline) -> bytes:
     sock.settimeout(deadline.left())
     return sock.recv(65536)
 

@@ -11,7 +11,16 @@ from pydantic import Field, StrictBool
 
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError, printable
-from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
+from network_provisioner.base.schema import (
+    Duration,
+    Name,
+    Number,
+    Rate,
+    Schema,
+    checked,
+    matching,
+    read,
+)
 from network_provisioner.topology.graph import LINK, Host, Link, Node, Topology
 
 _Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
@@ -30,6 +39,7 @@ class _NodeSchema(Schema):
     macs: dict[Name, _Mac] | None = None
     dmz: StrictBool = False
     hosts: list[dict[str, Any]] = Field(default=[])
+    urls: list[Annotated[str, matching(r"[a-z][a-z0-9+.-]*://\S*", "URLs")]] = Field(default=[])
 
 
 class _HostSchema(Schema):
@@ -65,9 +75,9 @@ LINK_KEYS = tuple(_LinkSchema.model_fields)
 def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     """Build a topology from the ``topology`` section of adon.yml.
 
-    ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], dpid?, macs?,
-    dmz?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?, ports?,
-    devices?}]}``; capacities and times carry units. Raises InputError.
+    ``{"nodes": [{name, kind, dtn?, address?, mac?, hosts?: [{address, mac?, name?}], urls?, dpid?,
+    macs?, dmz?}], "links": [{name?, a, b, capacity, delay? | rtt?, jitter?, loss?, layer?, vlan?,
+    ports?, devices?}]}``; capacities and times carry units. Raises InputError.
     """
     section = read(_TopologySchema, data, "topology")
     nodes = [_node(number, item) for number, item in enumerate(section.nodes, 1)]
@@ -92,6 +102,7 @@ def _node_data(node: Node) -> dict[str, Any]:
         "macs": dict(node.macs or {}),
         "dmz": node.dmz,
         "hosts": [_host_data(host) for host in node.others],
+        "urls": list(node.urls),
     }
     return {"name": node.name, "kind": node.kind} | {k: v for k, v in values.items() if v}
 
@@ -119,14 +130,18 @@ def _node(number: int, item: dict[str, Any]) -> Node:
     name = item.get("name")
     label = f"topology: node {name!r}" if isinstance(name, str) else f"topology: node {number}"
     node = read(_NodeSchema, item, label)
-    for key in ("dtn", "dmz", "hosts"):
+    for key in ("dtn", "dmz", "hosts", "urls"):
         if node.kind != "site" and getattr(node, key):
             raise InputError(f"{label}: {key} of a {node.kind}, expected only at sites")
     others = [
         Host(**dict(read(_HostSchema, host, f"{label}: host {n}")))
         for n, host in enumerate(node.hosts, 1)
     ]
-    known = dict(node) | {"macs": node.macs or None, "others": tuple(others)}
+    known = dict(node) | {
+        "macs": node.macs or None,
+        "others": tuple(others),
+        "urls": tuple(node.urls),
+    }
     del known["hosts"]
     return Node(**known)
 

@@ -48,7 +48,8 @@ class Node:
     """A site, a switch or a router; or a link with a name, in paths.
 
     ``dtn`` is the host name of a site's data transfer node, ``address`` and ``mac`` are its
-    data-plane addresses, ``others`` what else talks there: more of them, worker nodes. ``dpid`` is
+    data-plane addresses, ``others`` what else talks there: more of them, worker nodes. What a URL
+    that begins with one of its ``urls`` names lies there, for HTCondor's transfers. ``dpid`` is
     a switch's OpenFlow datapath id; a router's ``macs`` are the addresses it is reached by, per
     neighbouring switch. A site in a Science ``dmz`` is reached by transits alone: without one its
     switch drops all that comes and goes (precision-medicine paper, §3).
@@ -63,6 +64,7 @@ class Node:
     dmz: bool = False
     dtn: str = ""
     others: tuple[Host, ...] = ()
+    urls: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> tuple[Host, ...]:
