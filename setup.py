@@ -92,6 +92,7 @@ setup(
         "condor_plugins.pool",
         "condor_plugins.startd",
         "condor_plugins.transfers",
+        "condor_plugins.urls",
         "adon",
         "adon.cli",
         "adon.config",

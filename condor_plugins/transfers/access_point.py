@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +25,8 @@ from condor_plugins.transfers.decide import (
     actions_for,
     begun,
     due_requests,
+    fetched,
+    fetching,
     nameless,
     of_schedd,
     reports,
@@ -31,9 +34,10 @@ from condor_plugins.transfers.decide import (
     transferring,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import parsed
+from condor_plugins.transfers.request_builder import Run, parsed
 from condor_plugins.transfers.run_state import RunStates
 from condor_plugins.transfers.shadow_ports import Number, open_ports
+from condor_plugins.urls.moved import Ad, UsualRates
 from monitors.watcher.connections import Ends, flows
 from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
@@ -49,6 +53,7 @@ PORTS_S = 0.5  # the same while a transfer runs whose ports nobody has seen
 _KEPT_S, _KEPT_UNTOLD_S = 60.0, 900.0
 _KEPT_MARKS_S = 2 * _KEPT_UNTOLD_S
 _MOST_AT_ONCE = 200  # requests in one call
+_MOST_LOOKS = 20  # in the schedd's history for one run
 
 
 class Events(Protocol):
@@ -72,6 +77,14 @@ class JobQueue(Protocol):
 
     def jobs(self, names: Iterable[str]) -> Mapping[str, QueuedJob]:
         """Those of these jobs (GlobalJobIds with - for #) that are in its queue."""
+        ...
+
+    def input_history(self, runs: Collection[Run]) -> Mapping[Run, Ad]:
+        """What its history tells of the input of those of these runs that it knows."""
+        ...
+
+    def disk_waits(self, machine: str, since: float) -> bool:
+        """Whether a machine of the pool has stood still for its disk since a Unix second."""
         ...
 
 
@@ -100,6 +113,7 @@ class AccessPoint:
         self._learned: set[str] = set()  # runs whose output was taken into account
         self._sent: dict[str, float] = {}  # what was asked or told, and when
         self._since = now()
+        self._rates, self._looks = UsualRates(), Counter[Run]()
         self._logged: dict[str, str] = {}
 
     def logs(self) -> Collection[Path]:
@@ -144,8 +158,29 @@ class AccessPoint:
             if (mark := f"report {report.id}") not in self._sent:
                 self._carry_out(report, broker)
                 self._sent[mark] = now
+        self._tell_fetched(broker, now)
         self._sent = {m: at for m, at in self._sent.items() if abs(now - at) <= _KEPT_MARKS_S}
         raise Later(SWEEP_S if self._tell_ports(live, broker) else PORTS_S)
+
+    def _tell_fetched(self, broker: Broker, now: float) -> None:
+        """What was fetched by URL stands in the schedd's history as the job begins to run."""
+        recent = {state.run: state for state in fetching(self._runs, now)}
+        self._looks = Counter({run: n for run, n in self._looks.items() if run in recent})
+        runs = [run for run in recent if self._looks[run] < _MOST_LOOKS]
+        if not runs:
+            return
+        try:
+            found = self._schedd.input_history(runs)
+            self._looks.update(runs)
+            for run, ad in found.items():
+                asked = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
+                for report in asked:
+                    self._carry_out(report, broker)
+                self._looks[run] = _MOST_LOOKS
+        except AdonError as error:
+            if isinstance(error, BrokerError):
+                raise
+            self._log_once("schedd's history", error)
 
     def _read(self) -> list[RunEvent]:
         try:
@@ -189,8 +224,9 @@ class AccessPoint:
             if isinstance(action, Renew):
                 broker.renew(action.id, action.lease_s)
                 return
-            broker.release(action.id, action.bytes_moved, action.seconds, action.outcome)
-            log.info("%s: given back: %s", action.id, action.outcome)
+            note = {"note": action.note} if action.note else {}
+            broker.release(action.id, action.bytes_moved, action.seconds, action.outcome, **note)
+            log.info("%s: given back: %s", action.id, action.note or action.outcome)
             if action.bytes_moved:
                 self._sent[f"report {action.id}"] = self._now()
         except BrokerError as error:

@@ -8,8 +8,9 @@ for paths for output, and tells why input went without one and what transfers ca
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 from condor_plugins.pool.sites import site_of_match
@@ -18,12 +19,16 @@ from condor_plugins.transfers.jobad import CLUSTERS, JobAd, no_transfer, number,
 from condor_plugins.transfers.request_builder import (
     Direction,
     Run,
+    is_url,
     parsed,
     queue_number,
     shadow_number,
 )
 from condor_plugins.transfers.run_state import Phase, RunState, RunStates
+from condor_plugins.urls.moved import Ad, UsualRates, moved, plugins_s, slow
+from condor_plugins.urls.sources import paths_of, url_request
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
+from network_provisioner.base.units import goodput
 from network_provisioner.client.hookconfig import HookConfig
 
 # The event right after the end of a transfer says whether it succeeded, and how much was sent.
@@ -49,12 +54,13 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give a transit back, with what moved."""
+    """Give a transit back, with what moved; ``note`` says why that was slow."""
 
     id: str
     bytes_moved: int
     seconds: float
     outcome: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,7 @@ def transferring(
     found = {}
     for transit in live:
         run, way = parsed(transit.id) or (None, None)
-        if run is None or way is None or transit.state not in ON_SWITCHES:
+        if run is None or way is None or transit.state not in ON_SWITCHES or is_url(transit.id):
             continue
         state, number = runs.get(run), shadow_number(run.job)
         if state is None or number is None:
@@ -194,7 +200,8 @@ def _has_slot(job: QueuedJob, run: Run) -> bool:
 
 
 def _release(transit: Transit, way: Direction, state: RunState | None, outcome: str) -> Release:
-    if state is None or outcome != "success":
+    # What came by URL took time, too: how much, HTCondor's history tells a little later.
+    if state is None or outcome != "success" or (way == "in" and paths_of(state.ad)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
     moved = transit.size_bytes if way == "in" else state.sent_bytes
@@ -283,7 +290,13 @@ def due_requests(
     """Every request with a mark by which one that was made is known again. ``since`` is when
     somebody began to make them, in Unix seconds: what output went before that is not known."""
     for state in runs:
-        if now - state.at > RECENT_S or not _crosses(state, config):
+        if now - state.at > RECENT_S:
+            continue
+        reason = _untold(state)
+        for path in paths_of(state.ad) if reason else ():
+            request = url_request(state.ad, state.run, path, config)
+            yield request.id, replace(request, best_effort=reason)
+        if not _crosses(state, config):
             continue
         mark = f"{state.run.transit('out')}@{state.breaks}"
         if state.phase is Phase.OUTPUT and state.output.start:
@@ -293,7 +306,7 @@ def due_requests(
             yield mark, replace(request, best_effort=_TOO_LATE)
         elif soon := _may_send(state) and outputs.soon(state.ad, now - state.began):
             yield mark, _request(state, "out", soon, config)
-        if reason := _untold(state):
+        if reason and state.ad.get("AdonInState") != "none":
             size = number(state.ad, "AdonInBytes")
             request = _request(state, "in", None if size is None else int(size), config)
             yield request.id, replace(request, best_effort=reason)
@@ -307,11 +320,54 @@ def reports(runs: RunStates, config: HookConfig, now: float) -> Iterator[Release
         if now - state.at > RECENT_S or not _crosses(state, config):
             continue
         answer, size = state.ad.get("AdonInState"), number(state.ad, "AdonInBytes")
-        if state.ran and answer != "none" and size and state.input.seconds:
-            name = text(state.ad, "AdonInId") or state.run.transit("in")
-            yield Release(name, int(size), state.input.seconds, "success")
+        if (
+            state.ran
+            and answer != "none"
+            and size
+            and state.input.seconds
+            and not paths_of(state.ad)
+        ):
+            yield _input_report(state, state.input.seconds)
         if sent := _arrived(state):
             yield Release(state.run.transit("out"), sent, state.output.seconds, "success")
+
+
+def _input_report(state: RunState, seconds: float) -> Release:
+    name = text(state.ad, "AdonInId") or state.run.transit("in")
+    return Release(name, int(number(state.ad, "AdonInBytes") or 0), seconds, "success")
+
+
+def fetching(runs: RunStates, now: float) -> Iterator[RunState]:
+    """Runs that have fetched what URLs name."""
+    for state in runs:
+        if state.ran and now - state.at <= RECENT_S and paths_of(state.ad):
+            yield state
+
+
+def fetched(
+    state: RunState,
+    history: Ad,
+    config: HookConfig,
+    rates: UsualRates,
+    disk_waits: Callable[[str, float], bool],
+) -> Iterator[Release]:
+    """What the input of a run came to, by HTCondor's history of it. ``disk_waits`` says whether a
+    machine has stood still for its disk since a time in Unix seconds."""
+    paths, took_s = paths_of(state.ad), state.input.seconds
+    came = moved(history, {**config.sources, **{path.host: path.site for path in paths}})
+    machine = text(state.ad, "RemoteHost").rpartition("@")[2]
+    for path in paths:
+        one = came.get(path.site)
+        if one is None or not one.n_bytes:
+            continue
+        pair = path.site, site_of_match(state.ad)
+        waits = partial(disk_waits, machine, one.start)
+        note = slow(one, took_s, path.granted_bps, rates.usual(*pair), waits)
+        rates.learn(*pair, goodput(one.n_bytes, one.seconds(took_s)))
+        yield Release(path.id, one.n_bytes, one.seconds(took_s), "success", note)
+    own_s = took_s - plugins_s(history)
+    if state.ad.get("AdonInState") != "none" and own_s >= _SETTLES_S:
+        yield _input_report(state, own_s)
 
 
 def _arrived(state: RunState) -> int:

@@ -113,7 +113,7 @@ def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
     """
     import os  # noqa: PLC0415 - jobs whose files nobody moves never get here
 
-    names = list(_common_names(ad) if is_common(ad) else _names(ad))
+    names = [name for name in _inputs(ad) if "://" not in name]
     measure = size or _Sizes()
     base = text(ad, "Iwd")
     try:
@@ -124,15 +124,25 @@ def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
         return None if noted is None or noted < 0 else int(noted * 2**20)
 
 
+def urls(ad: JobAd) -> list[str]:
+    """Those of what is sent that come from elsewhere, each once."""
+    found = (name for name in _inputs(ad) if "://" in name and not name.startswith("file:"))
+    return list(dict.fromkeys(found))
+
+
 def is_common(ad: JobAd) -> bool:
     """Whether a shadow sends what several jobs of a machine share, and not a job's own input."""
     process = number(ad, "ProcId")
     return process is not None and process < 0
 
 
+def _inputs(ad: JobAd) -> Iterator[str]:
+    """What is sent before a job runs: files and folders of this machine, and URLs."""
+    return _common_names(ad) if is_common(ad) else _names(ad)
+
+
 def _names(ad: JobAd) -> Iterator[str]:
-    """What is sent from here; what a URL names comes from elsewhere."""
-    yield from _local(text(ad, "TransferInput"))
+    yield from _each(text(ad, "TransferInput"))
     # Beside slots that are carved out of another (slot1_2@…) alone HTCondor makes one for data.
     slot = text(ad, "RemoteHost").partition("@")[0]
     if "RequestedCatalogs" not in ad or not slot.rpartition("_")[2].isdecimal() or "_" not in slot:
@@ -153,16 +163,14 @@ def _common_names(ad: JobAd) -> Iterator[str]:
         return not wanted or f'"{catalog}@' in wanted
 
     if missing(f"ClusterId_{ad.get('ClusterId')}"):
-        yield from _local(text(ad, "CommonInputFiles"))
+        yield from _each(text(ad, "CommonInputFiles"))
     for name in map(str.strip, text(ad, "CommonInputCatalogs").split(",")):
         if name and missing(name):
-            yield from _local(text(ad, f"_x_catalog_{name}"))
+            yield from _each(text(ad, f"_x_catalog_{name}"))
 
 
-def _local(names: str) -> Iterator[str]:
-    for name in names.split(","):
-        if name.strip() and "://" not in name:
-            yield name.strip()
+def _each(names: str) -> Iterator[str]:
+    return filter(None, map(str.strip, names.split(",")))
 
 
 class _Sizes:
@@ -195,5 +203,6 @@ EVENT_ATTRIBUTES = (
     "DAGNodeName", "JobBatchName", "ProjectName", "AcctGroup", "AccountingGroup", "AdonSite",
     "AdonApplication", "pegasus_site", "pegasus_wf_uuid", "pegasus_wf_name", "pegasus_wf_app",
     "pegasus_wf_xformation", "AdonInId", "AdonInState", "AdonInReason", "AdonInBytes", "AdonInTold",
+    "AdonUrlPaths",
 )  # fmt: skip
 """Of a job, written with each of its events (``EVENT_LOG_JOB_AD_INFORMATION_ATTRS``)."""

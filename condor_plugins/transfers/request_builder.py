@@ -1,6 +1,7 @@
 """What a run of a job asks of the network, and by which id: pure functions of its ad.
 
     condor:<GlobalJobId, with - for #>:in:<NumShadowStarts>        and :out:
+    condor:<GlobalJobId, with - for #>:in@<site>:<NumShadowStarts> of what URLs name at a site
 
 Every start of a shadow is a run of its own, so a path that an earlier run left behind is told from
 one that is needed now. Files that several jobs of a machine share are sent once, by a shadow with a
@@ -22,7 +23,9 @@ from network_provisioner.client.hookconfig import HookConfig
 Direction = Literal["in", "out"]
 
 PREFIX = "condor:"
-_ID = re.compile(r"condor:(?P<job>[!-~]+):(?P<way>in|out):(?P<starts>[0-9]{1,9})(?:\.[0-9]+)?\Z")
+_ID = re.compile(
+    r"condor:(?P<job>[!-~]+):(?P<way>in|out)(?:@(?P<site>[^:]+))?:(?P<starts>[0-9]{1,9})(?:\.[0-9]+)?\Z"
+)
 _JOB = re.compile(
     r"(?P<schedd>[!-~]+)-(?P<cluster>[0-9]+)\.(?P<proc>[0-9]+)-[0-9]+(?:\.common(?P<shadow>[0-9]+))?\Z"
 )
@@ -46,9 +49,11 @@ class Run:
         """The job in the schedd's queue in whose name it runs."""
         return _COMMON.sub("", self.job)
 
-    def transit(self, direction: Direction) -> str:
-        """The id of the path for its input or output."""
-        return f"{PREFIX}{self.job}:{direction}:{self.starts}"
+    def transit(self, direction: Direction, site: str = "") -> str:
+        """The id of the path for its input or output; of input that comes from a ``site`` by URL,
+        that one's."""
+        at = "@" + job_name(site).replace(":", "_") if site else ""
+        return f"{PREFIX}{self.job}:{direction}{at}:{self.starts}"
 
 
 def job_name(global_job_id: str) -> str:
@@ -78,6 +83,12 @@ def parsed(transit_id: str) -> tuple[Run, Direction] | None:
         return None
     way: Direction = "in" if found["way"] == "in" else "out"
     return Run(found["job"], int(found["starts"])), way
+
+
+def is_url(transit_id: str) -> bool:
+    """Whether a run's transit is for what URLs name."""
+    found = _ID.match(transit_id)
+    return found is not None and found["site"] is not None
 
 
 def queue_number(job: str) -> tuple[str, int, int] | None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import htcondor2
 
 from condor_plugins.collector import defined
 from condor_plugins.transfers.decide import QueuedJob
-from condor_plugins.transfers.request_builder import job_name, queue_number
+from condor_plugins.transfers.request_builder import (
+    Run,
+    job_name,
+    queue_number,
+    run_of,
+    shadow_number,
+)
+from condor_plugins.urls.moved import Ad, disk_waits
 from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question
@@ -43,6 +50,32 @@ class LocalSchedd:
             for ad in self._query(numbers[first : first + _AT_ONCE]):
                 found[job_name(str(ad.get("GlobalJobId", "")))] = queued(ad)
         return found
+
+    def input_history(self, runs: Collection[Run]) -> dict[Run, Ad]:
+        """See access_point.JobQueue."""
+        numbers = [(*number, run.starts) for run in runs if (number := shadow_number(run.job))]
+        which = " || ".join(
+            f"(ClusterId == {c} && ProcId == {p} && NumShadowStarts == {n})" for c, p, n in numbers
+        )
+        try:
+            # It is read from its end, and no further than to the last that is found.
+            found = htcondor2.Schedd().jobEpochHistory(
+                f'TransferClass == "INPUT" && ({which})', [], len(numbers), ad_type="TRANSFER"
+            )
+            return {run: ad for ad in defined(found) if (run := run_of(ad)) and run in runs}
+        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+            raise AdonError(f"HTCondor's history of transfers: {error}") from error
+
+    def disk_waits(self, machine: str, since: float) -> bool:
+        """See access_point.JobQueue."""
+        names = ["AdonIoWaitFraction", "AdonMetricsAt", "DetectedCpus"]
+        try:
+            found = htcondor2.Collector().query(
+                htcondor2.AdType.Slot, f'Machine == "{machine}"', names
+            )
+        except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
+            raise AdonError(f"HTCondor's collector: {error}") from error
+        return any(disk_waits(ad, since) for ad in defined(found))
 
     def _query(self, numbers: Sequence[tuple[int, int]]) -> Sequence[Mapping[str, Any]]:
         which = " || ".join(f"(ClusterId == {c} && ProcId == {p})" for c, p in numbers)

@@ -10,6 +10,11 @@ imported. Printed, and so in HTCondor's event log, where the watcher reads it:
     AdonInId      of the transit
     AdonInBytes   what will be sent, where that is known
     AdonInTold    whether the broker knows all this
+    AdonUrlPaths  the paths for what the slot fetches by URL (condor_plugins.urls.sources)
+
+and for plug-ins that fetch it, of the fastest of these paths, what is known:
+
+    AdonStreams, AdonRateBps, AdonRttSeconds
 
 Files that several jobs of a machine share have a shadow of their own (HTCondor 25), whose ad lacks
 what was noted of the slot: the collector is asked for the machine's site, which is printed as
@@ -39,18 +44,24 @@ def main(argv: list[str]) -> int:
 
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
-    from condor_plugins.transfers.jobad import bytes_sent, is_common, no_transfer, parse  # noqa: PLC0415
+    from condor_plugins.transfers.jobad import (  # noqa: PLC0415
+        bytes_sent,
+        is_common,
+        no_transfer,
+        parse,
+        urls,
+    )
 
     ad = parse(text.splitlines())
     if why := no_transfer(ad):
         return {"AdonInState": "none", "AdonInReason": why}
-    size = bytes_sent(ad)
-    if size == 0:
+    size, elsewhere = bytes_sent(ad), urls(ad)
+    if size == 0 and not elsewhere:
         return {"AdonInState": "none", "AdonInReason": "the job has no input"}
     known: dict[str, str | int | float | bool] = {} if size is None else {"AdonInBytes": size}
     if is_common(ad):
         known |= _machine(ad)
-    return known | _sent(argv, ad | known, size)
+    return known | _sent(argv, ad | known, size, elsewhere)
 
 
 _COLLECTOR_S = 5.0
@@ -89,11 +100,15 @@ def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int 
 
 
 def _sent(
-    argv: list[str], ad: "dict[str, str | int | float | bool]", size: int | None
+    argv: list[str],
+    ad: "dict[str, str | int | float | bool]",
+    size: int | None,
+    elsewhere: list[str],
 ) -> "dict[str, str | int | float | bool]":
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
+    from condor_plugins.pool.sites import site_of_match  # noqa: PLC0415
     from condor_plugins.transfers import request_builder  # noqa: PLC0415
     from network_provisioner.base.errors import InputError  # noqa: PLC0415
     from network_provisioner.client import hookconfig  # noqa: PLC0415
@@ -108,22 +123,44 @@ def _sent(
         lacking = "GlobalJobId and NumShadowStarts" if run is None else "'site'"
         where = "the job's ad" if run is None else argv[1]
         raise InputError(f"{where}: found no {lacking}")
-    if why := request_builder.unmarked(ad, config.site):
-        return {"AdonInState": "none", "AdonInReason": f"best effort: {why}"}
+    if elsewhere:
+        from condor_plugins.urls import sizes, sources  # noqa: PLC0415
+    requests, reasons = [], list[str]()
+    paths: list[sources.UrlPath] = []
+    if size == 0:
+        reasons.append("the access point sends no input")
+    elif why := request_builder.unmarked(ad, config.site):
+        reasons.append(f"best effort: {why}")
+    else:
+        requests.append(request_builder.request(ad, run, "in", size, config))
+    own = len(requests)
+    if elsewhere and (slot := site_of_match(ad)):
+        known = sizes.facts(ad, elsewhere, config)
+        paths, unknown = sources.url_paths(elsewhere, known.sizes, known.served, run, config)
+        paths = [path for path in paths if path.site != slot]
+        requests += [sources.url_request(ad, run, path, config) for path in paths]
+        reasons += [f"best effort: {unknown}"] if unknown else []
+    if not requests:
+        return {"AdonInState": "none", "AdonInReason": "; ".join(reasons)}
     from network_provisioner.client.hookclient import client_of, expand_by_user  # noqa: PLC0415
 
     broker = client_of(config, os.environ, expand=expand_by_user)
-    request = request_builder.request(ad, run, "in", size, config)
     effects = Effects(broker, Budget(config.timeout_s), cancelled=_shadow_gone)
     # HTCondor cannot be told to come again later, as DAGMan can: who would defer waits.
     patience = Patience(config.patience_s, most_s=MOST_PATIENCE_S)
-    (got,) = ask([request], patience, effects).answers
-    return {
-        "AdonInId": got.id,
-        "AdonInState": got.state,
-        "AdonInReason": got.reason,
-        "AdonInTold": got.told,
+    outcomes = ask(requests, patience, effects)
+    answers = outcomes.answers
+    reasons += [f"from {p.site}: {a.reason}" for p, a in zip(paths, answers[own:], strict=True)]
+    said: dict[str, str | int | float | bool] = {
+        "AdonInState": answers[0].state if own else "none",
+        "AdonInReason": "; ".join([a.reason for a in answers[:own]] + reasons),
+        "AdonInTold": all(answer.told for answer in answers),
     }
+    if own:
+        said["AdonInId"] = answers[0].id
+    if paths:
+        said |= sources.granted(paths, answers[own:], outcomes.services[own:])
+    return said
 
 
 def _shadow_gone() -> str:

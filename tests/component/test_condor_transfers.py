@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from broker_service import BrokerService
+from file_server import FileServer
 from network_world import star
 from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
+from condor_plugins.transfers.jobad import parse
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
@@ -59,6 +62,29 @@ printf '[ TransferSuccess = true; TransferUrl = "held://x/y"; TransferFileName =
 """
 
 
+# By which osdf:// comes: it tells what Pelican's client does of a cache that was slow to begin.
+PELICAN = r"""#!/bin/sh
+if [ "$1" = -classad ]; then
+    printf '%s\n' 'MultipleFileSupport = true' 'PluginType = "FileTransfer"' \
+        'PluginVersion = "1"' 'SupportedMethods = "osdf"'
+    exit 0
+fi
+while [ $# -gt 0 ]; do
+    case $1 in -infile) wanted=$2 ;; -outfile) results=$2 ;; esac
+    shift
+done
+name=$(sed -n 's/.*LocalFileName *= *"\([^"]*\)".*/\1/p' "$wanted")
+head -c 1000 /dev/zero > "$name"
+now=$(date +%s)
+printf '%s' '[ TransferSuccess = true; TransferUrl = "osdf:///ospool/a";' \
+    'TransferType = "download"; TransferProtocol = "osdf";' \
+    'TransferFileBytes = 1000; TransferTotalBytes = 1000;' \
+    "TransferFileName = \"$name\"; TransferStartTime = $((now - 40)); TransferEndTime = $now;" \
+    'DeveloperData = [ PelicanClientVersion = "7.20.0"; Attempts = 1; TimeToFirstByte0 = 30.25;' \
+    'TransferTime0 = 39.5; DataAge0 = 5.5; Endpoint0 = "{cache}" ] ]' > "$results"
+"""
+
+
 class Service(BrokerService):
     """And the file that configures the hooks which ask it."""
 
@@ -76,7 +102,20 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="module")
-def pool(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def web() -> Iterator[FileServer]:
+    """Files at mu; the machine has another name, which is of no site."""
+    data = b"x" * SMALL
+    with FileServer({"/data": data, "HEAD /hangs": None, "/hangs": data}) as web:
+        web.files["/elsewhere"] = web.url.replace("127.0.0.1", "localhost") + "/data"
+        web.files["/ospool/a"] = web.url + "/cache/a"
+        web.files["/cache/a"] = b"x" * 1000
+        yield web
+
+
+@pytest.fixture(scope="module")
+def pool(
+    service: Service, web: FileServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pool]:
     """A pool whose administrator ran ``adon install condor``."""
     place = tmp_path_factory.mktemp("etc") / "config.d"
     place.mkdir()
@@ -85,7 +124,7 @@ def pool(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         folder.chmod(0o755)
     words = ["--config-dir", str(place), "--site", "local", "--broker", service.url, "--yes"]
     assert main(["install", "condor", *words]) == 0
-    configure(service, **PATIENT)
+    configure(service, sources={f"{web.url}/": "mu"}, redirector=web.url, **PATIENT)
     condor = ensure("condor", progress=print)
     # The event log is rotated every few jobs.
     settings = (
@@ -97,7 +136,7 @@ def pool(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield pool
 
 
-def configure(service: Service, **changed: float) -> None:
+def configure(service: Service, **changed: Any) -> None:
     """Change the hooks' configuration for those that begin from now on."""
     data = json.loads(service.hooks.read_text()) | changed
     draft = service.hooks.with_suffix(".draft")
@@ -131,7 +170,7 @@ def submit(pool: Pool, folder: Path, size: int, *more: str, held: bool = False) 
     ``held`` one has another input, see HELD_FILE."""
     lines = [
         "executable = /bin/true", "transfer_executable = false", "should_transfer_files = YES",
-        'requirements = PegasusSite == "tacc"', "log = j.log", *more,
+        'requirements = PegasusSite == "tacc"', "log = j.log",
     ]  # fmt: skip
     if size:
         with (folder / "in.dat").open("wb") as file:
@@ -139,7 +178,7 @@ def submit(pool: Pool, folder: Path, size: int, *more: str, held: bool = False) 
         (folder / "in.dat").chmod(0o644)
         names = "in.dat, held://x/y" if held else "in.dat"
         lines += [f"transfer_input_files = {names}", "transfer_output_files = in.dat"]
-    (folder / "j.sub").write_text("\n".join([*lines, "queue\n"]))
+    (folder / "j.sub").write_text("\n".join([*lines, *more, "queue\n"]))
     return pool.run(["condor_submit", "-terse", "j.sub"], cwd=folder).split(".")[0]
 
 
@@ -297,6 +336,63 @@ def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
     pegasus = submit(pool, jobs, QUICK, '+pegasus_wf_xformation = "pegasus::transfer"')
     job_over(pool, jobs)
     assert service.of_job(empty) == service.of_job(pegasus) == []
+
+
+def fetched(service: Service, cluster: str) -> Transit:
+    """The path of what a job fetched by URL, once it is known how much that was."""
+    all_back(service, cluster)
+    name = f"-{cluster}.0-"
+    (path,) = (t for t in service.client.list() if name in t.id and ":in@mu:1" in t.id)
+    until(lambda: service.client.get(path.id).bytes > 0, "how much was fetched")
+    return service.client.get(path.id)
+
+
+def test_what_the_slot_fetches_by_url_has_a_path_of_its_own(
+    pool: Pool, service: Service, web: FileServer, jobs: Path
+) -> None:
+    there = f"in.dat, {web.url}/data, {web.url.replace('127.0.0.1', 'localhost')}/data?again"
+    program = ("executable = /bin/sh", "arguments = \"-c 'cat $_CONDOR_JOB_AD'\"", "output = out")
+    cluster = submit(pool, jobs, QUICK, *program, f"transfer_input_files = {there}")
+    job_over(pool, jobs)
+    path = fetched(service, cluster)
+    assert (path.src, path.dst, path.path) == ("mu", "tacc", ["mu", "s1", "tacc"])
+    assert (path.size_bytes, path.bytes, path.outcome) == (SMALL, SMALL, "success")
+    assert path.goodput_bps > 0
+    own = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
+    assert (own.src, own.size_bytes, own.state) == ("local", QUICK, TransitState.RELEASED)
+    # What plug-ins find at the slot, and what the user sees of the server that is of no site.
+    said = parse((jobs / "out").read_text().splitlines())
+    assert 0 < float(said["AdonRateBps"]) <= path.max_bps
+    assert "no site is known of localhost" in str(said["AdonInReason"])
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "hangs"])
+def test_a_url_without_a_size_is_fetched_all_the_same(
+    pool: Pool, service: Service, web: FileServer, jobs: Path, name: str
+) -> None:
+    """The server sends us on to what only this machine may ask for; or never answers."""
+    web.asked.clear()
+    cluster = submit(pool, jobs, 0, f"transfer_input_files = {web.url}/{name}")
+    job_over(pool, jobs)
+    path = fetched(service, cluster)
+    assert (path.size_bytes, path.bytes, path.outcome) == (None, SMALL, "success")
+    assert "HEAD /data" not in web.asked
+
+
+def test_the_cache_that_was_slow_is_named(
+    pool: Pool, service: Service, web: FileServer, jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = jobs / "osdf.sh"
+    plugin.write_text(PELICAN.replace("{cache}", web.url.partition("//")[2]))
+    plugin.chmod(0o755)
+    words = ("transfer_plugins = osdf=osdf.sh", "transfer_input_files = osdf:///ospool/a")
+    cluster = submit(pool, jobs, 0, *words)
+    job_over(pool, jobs)
+    path = fetched(service, cluster)
+    assert (path.src, path.size_bytes, path.bytes, path.seconds) == ("mu", 1000, 1000, 40.0)
+    assert path.outcome == "success"
+    assert main(["transit", "explain", path.id, "--broker", service.url]) == 0
+    assert "slow: cache 127.0.0.1, 30.2 of 40 s until it sent anything" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

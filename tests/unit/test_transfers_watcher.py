@@ -16,6 +16,7 @@ from condor_plugins.transfers.decide import OutputHistory, QueuedJob
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
 from condor_plugins.transfers.run_state import RunState
+from condor_plugins.urls.sources import UrlPath, written
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
@@ -23,7 +24,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
 
-CONFIG = HookConfig("http://127.0.0.1:1", site="local")
+CONFIG = HookConfig("http://127.0.0.1:1", site="local", sources={"https://x/": "mu"})
 RUN = Run(JOB, 1)
 IN, OUT = RUN.transit("in"), RUN.transit("out")
 REQUEST = TransitRequest(IN, "local", "tacc", 1000)
@@ -236,6 +237,75 @@ def test_what_best_effort_reached_is_told_once(
     short = world.broker.transits[OUT]
     assert (short.state, short.bytes, short.seconds) == (TransitState.BEST_EFFORT, 9, 1.0)
     assert "before a path could be asked for" in short.reason
+
+
+URL = RUN.transit("in", "mu")
+FETCHED = {**TOLD, "AdonInBytes": 1000, "AdonInId": IN,
+           "AdonUrlPaths": written([UrlPath(URL, "mu", 5000, "x", 8e6)])}  # fmt: skip
+
+
+def history(n_bytes: int, seconds: float) -> dict[str, Any]:
+    file = {"TransferUrl": "https://x/a", "TransferTotalBytes": n_bytes,
+            "TransferStartTime": 100, "TransferEndTime": 100 + seconds}  # fmt: skip
+    return {
+        "InputPluginResultList": [file],
+        "InputPluginInvocations": [{"DurationInSeconds": seconds}],
+    }
+
+
+def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> None:
+    world.broker.ask([REQUEST, TransitRequest(URL, "mu", "tacc", 5000)])
+    world.look(move(Step.IN_STARTED, 101, **FETCHED))
+    assert world.broker.live() == [IN, URL]
+    world.look(move(Step.IN_FINISHED, 119, **FETCHED), event(Kind.EXECUTE, 119, **FETCHED))
+    # Both are free at once; how long each took is not known yet.
+    assert world.broker.released == [(IN, 0, 0.0, "success"), (URL, 0, 0.0, "success")]
+    world.schedd.history[RUN] = history(5_000_000, 10)
+    world.look()
+    told = {name: world.broker.transits[name] for name in (IN, URL)}
+    assert (told[URL].bytes, told[URL].seconds, told[URL].reason) == (5_000_000, 10.0, "")
+    assert (told[IN].bytes, told[IN].seconds) == (1000, 8.0)
+    calls = len(world.broker.calls)
+    world.look()
+    assert [call for call, _ in world.broker.calls[calls:]] == ["list"] * 4
+
+
+def test_what_was_slow_says_why(world: World) -> None:
+    world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
+    world.schedd.history[RUN], world.schedd.disk_is_slow = history(1_000_000, 10), True
+    world.look(event(Kind.EXECUTE, 119, **FETCHED))
+    assert world.broker.transits[URL].reason == (
+        "slow: disk of the slot (800 kb/s of 8 Mb/s granted)"
+    )
+    assert world.broker.transits[URL].outcome == "success"
+
+
+def test_a_history_that_tells_nothing_is_left_in_the_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(world.schedd, "input_history", lambda runs: asked.append(runs) or {})
+    world.look(event(Kind.EXECUTE, 119, **FETCHED))
+    for _ in range(50):
+        world.look()
+    assert len(asked) == 20
+
+
+def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
+    why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
+    world.look(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
+    told = world.broker.transits[URL]
+    assert (told.src, told.state, told.reason, told.size_bytes) == (
+        "mu", TransitState.BEST_EFFORT, "best effort: nobody", 5000,
+    )  # fmt: skip
+    assert IN not in world.broker.transits
+
+
+def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) -> None:
+    world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
+    world.shadows[12, 0] = ((9618, 40001),)
+    world.look(move(Step.IN_STARTED, 105, **FETCHED))
+    assert world.broker.transits[URL].flows == []
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:

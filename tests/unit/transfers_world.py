@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class FakeSchedd:
     def __init__(self) -> None:
         self.queue: dict[str, QueuedJob] = {}
         self.away = False
+        self.history: dict[Run, dict[str, Any]] = {}
+        self.disk_is_slow = False
 
     def name(self) -> str:
         if self.away:
@@ -61,6 +63,13 @@ class FakeSchedd:
     def jobs(self, names: Iterable[str]) -> dict[str, QueuedJob]:
         self.name()
         return {name: self.queue[name] for name in names if name in self.queue}
+
+    def input_history(self, runs: Collection[Run]) -> dict[Run, dict[str, Any]]:
+        self.name()
+        return {run: ad for run, ad in self.history.items() if run in runs}
+
+    def disk_waits(self, machine: str, since: float) -> bool:
+        return self.disk_is_slow
 
 
 class FakeEvents:

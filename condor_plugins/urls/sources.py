@@ -1,0 +1,147 @@
+"""Which sites the URLs of a job's input are of, and one path for each site: pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from urllib.parse import urlsplit
+
+from condor_plugins.transfers import request_builder
+from condor_plugins.transfers.jobad import JobAd, Value, text
+from condor_plugins.transfers.request_builder import Run
+from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
+from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import RequestOutcome
+
+CACHED = ("osdf", "pelican", "stash")
+"""Schemes of what comes by way of a cache."""
+_MOST_NAMED = 3  # hosts in one line
+
+
+@dataclass(frozen=True, slots=True)
+class UrlPath:
+    """The path of what a run fetches from one ``site``: ``size_bytes`` is None where one of its
+    sizes is not known, ``host`` the server or cache, "" for several, ``granted_bps`` 0 for none."""
+
+    id: str
+    site: str
+    size_bytes: int | None
+    host: str
+    granted_bps: float = 0.0
+
+
+def plain(url: str) -> str:
+    """A URL without the name of the credential that HTCondor takes for it: ``name+https://…``."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme.rpartition('+')[2].lower()}://{rest}"
+
+
+def scheme_of(url: str) -> str:
+    """How it is fetched, such as ``https``."""
+    return plain(url).partition("://")[0]
+
+
+def host_of(url: str) -> str:
+    """Its server, empty where it names none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def hosts_of(config: HookConfig) -> set[str]:
+    """The servers that the sites' administrators name."""
+    named = {host_of(key) if "://" in key else key for key in config.sources}
+    return (named | {host_of(config.redirector or "")}) - {""}
+
+
+def site_of(url: str, sources: Mapping[str, str]) -> str:
+    """The site of the longest prefix in ``sources`` that a URL has, else that of its host name;
+    empty where neither is there. A prefix ends where a name in the URL does."""
+    found = plain(url)
+    prefixes = [p for p in sources if "://" in p and f"{found}/".startswith(f"{p.rstrip('/')}/")]
+    prefixes += [p for p in sources if p.endswith("://") and found.startswith(p)]
+    best = max(prefixes, key=len, default=host_of(found))
+    return sources.get(best, "")
+
+
+def url_paths(
+    urls: Iterable[str],
+    sizes: Mapping[str, int],
+    served: Mapping[str, str],
+    run: Run,
+    config: HookConfig,
+) -> tuple[list[UrlPath], str]:
+    """One path for each site, and in words which servers are of no site that is known. ``served``
+    has the URL at the cache where that is known."""
+    found: dict[str, list[str]] = {}
+    for url in urls:
+        at = served.get(url, url)
+        site = site_of(at, config.sources) or site_of(url, config.sources)
+        found.setdefault(site, []).append(url)
+    unknown = sorted({host_of(url) or scheme_of(url) for url in found.pop("", [])})
+    paths = []
+    for site, there in sorted(found.items()):
+        known = [sizes[url] for url in there if url in sizes]
+        hosts = {host_of(served.get(url, url)) for url in there}
+        paths.append(
+            UrlPath(
+                run.transit("in", site),
+                site,
+                sum(known) if len(known) == len(there) else None,
+                hosts.pop() if len(hosts) == 1 else "",
+            )
+        )
+    return paths, f"no site is known of {_some(unknown)}" if unknown else ""
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def url_request(ad: JobAd, run: Run, path: UrlPath, config: HookConfig) -> TransitRequest:
+    """What is asked for."""
+    asked = request_builder.request(ad, run, "in", path.size_bytes, config)
+    return replace(asked, id=path.id, src=path.site, src_host=path.host)
+
+
+def granted(
+    paths: Sequence[UrlPath], answers: Sequence[RequestOutcome], services: Sequence[Service]
+) -> dict[str, Value]:
+    """What the hook prints of these paths, by what the broker answered, and what plug-ins may want
+    to know of the fastest: streams, b/s, and the seconds of its round trip. ``services`` are empty
+    where it did not answer."""
+    given = []
+    for path, answer in zip(paths, answers, strict=True):
+        got = answer.transit
+        rate_bps = got.granted_bps if got and got.state in ON_SWITCHES else 0.0
+        given.append(replace(path, id=answer.id, granted_bps=rate_bps))
+    said: dict[str, Value] = {"AdonUrlPaths": written(given)}
+    best = max(range(len(given)), key=lambda number: given[number].granted_bps)
+    if services and services[best].threads > 0:
+        said["AdonStreams"] = services[best].threads
+    if given[best].granted_bps:
+        said["AdonRateBps"] = given[best].granted_bps
+        if rtt_s := _rtt_s(answers[best].transit):
+            said["AdonRttSeconds"] = rtt_s
+    return said
+
+
+def _rtt_s(transit: Transit | None) -> float:
+    """The round trip of its path, 0 where nobody knows it."""
+    for one in transit.candidates if transit else ():
+        if transit and one["path"] == transit.path and "delay" in one["scores"]:
+            return float(one["scores"]["delay"]["value"] or 0.0)
+    return 0.0
+
+
+def written(paths: Iterable[UrlPath]) -> str:
+    """Paths as one attribute of a job, ``AdonUrlPaths``."""
+    return json.dumps([astuple(path) for path in paths])
+
+
+def paths_of(ad: JobAd) -> list[UrlPath]:
+    """The inverse; empty where there are none."""
+    return [UrlPath(*path) for path in json.loads(text(ad, "AdonUrlPaths") or "[]")]

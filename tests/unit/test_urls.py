@@ -1,0 +1,296 @@
+"""URLs of jobs: which sites they are of, what servers say of them, what fetching them came to."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from authority import Authority
+from file_server import FileServer
+from hypothesis import given
+from hypothesis import strategies as st
+from transfers_world import AD, JOB
+
+from condor_plugins.transfers.jobad import bytes_sent, urls
+from condor_plugins.transfers.request_builder import Run, is_url, parsed
+from condor_plugins.urls import moved, sizes, sources
+from condor_plugins.urls.moved import Moved, UsualRates, slow
+from condor_plugins.urls.sources import UrlPath, host_of, paths_of, site_of, url_paths, written
+from network_provisioner.client.hookconfig import HookConfig
+
+SOURCES = {
+    "https://data.example.org/": "tacc",
+    "https://data.example.org/mu": "mu",
+    "osdf:///ospool/": "uchicago",
+    "irods://data.cyverse.org/": "iplant",
+    "osdf-cache.example.org": "uchicago",
+}
+CONFIG = HookConfig("http://127.0.0.1:1", site="local", sources=SOURCES)
+RUN = Run(JOB, 3)
+PATIENT_S = 300.0  # far above what any answer takes
+
+
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("https://data.example.org/a", "tacc"),
+        ("https://data.example.org/mu/a", "mu"),
+        ("https://data.example.org/mu", "mu"),
+        ("https://data.example.org/muse", "tacc"),
+        ("https://data.example.org.evil.net/a", ""),
+        ("https://data.example.org@evil.net/a", ""),
+        ("http://data.example.org/a", ""),
+        ("cred+https://data.example.org/a", "tacc"),
+        ("osdf:///ospool/a", "uchicago"),
+        ("osdf:///other/a", ""),
+        ("http://OSDF-cache.example.org:8443/x", "uchicago"),
+        ("irods://data.cyverse.org/zone/a", "iplant"),
+        ("http://[bad/a", ""),
+    ],
+)
+def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
+    assert site_of(url, SOURCES) == site
+
+
+def test_what_comes_from_elsewhere_is_what_urls_name(tmp_path: Path) -> None:
+    (tmp_path / "own").write_bytes(b"x" * 10)
+    ad: dict[str, Any] = {
+        "Iwd": str(tmp_path), "TransferInput": "own, https://a/1, https://a/1 ,file:///etc/motd",
+        "CommonInputFiles": "https://a/2,own", "ClusterId": 7,
+    }  # fmt: skip
+    assert urls(ad) == ["https://a/1", "https://a/2"]
+    assert bytes_sent(ad) == 20
+    # What the jobs of a machine share its own shadow has fetched, once for all of them.
+    shared = {**ad, "RequestedCatalogs": "x", "RemoteHost": "slot1_2@node"}
+    assert urls(shared) == ["https://a/1"]
+    assert urls({**ad, "ProcId": -1000}) == ["https://a/2"]
+    assert urls({**ad, "ProcId": -1000, "TransferTheseCatalogs": '"other@1"'}) == []
+
+
+def test_one_path_for_each_site() -> None:
+    there = ["https://data.example.org/a", "https://data.example.org/b", "https://x.net/c",
+             "osdf:///other/d", "https://data.example.org/mu/e"]  # fmt: skip
+    known = {there[0]: 10, there[1]: 20, there[3]: 5}
+    served = {there[3]: "https://osdf-cache.example.org:8443/other/d"}
+    paths, unknown = url_paths(there, known, served, RUN, CONFIG)
+    assert paths == [
+        UrlPath(f"condor:{JOB}:in@mu:3", "mu", None, "data.example.org"),
+        UrlPath(f"condor:{JOB}:in@tacc:3", "tacc", 30, "data.example.org"),
+        UrlPath(f"condor:{JOB}:in@uchicago:3", "uchicago", 5, "osdf-cache.example.org"),
+    ]
+    assert unknown == "no site is known of x.net"
+    assert paths_of({"AdonUrlPaths": written(paths)}) == paths
+    asked = sources.url_request(AD, RUN, paths[1], CONFIG)
+    assert (asked.id, asked.src, asked.dst, asked.size_bytes, asked.src_host) == (
+        paths[1].id, "tacc", "tacc", 30, "data.example.org",
+    )  # fmt: skip
+    many = [f"https://h{n}/" for n in range(5)]
+    assert url_paths(many, {}, {}, RUN, CONFIG)[1] == "no site is known of h0, h1, h2 and 2 more"
+
+
+@given(st.text(min_size=1, max_size=20), st.integers(1, 999), st.sampled_from(["", ".2"]))
+def test_ids_of_such_paths_are_known_again(site: str, starts: int, again: str) -> None:
+    run = Run(JOB, starts)
+    name = run.transit("in", site) + again
+    assert parsed(name) == (run, "in")
+    assert is_url(name)
+    assert not is_url(run.transit("in") + again)
+
+
+def described(config: HookConfig, *there: str, **ad: Any) -> sizes.UrlFacts:
+    return sizes.facts({**AD, **ad}, there, config, most_s=PATIENT_S)
+
+
+def named(server: FileServer, **more: Any) -> HookConfig:
+    return HookConfig("http://127.0.0.1:1", sources={f"{server.url}/": "tacc"}, **more)
+
+
+def test_servers_tell_sizes_and_those_who_do_not_are_left() -> None:
+    files = {"/a": b"x" * 1000, "/b": "/a", "/loop": "/loop", "/no": 403, "/broken": "",
+             "/ftp": "ftp://127.0.0.1/a"}  # fmt: skip
+    with FileServer(files) as server:
+        there = [f"{server.url}{path}" for path in (*files, "/gone")]
+        # Whatever one of them does, the others are known.
+        known = described(named(server), *there, f"{server.url}/a?signed=x", "x://y/z")
+        assert known.sizes == {
+            there[0]: 1000, there[1]: 1000, f"{server.url}/a?signed=x": 1000,
+        }  # fmt: skip
+        assert {one.split()[0] for one in server.asked} == {"HEAD"}
+
+
+def test_a_server_that_hangs_is_left_when_time_is_up() -> None:
+    with FileServer({"/never": None}) as server:
+        there = [f"{server.url}/never?{number}" for number in range(40)]
+        assert sizes.facts(AD, there, named(server), most_s=0.2) == sizes.UrlFacts()
+
+
+def test_https_is_asked_where_the_server_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    certificate = authority.issue("server", hosts=["127.0.0.1"])
+    with FileServer({"/a": b"x" * 1000}, certificate) as server:
+        sizes._trusted.cache_clear()
+        assert described(named(server), f"{server.url}/a").sizes == {}
+        monkeypatch.setenv("SSL_CERT_FILE", authority.file)
+        sizes._trusted.cache_clear()
+        assert described(named(server), f"{server.url}/a").sizes == {f"{server.url}/a": 1000}
+    sizes._trusted.cache_clear()
+
+
+def test_nobody_is_sent_to_where_this_machine_alone_may_go() -> None:
+    """A site's name stands for a server that it says is its own, and not for its redirections."""
+    with FileServer({"/secret": b"x"}) as inside:
+        elsewhere = inside.url.replace("127.0.0.1", "localhost")
+        with FileServer({"/a": f"{elsewhere}/secret"}) as server:
+            assert described(named(server), f"{server.url}/a").sizes == {}
+            anywhere = HookConfig("http://127.0.0.1:1", sources={"http://": "tacc"})
+            assert described(anywhere, f"{inside.url}/secret", f"{elsewhere}/secret").sizes == {}
+            assert server.asked == ["HEAD /a"]
+        assert inside.asked == []
+        own = HookConfig("http://127.0.0.1:1", sources={"localhost": "tacc"})
+        assert described(own, f"{elsewhere}/secret").sizes == {f"{elsewhere}/secret": 1}
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "::1",
+     "fe80::1%1", "fd00::1", "::ffff:127.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1"],
+)  # fmt: skip
+def test_every_address_of_a_name_has_to_be_public(address: str) -> None:
+    def look_up(*_words: object, **_more: object) -> list[tuple[Any, ...]]:
+        kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+        public = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.215.14", 80))
+        return [public, (kind, socket.SOCK_STREAM, 6, "", (address, 80))]
+
+    url = sizes.urlsplit("http://data.example.org/a")
+    with pytest.raises(OSError, match="expected a public one"):
+        sizes.place(url, set(), look_up)
+    assert sizes.place(url, {"data.example.org"}, look_up)[4] == ("93.184.215.14", 80)
+
+
+def test_the_director_names_the_cache() -> None:
+    with FileServer({"/ospool/a": b"x" * 7, "/ospool/broken": ""}) as cache:
+        files = {path: f"{cache.url}{path}" for path in cache.files}
+        with FileServer(files) as director:
+            config = named(cache, redirector=director.url + "/")
+            there = ["osdf:///ospool/a", "osdf://ospool/a", "stash:///ospool/broken"]
+            there += ["pelican://osg-htc.org/ospool/a", "osdf:///ospool/gone"]
+            known = described(config, *there)
+            assert known.sizes == dict.fromkeys([there[0], there[1], there[3]], 7)
+            assert known.served == {
+                **dict.fromkeys([there[0], there[1], there[3]], f"{cache.url}/ospool/a"),
+                there[2]: f"{cache.url}/ospool/broken",
+            }
+            paths, unknown = url_paths(there, known.sizes, known.served, RUN, config)
+            assert [(p.site, p.host) for p in paths] == [("tacc", "127.0.0.1")]
+            assert unknown == "no site is known of osdf"
+            assert described(named(cache), *there) == sizes.UrlFacts()  # nobody to ask
+
+
+def test_the_plan_knows_before_anybody_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "map_1.in.meta").write_text(
+        json.dumps([{"_id": "a.fq", "_attributes": {"size": "77"}}])
+    )
+    with FileServer({"/d/a.fq": b"x", "/d/b.fq": b"xx"}) as server:
+        there = [f"{server.url}/d/a.fq?x=1", f"{server.url}/d/b.fq"]
+        job = {
+            "pegasus_wf_uuid": "u",
+            "DAGNodeName": "map_1",
+            "Cmd": "map_1.sh",
+            "Iwd": str(tmp_path),
+        }
+        assert described(named(server), *there, **job).sizes == {there[0]: 77, there[1]: 2}
+        assert server.asked == ["HEAD /d/b.fq"]
+
+
+# As HTCondor 25.14 keeps it, with what Pelican's client 7.20 writes.
+PELICAN = {
+    "TransferUrl": "osdf:///ospool/a.dat", "TransferType": "download", "TransferProtocol": "osdf",
+    "TransferFileName": "a.dat", "TransferSuccess": True, "TransferFileBytes": 1_000_000_000,
+    "TransferTotalBytes": 1_000_000_000, "TransferStartTime": 1795449600,
+    "TransferEndTime": 1795449640,
+    "DeveloperData": {
+        "PelicanClientVersion": "7.20.0", "Attempts": 2,
+        "Endpoint0": "dead-cache.example.org:8443", "TransferError0": "connection refused",
+        "Endpoint1": "osdf-cache.example.org:8443", "ServerVersion1": "7.20.0",
+        "TimeToFirstByte1": 0.5, "TransferTime1": 39.5, "DataAge1": 12.0,
+        "TransferFileBytes1": 1_000_000_000, "TransferEndTime1": 1795449640,
+    },
+}  # fmt: skip
+CURL = {
+    "TransferUrl": "https://data.example.org/b", "TransferType": "download",
+    "TransferProtocol": "https", "TransferSuccess": True, "TransferFileBytes": 5,
+    "TransferTotalBytes": 5, "TransferStartTime": 1795449600, "TransferEndTime": 1795449600,
+    "ConnectionTimeSeconds": 0.06,
+    "DeveloperData": {"TransferTries": 1, "TransferHostName": "data.example.org",
+                      "TransferHTTPStatusCode": 200},
+}  # fmt: skip
+HISTORY = {
+    "TransferClass": "INPUT", "InputPluginResultList": [PELICAN, CURL],
+    "InputPluginInvocations": [{"Schemes": "osdf", "DurationInSeconds": 40},
+                               {"Schemes": "https", "DurationInSeconds": 0}],
+}  # fmt: skip
+
+
+def test_the_history_tells_what_came_from_where() -> None:
+    found = moved.moved(HISTORY, SOURCES)
+    assert found == {
+        "uchicago": Moved(
+            10**9, 1795449600.0, 1795449640.0, 0.5, "osdf-cache.example.org", missed=False
+        ),
+        "tacc": Moved(5, 1795449600.0, 1795449600.0),
+    }
+    assert found["uchicago"].seconds(50.0) == 40.0
+    assert found["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
+    assert moved.plugins_s(HISTORY) == 40
+    assert moved.moved({}, SOURCES) == {}
+
+
+def blame(
+    granted_bps: float, usual_bps: float = 0.0, waits: bool = False, **developer: float
+) -> str:
+    file = {**PELICAN, "DeveloperData": {**PELICAN["DeveloperData"], **developer}}  # type: ignore[dict-item]
+    one = moved.moved({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
+    return slow(one, 40.0, granted_bps, usual_bps, lambda: waits)
+
+
+def test_who_is_to_blame_for_what_was_slow() -> None:
+    assert blame(300e6) == blame(0.0, 300e6) == blame(0.0) == ""  # 200 Mb/s were reached
+    assert blame(1e9) == "slow: network (200 Mb/s of 1 Gb/s granted)"
+    assert blame(0.0, 1e9) == "slow: network (200 Mb/s of 1 Gb/s usual)"
+    assert blame(1e9, waits=True).startswith("slow: disk of the slot (")
+    assert blame(1e9, waits=True, DataAge1=0.0).startswith(
+        "slow: cache osdf-cache.example.org, which had to fetch it ("
+    )
+    assert blame(1e9, TimeToFirstByte1=30.0).startswith(
+        "slow: cache osdf-cache.example.org, 30 of 40 s until it sent anything ("
+    )
+    # Of what took a moment, counted in whole seconds, nobody knows how fast it was.
+    assert slow(Moved(10**6, 5.0, 6.0), 1.2, 1e9, 0.0, lambda: True) == ""
+
+
+def test_a_disk_is_waited_for_where_the_slot_says_so() -> None:
+    ad = {"AdonIoWaitFraction": 0.25, "DetectedCpus": 4, "AdonMetricsAt": 100.0}
+    assert moved.disk_waits(ad, 90.0)
+    assert not moved.disk_waits(ad, 101.0)
+    assert not moved.disk_waits({**ad, "AdonIoWaitFraction": 0.1}, 90.0)
+    assert not moved.disk_waits({}, 0.0)
+
+
+def test_what_is_usual_is_the_median_of_the_last_ones() -> None:
+    rates = UsualRates()
+    assert rates.usual("a", "b") == 0.0
+    for rate in (9, 9, 9, 9, 1, 2, 3, 4, 5, 6, 7):
+        rates.learn("a", "b", rate)
+    assert rates.usual("a", "b") == 4
+    for number in range(1100):
+        rates.learn("a", str(number), 1.0)
+    assert rates.usual("a", "b") == 0.0
+
+
+def test_hosts_are_told_in_small_letters() -> None:
+    assert host_of("https://Data.Example.org:8443/x") == "data.example.org"
