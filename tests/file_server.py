@@ -9,6 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+
 class FileServer:
     """Sends ``files``: bytes by path; a text is where it redirects to, None an answer that never
     comes, "" none at all, an int another status; ``HEAD /x`` goes before ``/x``. ``asked`` lists
@@ -21,8 +26,7 @@ class FileServer:
     ) -> None:
         self.files, self.asked = dict(files), list[str]()
         self._over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         scheme = "http"
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -31,7 +35,9 @@ class FileServer:
             scheme = "https"
         self.port = self._server.server_address[1]
         self.url = f"{scheme}://127.0.0.1:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

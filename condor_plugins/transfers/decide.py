@@ -333,7 +333,9 @@ def reports(runs: RunStates, config: HookConfig, now: float) -> Iterator[Release
 
 
 def _input_report(state: RunState, seconds: float) -> Release:
-    name = text(state.ad, "AdonInId") or state.run.transit("in")
+    name = text(state.ad, "AdonInId")
+    if parsed(name) != (state.run, "in"):  # not said, or another job's
+        name = state.run.transit("in")
     return Release(name, int(number(state.ad, "AdonInBytes") or 0), seconds, "success")
 
 

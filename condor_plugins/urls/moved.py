@@ -29,6 +29,7 @@ _COUNTS_S = 1.0  # times are in whole seconds
 _DOMINATES = 0.5  # of the time
 _STANDS_STILL = 0.5  # processors that wait for a disk
 _LAST, _PAIRS = 7, 1000
+_LONGEST = 200  # characters of a name
 
 
 @dataclass(slots=True)
@@ -52,7 +53,8 @@ def moved(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
     """What an ad of the history tells, by the sites that files came from."""
     found: dict[str, Moved] = {}
     for file in ad.get("InputPluginResultList", ()):
-        url, said = text(file, "TransferUrl"), file.get("DeveloperData", {})
+        url, said = text(file, "TransferUrl"), file.get("DeveloperData")
+        said = said if isinstance(said, Mapping) else {}
         last = max(0, int(number(said, "Attempts") or 1) - 1)
         end_point = text(said, f"Endpoint{last}", "TransferHostName")
         site = site_of(f"https://{end_point}/", sources) or site_of(url, sources)
@@ -61,7 +63,9 @@ def moved(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
         one.start = min(one.start, number(file, "TransferStartTime") or one.start)
         one.end = max(one.end, number(file, "TransferEndTime") or 0.0)
         if scheme_of(url) in CACHED:
-            one.cache = end_point.partition(":")[0]
+            one.cache = "".join(c for c in end_point if c.isprintable()).partition(":")[0][
+                :_LONGEST
+            ]
             one.first_byte_s += number(said, f"TimeToFirstByte{last}") or 0.0
             one.missed |= number(said, f"DataAge{last}") == 0.0
     return found

@@ -7,28 +7,32 @@ sends us on to, is not to reach what only this machine may.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
+from pwd import getpwuid
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from threading import Thread
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from condor_plugins.transfers.jobad import JobAd, text
-from condor_plugins.urls.sources import CACHED, hosts_of, plain, scheme_of, site_of
+from condor_plugins.urls.sources import CACHED, host_of, hosts_of, plain, scheme_of, site_of
 from monitors.workflows.planned.job_files import input_sizes
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.http1 import Tls, head, trusting
 
 MOST_S = 1.0  # for all URLs of a job
-_AT_ONCE = 16
+_AT_ONCE = 8
 _MOST_HOPS = 5
 _MOST_DIGITS = 18
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -64,8 +68,12 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
                 with suppress(OSError, ValueError):
                     _look(asked.popleft(), config, until, known)
 
-    # Of the system's own: nothing ends a look-up of a name that takes too long.
+    # Nothing ends a look-up of a name that takes too long, but the program's end.
     threads = [Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(asked)))]
+    irods = [url for url in asked if scheme_of(url) == "irods" and host_of(url) in hosts_of(config)]
+    if irods:
+        zone = partial(_ask_irods, irods, text(ad, "Iwd"), until, known)
+        threads.append(Thread(target=zone, daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -102,6 +110,19 @@ def _look(url: str, config: HookConfig, until: float, known: UrlFacts) -> None:
         if status == 200 and length.isdecimal() and len(length) <= _MOST_DIGITS:
             known.sizes.setdefault(url, int(length))
         return
+
+
+def _ask_irods(urls: Sequence[str], folder: str, until: float, known: UrlFacts) -> None:
+    """Its client is not the standard library's, and takes long to load: another process asks."""
+    words = [sys.executable, "-I", "-m", "condor_plugins.irods.sizes", folder, *urls]
+    env = {**os.environ, "HOME": getpwuid(os.getuid()).pw_dir}
+    with Popen(words, stdout=PIPE, stderr=DEVNULL, env=env, cwd="/") as process:
+        try:
+            said, _ = process.communicate(timeout=until - time.monotonic())
+        except TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+    known.sizes.update(json.loads(line) for line in said.splitlines() if line.endswith(b"]"))
 
 
 def _object(url: str) -> str:

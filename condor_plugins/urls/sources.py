@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from condor_plugins.transfers import request_builder
 from condor_plugins.transfers.jobad import JobAd, Value, text
-from condor_plugins.transfers.request_builder import Run
+from condor_plugins.transfers.request_builder import Run, is_url, parsed
 from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
@@ -143,5 +143,16 @@ def written(paths: Iterable[UrlPath]) -> str:
 
 
 def paths_of(ad: JobAd) -> list[UrlPath]:
-    """The inverse; empty where there are none."""
-    return [UrlPath(*path) for path in json.loads(text(ad, "AdonUrlPaths") or "[]")]
+    """The inverse; empty where there are none. A job may say anything: what is not of its own run
+    is left out."""
+    run = request_builder.run_of(ad)
+    try:
+        paths = [_path(*fields) for fields in json.loads(text(ad, "AdonUrlPaths") or "[]")]
+        return [p for p in paths if run and parsed(p.id) == (run, "in") and is_url(p.id)]
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return []
+
+
+def _path(name: str, site: str, size: int | None, host: str, rate_bps: float) -> UrlPath:
+    known_bps = float(rate_bps) if 0 <= rate_bps < float("inf") else 0.0
+    return UrlPath(name, str(site), None if size is None else int(size), str(host), known_bps)

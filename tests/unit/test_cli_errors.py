@@ -340,7 +340,7 @@ def test_mappings_that_do_not_fit(tmp_path: Path, content: Any, said: str) -> No
         ({"broker": 3}, "h.json: found no key 'broker', expected the broker's URL"),
         ({"broker": "http://h:1", "timout_s": 1},
          "h.json: unknown key 'timout_s', expected ahead, archive, broker, ca, patience_s, project,"
-         " site, template, timeout_s, token, token_file, watch"),
+         " redirector, site, sources, template, timeout_s, token, token_file, watch"),
         ({"broker": "http://h:1", "timeout_s": -1}, "h.json: timeout_s: found -1, expected seconds"),
         ({"broker": "h:1"}, "h.json: broker URL 'h:1', expected one like 'http://127.0.0.1:8470'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from adon.config.adon_yml import parse_config
 from condor_plugins.transfers import setup
 from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES
 from network_provisioner.base.errors import InputError
+from network_provisioner.client import hookconfig
 
 BROKER = "http://127.0.0.1:9"
 NETWORK = "topology: {nodes: [], links: []}\n"
@@ -61,6 +63,43 @@ def test_two_files_come_and_go(etc: Path, capsys: pytest.CaptureFixture[str]) ->
     assert files(etc) == before
     assert install(etc, "--undo", site=None) == 0
     assert "nothing to do: no ADON" in capsys.readouterr().out
+
+
+def test_what_the_network_says_of_urls_is_what_hooks_go_by(etc: Path) -> None:
+    nodes = [
+        {"name": "tacc", "kind": "site", "dtn": "dtn.tacc.example.org", "address": "10.0.0.1",
+         "urls": ["https://data.example.org/", "osdf:///ospool/"],
+         "hosts": [{"address": "10.0.0.2", "name": "web.tacc.example.org"}]},
+        {"name": "mu", "kind": "site"},
+    ]  # fmt: skip
+    config = etc / "adon.yml"
+    link = {"a": "tacc", "b": "mu", "capacity": "1 Gb/s"}
+    config.write_text(json.dumps({"topology": {"nodes": nodes, "links": [link]}}))
+    director = "https://director.example.org"
+    assert install(etc, "--config", str(config), "--redirector", director) == 0
+    hooks = hookconfig.load(etc / "adon-transfers.json")
+    assert hooks.redirector == director
+    assert hooks.sources == {
+        "dtn.tacc.example.org": "tacc", "web.tacc.example.org": "tacc",
+        "https://data.example.org/": "tacc", "osdf:///ospool/": "tacc",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sources": ["x"]}, "sources: found ['x'], expected sites by prefixes of URLs"),
+        ({"sources": {"x": 1}}, "sources: found {'x': 1}, expected sites by prefixes of URLs"),
+        ({"redirector": "osdf://x"}, "redirector: found 'osdf://x', expected an http or https URL"),
+    ],
+)
+def test_settings_of_urls_that_are_none_are_refused(
+    tmp_path: Path, wrong: dict[str, object], said: str
+) -> None:
+    file = tmp_path / "hooks.json"
+    file.write_text(json.dumps({"broker": BROKER, **wrong}))
+    with pytest.raises(InputError, match=re.escape(said)):
+        hookconfig.load(file)
 
 
 def test_an_execute_machine_tells_its_metrics_and_stops_it(

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import hooks_world
 import pytest
+from file_server import FileServer
 from hooks_world import ROOT, http, listening, respond
-from transfers_world import AD
+from transfers_world import AD, JOB
 
 from condor_plugins.transfers import jobad
+from condor_plugins.urls.sources import paths_of
 
 HOOK = ROOT / "condor_plugins/transfers/shadow_prepare.py"
 
@@ -95,6 +97,41 @@ def test_what_is_not_set_up_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_urls_of_known_sites_alone_are_asked_for(tmp_path: Path) -> None:
+    """The broker answers nothing: what would be asked for is on record all the same."""
+    with FileServer({"/a": b"x" * 77}) as web, listening(hooks_world.never) as url:
+        elsewhere = "https://data.example.org/b"
+        words = config(tmp_path, url, sources={f"{web.url}/": "mu"})
+        said = hook(ad_text(tmp_path, TransferInput=f"in.dat,{web.url}/a,{elsewhere}"), *words)
+        alone = hook(ad_text(tmp_path, TransferInput=f"{web.url}/a"), *words)
+        there = {"TransferInput": f"{web.url}/a", "MachineAttrAdonSite0": "mu"}
+        at_home = hook(ad_text(tmp_path, **there), *words)
+    (path,) = paths_of({**AD, **said})
+    assert (path.id, path.site, path.host) == (f"condor:{JOB}:in@mu:1", "mu", "127.0.0.1")
+    assert (said["AdonInState"], said["AdonInTold"]) == ("unasked", False)
+    assert "no site is known of data.example.org" in str(said["AdonInReason"])
+    assert "AdonRateBps" not in said
+    assert paths_of({**AD, **alone}) == [path]
+    assert (alone["AdonInState"], alone["AdonInTold"], "AdonInId" in alone) == (
+        "none",
+        False,
+        False,
+    )
+    # Of a site's own files nothing crosses the network.
+    assert at_home == {
+        "AdonInBytes": 0, "AdonInState": "none", "AdonInReason": "the access point sends no input",
+    }  # fmt: skip
+
+
+def test_a_url_of_no_known_site_costs_nothing_but_a_line(tmp_path: Path) -> None:
+    text = ad_text(tmp_path, TransferInput="https://user:secret@data.example.org/b?sign=secret")
+    said = hook(text, *config(tmp_path, "http://127.0.0.1:9"))
+    assert said["AdonInState"] == "none"
+    assert said["AdonInReason"] == (
+        "the access point sends no input; best effort: no site is known of data.example.org"
+    )
+
+
 def test_a_job_that_moves_nothing_needs_no_broker_nor_settings(tmp_path: Path) -> None:
     for ad in (ad_text(tmp_path, ShouldTransferFiles="NO"), ad_text(tmp_path, TransferInput="")):
         assert hook(ad)["AdonInState"] == "none"
@@ -113,3 +150,17 @@ def test_what_moves_nothing_imports_nothing_of_the_brokers(tmp_path: Path) -> No
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
     assert "condor_plugins.transfers.jobad" in imported
     assert imported.isdisjoint({"network_provisioner", "json", "pathlib", "dataclasses", "re"})
+
+
+def test_who_fetches_nothing_by_url_loads_nothing_for_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-X", "importtime", "-I", "-S", str(HOOK)]
+    done = subprocess.run(
+        [*words, *config(tmp_path, "http://127.0.0.1:9")],
+        input=ad_text(tmp_path).encode(),
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
+    assert "network_provisioner.client.path_requests" in imported
+    assert imported.isdisjoint({"condor_plugins.urls", "subprocess", "threading"})

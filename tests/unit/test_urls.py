@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from authority import Authority
 from file_server import FileServer
 from hypothesis import given
 from hypothesis import strategies as st
+from irods.password_obfuscation import encode
+from irods_zone import Zone
 from transfers_world import AD, JOB
 
 from condor_plugins.transfers.jobad import bytes_sent, urls
@@ -82,7 +85,12 @@ def test_one_path_for_each_site() -> None:
         UrlPath(f"condor:{JOB}:in@uchicago:3", "uchicago", 5, "osdf-cache.example.org"),
     ]
     assert unknown == "no site is known of x.net"
-    assert paths_of({"AdonUrlPaths": written(paths)}) == paths
+    ad = {**AD, "NumShadowStarts": 3}
+    assert paths_of({**ad, "AdonUrlPaths": written(paths)}) == paths
+    others = replace(paths[0], id=f"condor:{JOB.replace('12.0', '13.0')}:in@mu:3")
+    assert paths_of({**ad, "AdonUrlPaths": written([others, paths[1]])}) == [paths[1]]
+    junk = ["[", "[" * 100_000, "7", "[7]", "[[]]", '[["x", "y", Infinity, "z", 1]]', '[{"a": 1}]']
+    assert not any(paths_of({**ad, "AdonUrlPaths": text}) for text in junk)
     asked = sources.url_request(AD, RUN, paths[1], CONFIG)
     assert (asked.id, asked.src, asked.dst, asked.size_bytes, asked.src_host) == (
         paths[1].id, "tacc", "tacc", 30, "data.example.org",
@@ -207,6 +215,28 @@ def test_the_plan_knows_before_anybody_is_asked(tmp_path: Path) -> None:
         assert server.asked == ["HEAD /d/b.fq"]
 
 
+def test_a_zone_of_irods_tells_sizes_to_who_may_know(tmp_path: Path) -> None:
+    home = tmp_path / "job"
+    home.mkdir()
+    with Zone(tmp_path / "zone") as zone:
+        zone.put("/tempZone/home/rods/reads.fq", b"x" * 321)
+        account = {"irods_host": "127.0.0.1", "irods_port": zone.port, "irods_user_name": "rods",
+                   "irods_zone_name": "tempZone"}  # fmt: skip
+        (home / "irods_environment.json").write_text(json.dumps(account))
+        (home / ".irodsA").write_text(encode("secret"))
+        place = f"irods://127.0.0.1:{zone.port}"
+        there = [f"{place}/tempZone/home/rods/{name}" for name in ("gone", "reads.fq")]
+        own = HookConfig("http://127.0.0.1:1", sources={f"{place}/tempZone": "iplant"})
+        assert described(own, *there, Iwd=str(home)).sizes == {there[1]: 321}
+        # Nobody named that server.
+        calls = zone.calls.copy()
+        prefix = HookConfig("http://127.0.0.1:1", sources={"irods://": "iplant"})
+        assert described(prefix, *there, Iwd=str(home)).sizes == {}
+        assert zone.calls == calls
+        (home / ".irodsA").write_text(encode("wrong"))
+        assert described(own, *there, Iwd=str(home)).sizes == {}
+
+
 # As HTCondor 25.14 keeps it, with what Pelican's client 7.20 writes.
 PELICAN = {
     "TransferUrl": "osdf:///ospool/a.dat", "TransferType": "download", "TransferProtocol": "osdf",
@@ -248,6 +278,12 @@ def test_the_history_tells_what_came_from_where() -> None:
     assert found["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
     assert moved.plugins_s(HISTORY) == 40
     assert moved.moved({}, SOURCES) == {}
+    # What a plug-in of the user's own says may be anything.
+    odd = {**PELICAN, "DeveloperData": {"Attempts": 1, "Endpoint0": "a\x1b[2Jb" * 99}}
+    (one,) = moved.moved({"InputPluginResultList": [odd]}, SOURCES).values()
+    assert one.cache.isprintable()
+    assert len(one.cache) <= 200
+    assert moved.moved({"InputPluginResultList": [{"DeveloperData": 7}]}, {}) == {"": Moved()}
 
 
 def blame(
