@@ -13,9 +13,10 @@ disk was: https://github.com/PelicanPlatform/pelican/issues/1167
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -28,7 +29,7 @@ _SLOW = 0.5  # of what was granted, or of what others reach
 _COUNTS_S = 1.0  # times are in whole seconds
 _DOMINATES = 0.5  # of the time
 _STANDS_STILL = 0.5  # processors that wait for a disk
-_LAST, _PAIRS = 7, 1000
+_LAST = 7
 _LONGEST = 200  # characters of a name
 
 
@@ -115,18 +116,15 @@ def disk_waits(ad: Ad, since: float) -> bool:
 
 
 class UsualRates:
-    """What transfers between two sites reached, the last seven of each pair."""
+    """What transfers between two sites reached, the last seven of each pair, in b/s."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._seen = defaultdict[tuple[str, str], deque[float]](partial(deque, maxlen=_LAST))
 
     def usual(self, src: str, dst: str) -> float:
-        """Bits per second, 0 where nobody knows."""
-        return median(self._seen.get((src, dst)) or [0.0])
+        """Their median, 0 where nobody knows."""
+        return median(self._seen[src, dst] or [0.0])
 
     def learn(self, src: str, dst: str, rate_bps: float) -> None:
         """Remember one."""
-        self._seen.setdefault((src, dst), deque(maxlen=_LAST)).append(rate_bps)
-        self._seen.move_to_end((src, dst))
-        if len(self._seen) > _PAIRS:
-            self._seen.popitem(last=False)
+        self._seen[src, dst].append(rate_bps)

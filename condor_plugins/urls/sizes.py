@@ -52,7 +52,7 @@ class UrlFacts:
 def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = MOST_S) -> UrlFacts:
     """What can be known of these in ``most_s`` seconds. Never raises for what servers do."""
     planned = _planned(ad)
-    names = {url: urlsplit(plain(url)).path.rpartition("/")[2] for url in urls}
+    names = {url: url.partition("?")[0].rpartition("/")[2] for url in urls}
     known = UrlFacts({url: planned[name] for url, name in names.items() if name in planned})
     until = time.monotonic() + most_s
     asked = deque(

@@ -61,7 +61,6 @@ def site_of(url: str, sources: Mapping[str, str]) -> str:
     empty where neither is there. A prefix ends where a name in the URL does."""
     found = plain(url)
     prefixes = [p for p in sources if "://" in p and f"{found}/".startswith(f"{p.rstrip('/')}/")]
-    prefixes += [p for p in sources if p.endswith("://") and found.startswith(p)]
     best = max(prefixes, key=len, default=host_of(found))
     return sources.get(best, "")
 
@@ -145,9 +144,9 @@ def written(paths: Iterable[UrlPath]) -> str:
 def paths_of(ad: JobAd) -> list[UrlPath]:
     """The inverse; empty where there are none. A job may say anything: what is not of its own run
     is left out."""
-    run = request_builder.run_of(ad)
+    said, run = text(ad, "AdonUrlPaths"), request_builder.run_of(ad)
     try:
-        paths = [_path(*fields) for fields in json.loads(text(ad, "AdonUrlPaths") or "[]")]
+        paths = [_path(*fields) for fields in json.loads(said)] if said else []
         return [p for p in paths if run and parsed(p.id) == (run, "in") and is_url(p.id)]
     except (ValueError, TypeError, OverflowError, RecursionError):
         return []

@@ -11,16 +11,7 @@ from pydantic import Field, StrictBool
 
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError, printable
-from network_provisioner.base.schema import (
-    Duration,
-    Name,
-    Number,
-    Rate,
-    Schema,
-    checked,
-    matching,
-    read,
-)
+from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
 from network_provisioner.topology.graph import LINK, Host, Link, Node, Topology
 
 _Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
@@ -39,7 +30,7 @@ class _NodeSchema(Schema):
     macs: dict[Name, _Mac] | None = None
     dmz: StrictBool = False
     hosts: list[dict[str, Any]] = Field(default=[])
-    urls: list[Annotated[str, matching(r"[a-z][a-z0-9+.-]*://\S*", "URLs")]] = Field(default=[])
+    urls: list[Name] = Field(default=[])
 
 
 class _HostSchema(Schema):

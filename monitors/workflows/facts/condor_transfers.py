@@ -16,7 +16,7 @@ moved stands in HTCondor's history of transfers:
                                  "TransferProtocol": "osdf", "TransferTotalBytes": 5000000, …}],
       "InputPluginInvocations": [{"Schemes": "osdf", "DurationInSeconds": 1, …}]}, …]
 
-What a plug-in itself says of start and end does not come through. Seen with HTCondor 25.14.1.
+What a plug-in itself says of start and end is in whole seconds. Seen with HTCondor 25.14.1.
 """
 
 from __future__ import annotations
