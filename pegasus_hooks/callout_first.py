@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pegasus_hooks import properties
+from site_selector.catalogs import properties
 
 LIMIT_S = 30.0  # for the mapping; a planner gives up after 60 s or more
 PER_JOB_S = 5.0  # what a planner sleeps after each call, unless the answer is there at once

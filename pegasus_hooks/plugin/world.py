@@ -12,11 +12,11 @@ from statistics import median
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.replicas import SUBMIT_SITE, FoundReplicas, Note, measured
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
-from pegasus_hooks.properties import DATA_CONFIGURATION
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
+from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import Inputs, staging_of
 

@@ -16,7 +16,7 @@ from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
 from adon.cli.install_ask import closed
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks import plugin, properties
+from pegasus_hooks import plugin
 from pegasus_hooks.install.edits import FileEdit, carry_out, locked
 from pegasus_hooks.install.home import (
     InstallTarget,
@@ -31,6 +31,7 @@ from pegasus_hooks.install.installing import (
     environment,
 )
 from pegasus_hooks.install.parts import InstallPart, callout_part, whole_jar
+from site_selector.catalogs import properties
 
 OWN = b"# mine\npegasus.metrics.app = none\nlast.without.newline = \\"
 USER = dict(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks import properties
 from pegasus_hooks.install.edits import with_block, without_block
+from site_selector.catalogs import properties
 
 LINES = ["# selector", "pegasus.selector.site = a.b.C"]
 OTHER = ["other = 1"]

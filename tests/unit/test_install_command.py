@@ -17,7 +17,7 @@ from adon.cli import doctor, install_pegasus
 from adon.cli.main import main
 from adon.planning import jar as planner_jar
 from network_provisioner.client import hookconfig
-from pegasus_hooks import properties
+from site_selector.catalogs import properties
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -11,7 +11,7 @@ from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks import plugin, properties
+from pegasus_hooks import plugin
 from pegasus_hooks.install.edits import carry_out
 from pegasus_hooks.install.home import InstallTarget, place_for_all, place_for_user
 from pegasus_hooks.install.installing import (
@@ -24,6 +24,7 @@ from pegasus_hooks.install.installing import (
     running_dags,
 )
 from pegasus_hooks.install.parts import HOOKS, SELECTOR, InstallPart, callout_part, hooks_part
+from site_selector.catalogs import properties
 
 OWN = b"# mine\npegasus.metrics.app = none\n"
 

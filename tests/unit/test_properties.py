@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pegasus_hooks import properties
+from site_selector.catalogs import properties
 
 
 # What java.util.Properties.load makes of each, seen with JDK 17.
