@@ -79,6 +79,7 @@ setup(
         "site_selector.evaluation",
         "site_selector.explain",
         "site_selector.mapping",
+        "site_selector.replicas",
         "pegasus_hooks",
         "pegasus_hooks.advance",
         "pegasus_hooks.install",

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, placed
+from adon.cli.options import OUTPUT_SITE, believed, placed
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
 from network_provisioner.base.errors import InputError
@@ -18,6 +18,7 @@ from network_provisioner.base.errors import InputError
 if TYPE_CHECKING:
     from site_selector.inputs import Inputs
     from site_selector.mapping.placement import Mapping
+    from site_selector.replicas.order import Paths
 
 _MORE = """
 Examples:
@@ -57,7 +58,7 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.hooks is not None:
         _check_hooks(args.hooks)
-    inputs, mapping = _mapped(args)
+    inputs, mapping, paths = _mapped(args)
     planned = plan_workflow(
         inputs,
         Sources(args.workflow, args.sites, args.replicas, args.transformations),
@@ -65,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         args.dir,
         args.output_site or mapping.output_site or OUTPUT_SITE,
         args.hooks,
-        Options(defer_s=args.defer),
+        Options(defer_s=args.defer, paths=paths),
     )
     if args.json:
         print_json(
@@ -99,16 +100,18 @@ def _check_hooks(file: Path) -> None:
         raise InputError(f"{file}: {error}") from None
 
 
-def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping]:
+def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping, Paths]:
     from adon.planning.placement import saved
 
     if args.mapping is None:
         found = placed(args)
-        return found.inputs, found.mapping
-    return saved(
+        return found.inputs, found.mapping, found.world.paths
+    inputs, mapping = saved(
         args.mapping,
         args.workflow,
         sites=args.sites,
         replicas=args.replicas,
         transformations=args.transformations,
     )
+    several = any(len(places) > 1 for places in inputs.places.values())
+    return inputs, mapping, believed(args).paths if several else {}

@@ -27,6 +27,7 @@ from pegasus_hooks.planner.programs import (
 from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
+from site_selector.replicas.order import soonest_first
 
 _JOBS_PER_FOLDER = 1024  # as many as Pegasus's own file creator puts side by side
 
@@ -160,19 +161,24 @@ class _Layout:
         )
 
     def _add_stage_in(self, job: Job) -> None:
-        raw = [self._raw_file(lfn) for lfn in job.inputs if self.flow.files[lfn].producer is None]
+        planned = self.compute[job.id]
+        raw = [
+            self._raw_file(lfn, planned.site)
+            for lfn in job.inputs
+            if self.flow.files[lfn].producer is None
+        ]
         program = self.program[job.id]
         if program.staged:
             lfn = program.lfn(job.transformation)
             raw.append(RawFile(lfn, ((program.site, program.pfn),), None))
-        planned = self.compute[job.id]
         planned.parents |= self.stager.stage_in(raw, planned.site, planned.level)
 
-    def _raw_file(self, lfn: str) -> RawFile:
+    def _raw_file(self, lfn: str, site: str) -> RawFile:
         replica = self.inputs.replicas.find(lfn)
         if replica is None:
             raise InputError(f"input {lfn!r} has no replica")
-        return RawFile(lfn, replica.places, self.inputs.raw_bytes[lfn])
+        size = self.inputs.raw_bytes[lfn]
+        return RawFile(lfn, soonest_first(replica.places, site, size, self.options.paths), size)
 
     def _add_stage_inter(self, job: Job) -> None:
         planned = self.compute[job.id]

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.transferlist import Entry
+from site_selector.replicas.order import Paths
 
 MAX_JOBS = {"cleanup": 4, "registration": 1, "stageout": 10, "stagein": 10}
 
@@ -56,6 +57,8 @@ class Options:
     after so many seconds; None has PRE wait itself. ``check`` is POST of every job
     where there are no hooks, as pegasus-exitcode is for Pegasus; empty for none.
 
+    By ``paths`` the replica of an input that arrives soonest is tried first.
+
     ``stage_in_clusters`` and ``stage_out_clusters`` are the stage jobs per level and site; None is
     Pegasus's default, one for every ten jobs of the level.
     """
@@ -76,6 +79,7 @@ class Options:
     cleanup: bool = True
     max_jobs: Mapping[str, int] = field(default_factory=lambda: dict(MAX_JOBS))
     dagman_config: Mapping[str, str] = field(default_factory=dict)
+    paths: Paths = field(default_factory=dict)
     wf_uuid: str | None = None
     planned_at: float | None = None
 
