@@ -77,6 +77,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         files=request.replica_files,
         directories=request.input_directories,
         note=note,
+        properties=request.replica_properties,
     )
     inputs = inputs_of(request, find, note)
     output_site = ",".join(request.output_sites) or None

@@ -6,8 +6,9 @@ workflow has a size and a place. What is left to estimate is what nobody can kno
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,11 +23,15 @@ from site_selector.catalogs.entries import (
     sites_of,
     transformations_of,
 )
+from site_selector.catalogs.properties import fill, parse
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
+from site_selector.replicas.database import database_of
 
+_log = logging.getLogger(__name__)
 SUBMIT_SITE = "local"
+REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
-"""The key under which a workflow has one of its own."""
+"""The keys under which a workflow has catalogs of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +73,22 @@ def load_inputs(
 
     A catalog that is not given is taken from inside the workflow, else from ``sites.yml``,
     ``replicas.yml``, ``transformations.yml`` beside it; transformations are taken from both.
+    Replicas come from a database where a ``pegasus.properties`` beside it says so.
     ``execution_sites`` limits where jobs may run, as ``pegasus-plan --sites`` does. Raises
     InputError with file and line or job.
     """
     flow = read_workflow(workflow)
     site_doc = _catalog(flow, sites, "site")
-    replica_doc = _catalog(flow, replicas, "replica")
+    known = _database(flow) if replicas is None else None
+    if known is None:
+        known = replicas_of(*_catalog(flow, replicas, "replica"))
     programs: dict[str, Transformation] = {}
     for document in _transformation_documents(flow, transformations):
         programs |= transformations_of(*document)
     return check_inputs(
         flow,
         sites_of(*site_doc),
-        replicas_of(*replica_doc),
+        known,
         programs,
         execution_sites,
     )
@@ -129,6 +137,28 @@ def _catalog(
     return read_document(beside if given is None else given, what), ()
 
 
+def _database(workflow: Workflow) -> ReplicaCatalog | None:
+    """What the database of ``pegasus.properties`` knows of the workflow's inputs; where both know
+    one, the catalog inside the workflow is believed. None, and a warning, for one that cannot be
+    read."""
+    beside = Path(workflow.document.name).with_name("pegasus.properties")
+    try:
+        said = parse(beside.read_text(encoding="utf-8", errors="replace"))
+        database = database_of(fill(said, {}))
+        if database is None:
+            return None
+        found = database.replicas(f.lfn for f in workflow.files.values() if f.producer is None)
+    except OSError:  # there are no properties
+        return None
+    except (ValueError, InputError) as error:
+        _log.warning("%s: %s", beside, error)
+        return None
+    inside = ReplicaCatalog(Document(database.shown, "", {}), {}, ())
+    if REPLICA_CATALOG in workflow.document.root:
+        inside = replicas_of(workflow.document, (REPLICA_CATALOG,))
+    return replace(inside, entries={**found, **inside.entries})
+
+
 def _transformation_documents(
     workflow: Workflow, given: str | Path | None
 ) -> list[tuple[Document, tuple[Key, ...]]]:
@@ -143,7 +173,7 @@ def _transformation_documents(
     return [_catalog(workflow, beside if given is None else given, "transformation"), own]
 
 
-def known_site(name: str, sites: Mapping[str, Site], what: str) -> None:
+def known_site(name: str, sites: Iterable[str], what: str) -> None:
     """Raises InputError where the site catalog does not list ``name``, given as ``what``."""
     if name not in sites:
         raise InputError(

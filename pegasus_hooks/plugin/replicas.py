@@ -1,4 +1,4 @@
-"""Where the inputs of a workflow lie and how large they are, from the files the planner names.
+"""Where the inputs of a workflow lie and how large they are, from what the planner names.
 
 Pegasus has read them already, and judges them. Here they only make the mapping better, so whatever
 cannot be read is a note and no failure.
@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of
 from site_selector.catalogs.fields import positive_number
+from site_selector.replicas.database import database_of
 
 SUBMIT_SITE = "local"
 Note = Callable[[str], None]
@@ -39,9 +41,11 @@ def find_replicas(
     files: Sequence[tuple[str | None, str]],
     directories: Sequence[str],
     note: Note,
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, FoundReplicas]:
     """The files named ``wanted``. Of two sources that know one, the first is believed: the order of
-    ``directories``, then that of ``files`` (pairs of Pegasus's catalog type and path)."""
+    ``directories``, then that of ``files`` (pairs of Pegasus's catalog type and path), then the
+    database that Pegasus's ``properties`` name."""
     names = set(wanted)
     found: dict[str, FoundReplicas] = {}
     for directory in directories:
@@ -57,6 +61,12 @@ def find_replicas(
                 found.update(_read(kind, Path(name), missing))
             except InputError as error:
                 note(f"{error}; its replicas are not known here")
+    try:
+        database = database_of(properties)
+        more = database.replicas(names - found.keys()) if database else {}
+        found |= {f: FoundReplicas(r.places, r.size_bytes) for f, r in more.items()}
+    except InputError as error:
+        note(f"{error}; its replicas are not known here")
     return found
 
 

@@ -77,6 +77,7 @@ class Request:
     staging_sites: Mapping[str, str]
     input_directories: tuple[str, ...]
     replica_files: tuple[tuple[str | None, str], ...]
+    replica_properties: Mapping[str, str]
     sites: Mapping[str, Mapping[str, str]]
     programs: tuple[RequestedTransformation, ...]
     files: tuple[RequestedFile, ...]
@@ -115,6 +116,7 @@ def parse_request(text: str | bytes) -> Request:
         top.table("staging_sites"),
         top.texts("input_directories"),
         tuple((e.get("type", str, None), e.name("path")) for e in top.entries("replica_files")),
+        top.table("replica_properties"),
         {e.name("name"): e.table("profiles") for e in top.entries("sites")},
         programs,
         files,

@@ -31,6 +31,13 @@ import java.util.TreeSet;
  */
 final class Catalogs {
 
+    private static final String REPLICA = "pegasus.catalog.replica";
+    private static final String ALL = "pegasus.catalog.*";
+    private static final String[] DATABASE = {
+        REPLICA, REPLICA + ".db.url", REPLICA + ".db.user", REPLICA + ".db.password",
+        ALL + ".db.url", ALL + ".db.user", ALL + ".db.password",
+    };
+
     private final Work work;
     private final PegasusBag bag;
     private final PegasusProperties properties;
@@ -198,12 +205,21 @@ final class Catalogs {
         }
         work.inputDirectories = new ArrayList<String>(
                 new TreeSet<String>(options.getInputDirectories()));
+        if ("JDBCRC".equalsIgnoreCase(properties.getProperty(REPLICA))) {
+            for (String key : DATABASE) {
+                String value = properties.getProperty(key);
+                if (value != null) {
+                    work.replicaProperties.put(key, value);
+                }
+            }
+            return;
+        }
         File catalog = bag.getReplicaCatalogFileSource();
         String path = catalog == null
-                ? properties.getProperty("pegasus.catalog.replica.file") : catalog.getPath();
+                ? properties.getProperty(REPLICA + ".file") : catalog.getPath();
         if (path != null) {
             work.replicaFiles.add(
-                    new String[] {properties.getProperty("pegasus.catalog.replica"), path});
+                    new String[] {properties.getProperty(REPLICA), path});
         }
     }
 }

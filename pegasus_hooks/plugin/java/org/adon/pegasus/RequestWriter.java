@@ -25,7 +25,8 @@ final class RequestWriter {
         for (String[] file : work.replicaFiles) {
             json.open('{').pair("type", file[0]).pair("path", file[1]).close('}');
         }
-        json.close(']').open("sites", '[');
+        json.close(']').pair("replica_properties", work.replicaProperties);
+        json.open("sites", '[');
         for (Map.Entry<String, Map<String, String>> site : work.sites.entrySet()) {
             json.open('{').pair("name", site.getKey()).pair("profiles", site.getValue());
             json.close('}');

@@ -25,6 +25,9 @@ final class Work {
     /** Pairs of type (null where not said) and path of files that tell where inputs lie. */
     final List<String[]> replicaFiles = new ArrayList<String[]>();
 
+    /** Of a replica catalog in a database: Pegasus's properties. */
+    final Map<String, String> replicaProperties = new TreeMap<String, String>();
+
     List<String> inputDirectories = new ArrayList<String>();
     String dataConfiguration;
 
