@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli import evaluate
+from adon.cli import evaluate, replicas
 from adon.cli.options import OUTPUT_SITE, believed, note, placed
 from adon.cli.output import print_json, table
 from adon.cli.parsing import (
@@ -68,7 +68,7 @@ Examples:
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site map|explain|show|evaluate``."""
+    """Add ``adon site map|explain|show|edge|replicas|evaluate``."""
     verbs = add_noun(nouns, "site", __doc__)
     mapper = add_command(verbs, "map", _MAP, _map, _MAP_MORE)
     add_inputs(mapper)
@@ -87,6 +87,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_inputs(show, optional=True)
     add_json(show)
     add_edge(verbs)
+    replicas.add(verbs)
     evaluate.add(verbs)
 
 

@@ -1,0 +1,117 @@
+"""Files of several sources as one Pegasus replica catalog.
+
+Pegasus tries replicas in the order of its catalog, where no rule of its own comes first, and the
+catalog of Pegasus.api keeps none: so it is written here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TextIO
+
+import yaml
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.urls import site_of_url
+from site_selector.catalogs.fields import EXPECTED_NAME, is_name
+from site_selector.replicas.order import Places
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a source, ``lfn`` its path below that. ``size_bytes`` and the hexadecimal
+    ``sha256`` are None where the source does not tell; ``replica`` is its URL at the very host
+    that holds it, where that may be another one."""
+
+    lfn: str
+    pfn: str
+    size_bytes: int | None = None
+    sha256: str | None = None
+    replica: str | None = None
+
+
+class Reader(Protocol):
+    """Reads a source. Raises InputError, one line, where it cannot."""
+
+    def __call__(self, source: str, say: Say) -> Iterator[SourceFile]:
+        """Its files; ``say`` gets a line about what the source does not tell of them."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """A file with its replicas."""
+
+    size_bytes: int | None
+    sha256: str | None
+    places: Places
+
+
+def sha256_of(checksum: str) -> str | None:
+    """The hexadecimal sha256 of a checksum as iRODS (``sha2:`` and base64) and HTTP
+    (``sha-256=`` and base64) write it; None for another kind."""
+    kind, _, value = checksum.strip().replace("=", ":", 1).partition(":")
+    try:
+        found = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return None
+    return found.hex() if kind.lower() in ("sha2", "sha-256") and len(found) == 32 else None
+
+
+def add(
+    entries: dict[str, Entry],
+    files: Iterable[SourceFile],
+    site: str | None,
+    prefixes: Mapping[str, str],
+) -> None:
+    """Add files that lie at ``site``, else where ``prefixes`` say; of what is there already they
+    are replicas. Raises InputError for a file of no known site, a name that cannot stand in a
+    catalog, and two files of one name that are not equal."""
+    for file in files:
+        if not is_name(file.lfn):
+            raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME}")
+        at, url = site, file.pfn
+        if at is None and file.replica is not None:
+            at, url = site_of_url(file.replica, prefixes), file.replica
+        if at is None:
+            at, url = site_of_url(file.pfn, prefixes), file.pfn
+        if at is None:
+            raise InputError(
+                f"{file.pfn}: its site is not known, expected --site, or a file server of --sites "
+                "or a host of --config that its URL begins with"
+            )
+        known = entries.setdefault(file.lfn, Entry(file.size_bytes, file.sha256, ()))
+        if _differ(known.size_bytes, file.size_bytes) or _differ(known.sha256, file.sha256):
+            raise InputError(
+                f"{file.lfn}: found {known.size_bytes} B (sha256 {known.sha256}) at "
+                f"{known.places[0][1]} and {file.size_bytes} B (sha256 {file.sha256}) at {url}, "
+                "expected one file under one name"
+            )
+        if known.size_bytes is None:
+            known.size_bytes = file.size_bytes
+        known.sha256 = known.sha256 or file.sha256
+        known.places = tuple(dict.fromkeys((*known.places, (at, url))))
+
+
+def _differ(one: object, other: object) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def write(entries: Mapping[str, Entry], stream: TextIO) -> None:
+    """Write a replica catalog of Pegasus 5: files by name, replicas in their order."""
+    replicas = []
+    for lfn, entry in sorted(entries.items()):
+        item: dict[str, Any] = {"lfn": lfn}
+        item["pfns"] = [{"site": site, "pfn": pfn} for site, pfn in entry.places]
+        if entry.sha256 is not None:
+            item["checksum"] = {"sha256": entry.sha256}
+        if entry.size_bytes is not None:
+            item["metadata"] = {"size": str(entry.size_bytes)}
+        replicas.append(item)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    document = {"pegasus": "5.0", "replicas": replicas}
+    yaml.dump(document, stream, dumper, sort_keys=False, allow_unicode=True, width=2**20)
