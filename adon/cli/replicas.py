@@ -139,11 +139,8 @@ def _prefixes(args: argparse.Namespace) -> dict[str, str]:
     found = {"/": SUBMIT_SITE}
     if args.config:
         for node in topology_from_dict(load_config(args.config).topology).nodes.values():
-            names = (
-                node.dtn,
-                *(name for host in node.others for name in (host.name, host.address)),
-            )
-            found |= {name: node.name for name in names if name}
+            hosts = [node.dtn, node.address, *(h.name or h.address for h in node.others)]
+            found |= {host: node.name for host in hosts if host}
     if args.sites:
         for site in sites_of(read_document(args.sites, "Pegasus 5 site catalog")).values():
             servers = [s for directory in site.directories for s in directory.servers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -10,7 +11,6 @@ def site_of_url(url: str, prefixes: Mapping[str, str]) -> str | None:
     """The site of the longest prefix of ``url``, else that of its host; None where neither is
     among ``prefixes``, which are URLs and host names, each with its site. A user name in the URL
     does not count."""
-    parts = urlsplit(url)
-    plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    plain = re.sub("(?<=://)[^/@]*@", "", url)
     fitting = [p for p in prefixes if f"{plain}/".startswith(f"{p.rstrip('/')}/")]
-    return prefixes.get(max(fitting, key=len) if fitting else parts.hostname or "")
+    return prefixes.get(max(fitting, key=len) if fitting else urlsplit(url).hostname or "")

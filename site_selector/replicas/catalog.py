@@ -7,7 +7,7 @@ catalog of Pegasus.api keeps none: so it is written here.
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
@@ -19,6 +19,7 @@ from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.fields import EXPECTED_NAME, is_name
 from site_selector.replicas.order import Places
 
+_SHA256 = re.compile(r"\s*(?:sha2:|sha-256=)([A-Za-z0-9+/]{43}=)\s*", re.IGNORECASE)
 Say = Callable[[str], object]
 
 
@@ -54,12 +55,8 @@ class Entry:
 def sha256_of(checksum: str) -> str | None:
     """The hexadecimal sha256 of a checksum as iRODS (``sha2:`` and base64) and HTTP
     (``sha-256=`` and base64) write it; None for another kind."""
-    kind, _, value = checksum.strip().replace("=", ":", 1).partition(":")
-    try:
-        found = base64.b64decode(value, validate=True)
-    except binascii.Error:
-        return None
-    return found.hex() if kind.lower() in ("sha2", "sha-256") and len(found) == 32 else None
+    found = _SHA256.fullmatch(checksum)
+    return base64.b64decode(found[1]).hex() if found else None
 
 
 def add(

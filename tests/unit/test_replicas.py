@@ -1,0 +1,434 @@
+"""``adon site replicas``: directories, URLs, WebDAV and iRODS collections as a replica catalog."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+import yaml
+from cli_world import adon, config_file, refusal, write_world
+from hypothesis import given
+from hypothesis import strategies as st
+from irods.password_obfuscation import encode
+from irods.session import iRODSSession
+from irods_zone import Fault, Zone
+from Pegasus.api import ReplicaCatalog
+from wsgidav.wsgidav_app import WsgiDAVApp
+
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.urls import site_of_url
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import replicas_of
+from site_selector.replicas.catalog import Entry, SourceFile, add, sha256_of
+from site_selector.replicas.web import read_url
+from site_selector.replicas.zone import read_zone
+
+HI = hashlib.sha256(b"hi").hexdigest()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files in ``data``, the working directory above it."""
+    monkeypatch.chdir(tmp_path)
+    files = {"a.fq": b"hi", "deep/er/b 1.fq": b"two", "deep/ü#%.fq": b""}
+    for name, content in files.items():
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return tmp_path
+
+
+SIZES = {"a.fq": "2", "deep/er/b 1.fq": "3", "deep/ü#%.fq": "0"}
+
+
+def sizes(catalog: dict[str, Any]) -> dict[str, str]:
+    return {entry["lfn"]: entry["metadata"]["size"] for entry in catalog["replicas"]}
+
+
+def served(server: Any) -> Iterator[Any]:
+    """Until the test ends."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+# ---------------------------------------------------------------------- directories, the file
+
+
+def test_a_directory_is_a_catalog_that_pegasus_would_write(folder: Path) -> None:
+    ran = adon("site", "replicas", "data", "--checksum", "--output", "replicas.yml")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    found = yaml.safe_load((folder / "replicas.yml").read_text())
+    assert sizes(found) == SIZES
+    theirs = ReplicaCatalog()
+    for entry in found["replicas"]:
+        (pfn,) = entry["pfns"]
+        more = {key: entry[key] for key in ("checksum", "metadata")}
+        theirs.add_replica(pfn["site"], entry["lfn"], pfn["pfn"], **more)
+    theirs.write(str(folder / "theirs.yml"))
+    assert yaml.safe_load((folder / "theirs.yml").read_text())["replicas"] == found["replicas"]
+    ours = replicas_of(read_document(folder / "replicas.yml", "replica catalog"))
+    assert ours.entries["a.fq"].places == (("local", str(folder / "data/a.fq")),)
+    assert found["replicas"][0]["checksum"] == {"sha256": HI}
+
+
+def test_one_file_by_its_url(folder: Path) -> None:
+    uri = (folder / "data/deep/er/b 1.fq").as_uri()
+    (entry,) = yaml.safe_load(adon("site", "replicas", uri, "--site", "mu").out)["replicas"]
+    assert entry == {
+        "lfn": "b 1.fq",
+        "pfns": [{"site": "mu", "pfn": str(folder / "data/deep/er/b 1.fq")}],
+        "metadata": {"size": "3"},
+    }
+
+
+def test_a_file_that_is_there_stays(folder: Path) -> None:
+    (folder / "mine.yml").write_text("mine")
+    command = ("site", "replicas", "data", "--output", "mine.yml")
+    assert refusal(*command) == "mine.yml: found a file, expected a free name or --force"
+    assert (folder / "mine.yml").read_text() == "mine"
+    assert adon(*command, "--force").code == 0
+    assert sizes(yaml.safe_load((folder / "mine.yml").read_text())) == SIZES
+
+
+def test_what_cannot_be_read_is_one_line_and_the_rest_is_written(folder: Path) -> None:
+    ran = adon("site", "replicas", "gone", "ftp://h/x", "http://[", "data", "--output", "r.yml")
+    assert ran.code == 1
+    gone, ftp, bracket = ran.err.splitlines()
+    assert gone.endswith("/gone: No such file or directory, expected a file or a directory")
+    assert ftp == "adon: ftp://h/x: found ftp, expected irods, https, http, file or a path"
+    assert bracket == "adon: http://[: Invalid IPv6 URL, expected a URL or a path"
+    assert sizes(yaml.safe_load((folder / "r.yml").read_text())) == SIZES
+    ran = adon("site", "replicas", "gone", "--output", "none.yml")
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == "adon: found no file, expected one at least"
+    assert not (folder / "none.yml").exists()
+
+
+def test_equal_files_are_replicas_and_others_are_refused(folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more/a.fq").write_bytes(b"hi")
+    found = yaml.safe_load(adon("site", "replicas", "data", "more", "--checksum").out)
+    assert [pfn["pfn"] for pfn in found["replicas"][0]["pfns"]] == [
+        str(folder / "data/a.fq"), str(folder / "more/a.fq"),
+    ]  # fmt: skip
+    (folder / "more/a.fq").write_bytes(b"ho")
+    assert adon("site", "replicas", "data", "more").code == 0  # nobody asked for their checksums
+    said = refusal("site", "replicas", "data", "more", "--checksum")
+    assert said.startswith(f"a.fq: found 2 B (sha256 {HI}) at {folder}/data/a.fq and 2 B (")
+    (folder / "more/a.fq").write_bytes(b"other")
+    assert refusal("site", "replicas", "data", "more") == (
+        f"a.fq: found 2 B (sha256 None) at {folder}/data/a.fq and 5 B (sha256 None) at "
+        f"{folder}/more/a.fq, expected one file under one name"
+    )
+
+
+# ---------------------------------------------------------------------- whose site, which order
+
+
+@pytest.mark.parametrize(
+    ("url", "site"),
+    [
+        ("https://data.example/soy/a", "soy"),
+        ("https://data.example/soykb/a", "all"),
+        ("https://data.example/soy", "soy"),
+        ("irods://ann@zone.example/z/a", "zone"),
+        ("osdf:///ospool/a", "osg"),
+        ("https://cache.example:8443/a", "near"),
+        ("https://data.example.org/a", None),
+        ("/data/a", None),
+    ],
+)
+def test_the_longest_prefix_tells_the_site(url: str, site: str | None) -> None:
+    prefixes = {"https://data.example/": "all", "https://data.example/soy": "soy"}
+    prefixes |= {"irods://zone.example": "zone", "osdf:///ospool/": "osg", "cache.example": "near"}
+    assert site_of_url(url, prefixes) == site
+
+
+def test_a_place_that_nobody_knows_is_refused(folder: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"^http://h/a: its site is not known, expected --site, or"
+    ):
+        add({}, [SourceFile("a", "http://h/a")], None, {"/": "local"})
+    with pytest.raises(InputError, match=r"found the name 'a\\nb', expected a name without"):
+        add({}, [SourceFile("a\nb", "/a\nb")], None, {"/": "local"})
+
+
+# ---------------------------------------------------------------------- URLs and WebDAV
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A web server without WebDAV: what it says of a file stands in its path."""
+
+    def do_HEAD(self) -> None:
+        words = self.path.strip("/").split("/")
+        if words[0] == "moved":
+            self.send_response(302)
+            self.send_header("Location", "/" + "/".join(words[1:]))
+        elif words[0] == "gone":
+            self.send_response(404)
+        else:
+            self.send_response(200)
+            if words[0] == "sized":
+                self.send_header("Content-Length", "2")
+                digest = base64.b64encode(bytes.fromhex(HI)).decode()
+                self.send_header("Digest", f"adler32=0000, SHA-256={digest}")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    for server in served(ThreadingHTTPServer(("127.0.0.1", 0), Answers)):
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+def test_a_url_is_asked_for_size_and_checksum(web: str) -> None:
+    for way in ("sized", "moved/sized"):
+        ran = adon("site", "replicas", f"{web}/{way}/a%20b.fq", "--site", "mu")
+        assert yaml.safe_load(ran.out)["replicas"] == [
+            {
+                "lfn": "a b.fq",
+                "pfns": [{"site": "mu", "pfn": f"{web}/{way}/a%20b.fq"}],
+                "checksum": {"sha256": HI},
+                "metadata": {"size": "2"},
+            }
+        ]
+
+
+def test_a_url_without_size_is_written_without_one(web: str) -> None:
+    ran = adon("site", "replicas", f"{web}/plain/a", "--site", "mu")
+    assert (ran.code, "metadata" in ran.out) == (0, False)
+    assert ran.err == (
+        f"adon: {web}/plain/a: its server tells no size of 1 files, written without one\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/gone/a", "its server answers 404 Not Found"),
+        ("/gone/", "its server answers 501 Unsupported method ('PROPFIND')"),
+    ],
+)
+def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        list(read_url(web + path, print))
+    assert str(refused.value) == f"{web}{path}: {said}"
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(InputError) as refused:
+        list(read_url("http://127.0.0.1:9/a", print))
+    assert str(refused.value).startswith("http://127.0.0.1:9/a: cannot be reached: ")
+    assert "Connection refused" in str(refused.value)
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def dav(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """``data`` by WebDAV: its URL, and the methods it was asked by."""
+    asked: list[str] = []
+    settings = {
+        "provider_mapping": {"/": str(folder / "data")},
+        "simple_dc": {"user_mapping": {"*": True}},
+        "logging": {"enable": False},
+        "verbose": 0,
+    }
+    app = WsgiDAVApp(settings)
+
+    def counted(environ: Any, start: Any) -> Any:
+        asked.append(environ["REQUEST_METHOD"])
+        return app(environ, start)
+
+    for server in served(make_server("127.0.0.1", 0, counted, handler_class=Quiet)):
+        yield f"http://127.0.0.1:{server.server_port}", asked
+
+
+def test_a_webdav_collection_is_listed_folder_by_folder(dav: tuple[str, list[str]]) -> None:
+    url, asked = dav
+    ran = adon("site", "replicas", f"{url}/", "--site", "mu")
+    assert (ran.code, ran.err) == (0, "")
+    found = yaml.safe_load(ran.out)
+    assert sizes(found) == SIZES
+    assert [e["pfns"][0]["pfn"].removeprefix(url) for e in found["replicas"]] == [
+        "/a.fq", "/deep/er/b%201.fq", "/deep/%C3%BC%23%25.fq",
+    ]  # fmt: skip
+    assert asked == ["PROPFIND"] * 3
+
+
+def test_a_webdav_collection_that_is_a_file_is_that_file(dav: tuple[str, list[str]]) -> None:
+    url, _ = dav
+    (file,) = read_url(f"{url}/deep/er/b%201.fq/", print)
+    assert file == SourceFile("b 1.fq", f"{url}/deep/er/b%201.fq", 3)
+
+
+@pytest.mark.parametrize(
+    ("site", "order"),
+    [
+        ("local", ["local", "mu", "tacc"]),
+        ("tacc", ["tacc", "local", "mu"]),
+        ("mu", ["mu", "local", "tacc"]),
+        (None, ["tacc", "mu", "local"]),
+    ],
+)
+def test_what_arrives_soonest_is_first(
+    dav: tuple[str, list[str]], web: str, folder: Path, site: str | None, order: list[str]
+) -> None:
+    write_world(folder)
+    catalog = yaml.safe_load((folder / "sites.yml").read_text())
+    for entry, url in zip(catalog["sites"], ("", dav[0], web), strict=True):
+        if url:
+            entry["directories"][0]["fileServers"].append({"operation": "get", "url": url})
+    catalog["sites"][1]["profiles"]["pegasus"] |= {
+        "adon.bandwidth.tacc": "10 Mb/s", "adon.bandwidth.local": "1 Gb/s",
+    }  # fmt: skip
+    (folder / "sites.yml").write_text(yaml.safe_dump(catalog))
+    sources = (f"{web}/sized/a.fq", f"{dav[0]}/", "data")
+    rank = () if site is None else ("--rank-for", site)
+    ran = adon("site", "replicas", *sources, "--sites", "sites.yml", *rank)
+    assert (ran.code, ran.err) == (0, "")
+    assert [pfn["site"] for pfn in yaml.safe_load(ran.out)["replicas"][0]["pfns"]] == order
+    assert refusal("site", "replicas", "data", "--sites", "sites.yml", "--rank-for", "m") == (
+        "--rank-for 'm' is not in the site catalog, which lists local, mu, tacc, did you mean 'mu'?"
+    )
+
+
+def test_the_network_of_adon_yml_tells_sites_too(web: str, folder: Path) -> None:
+    config = config_file(folder)
+    named = yaml.safe_load(config.read_text())
+    named["topology"]["nodes"][0] |= {"address": "127.0.0.1", "dtn": "dtn.example"}
+    config.write_text(yaml.safe_dump(named))
+    ran = adon("site", "replicas", f"{web}/sized/a.fq", "--config", config)
+    assert yaml.safe_load(ran.out)["replicas"][0]["pfns"][0]["site"] == "mu"
+
+
+# ---------------------------------------------------------------------- iRODS
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Iterator[Zone]:
+    resources = {"demoResc": "127.0.0.1", "farResc": "far.example"}
+    with Zone(tmp_path / "vault", resources=resources) as found:
+        for name, data in (("soy/a.fq", b"hi"), ("soy/deep/b 1.fq", b"two"), ("soy_1/c", b"no")):
+            found.make_collection(f"{found.home()}/{name.rpartition('/')[0]}")
+            found.put(f"{found.home()}/{name}", data)
+        yield found
+
+
+def listed(
+    zone: Zone, path: str = "/soy", password: str = "secret", name: str = ""
+) -> tuple[list[SourceFile], list[str]]:
+    """What the real client finds, and what is said about it."""
+    said: list[str] = []
+
+    def session(_: str) -> iRODSSession:
+        return iRODSSession(
+            host="127.0.0.1", port=zone.port, user="rods", password=password, zone=zone.name
+        )
+
+    url = f"irods://rods@127.0.0.1:{zone.port}{name or zone.home()}{path}"
+    return list(read_zone(url, said.append, session)), said
+
+
+def test_an_irods_collection_is_listed_by_one_query(zone: Zone) -> None:
+    zone.put(f"{zone.home()}/soy/a.fq", b"hi", resource="farResc")
+    zone.put(f"{zone.home()}/soy/a.fq", b"stale", resource="farResc").status = "0"
+    zone.calls.clear()
+    files, said = listed(zone)
+    assert zone.calls["query"] == 1
+    base = f"irods://rods@127.0.0.1:{zone.port}{zone.home()}/soy"
+    assert sorted((f.lfn, f.pfn, f.size_bytes, f.replica) for f in files) == [
+        ("a.fq", f"{base}/a.fq", 2, f"{base}/a.fq"),
+        ("a.fq", f"{base}/a.fq", 2, f"{base}/a.fq".replace("127.0.0.1", "far.example")),
+        ("deep/b 1.fq", f"{base}/deep/b%201.fq", 3, f"{base}/deep/b%201.fq"),
+    ]
+    assert {f.sha256 for f in files if f.lfn == "a.fq"} == {HI}
+    assert not said
+    entries: dict[str, Entry] = {}
+    add(entries, files, None, {"127.0.0.1": "iplant", "far.example": "tacc"})
+    assert dict(entries["a.fq"].places) == {
+        "iplant": f"{base}/a.fq", "tacc": f"{base}/a.fq".replace("127.0.0.1", "far.example"),
+    }  # fmt: skip
+    entries.clear()
+    add(entries, files, None, {"127.0.0.1": "iplant"})  # of the other host nobody knows a site
+    assert entries["a.fq"].places == (("iplant", f"{base}/a.fq"),)
+
+
+def test_a_collection_that_is_an_object_is_that_object(zone: Zone) -> None:
+    (file,), _ = listed(zone, "/soy/deep/b 1.fq")
+    assert (file.lfn, file.size_bytes) == ("b 1.fq", 3)
+
+
+def test_checksums_of_another_kind_are_left_out(zone: Zone) -> None:
+    for path in (f"{zone.home()}/soy/a.fq", f"{zone.home()}/soy/deep/b 1.fq"):
+        zone.objects[path][0].checksum = "49f68a5c8493ec2c0bf489821c21fc3b"
+    files, (said,) = listed(zone)
+    assert {f.sha256 for f in files} == {None}
+    assert said.endswith("/soy: 2 checksums of kind md5 left out, a catalog has sha256 only")
+
+
+def test_10_000_objects_come_page_by_page(zone: Zone) -> None:
+    zone.make_collection(f"{zone.home()}/many")
+    known = zone.put(f"{zone.home()}/many/0", b"x")
+    for number in range(1, 10_000):
+        path = f"{zone.home()}/many/{number}"
+        zone.objects[path] = [known]
+        zone._object_ids[path] = 10**6 + number
+    zone.calls.clear()
+    files, _ = listed(zone, "/many")
+    assert len({f.lfn for f in files}) == 10_000
+    assert zone.calls["query"] <= 10_000 / 256 + 2
+
+
+def test_what_an_irods_zone_refuses_is_one_line(zone: Zone) -> None:
+    def refused(**how: str) -> str:
+        with pytest.raises(InputError) as error:
+            listed(zone, **how)
+        return str(error.value).partition(f"127.0.0.1:{zone.port}")[2]
+
+    nothing = "found neither a collection nor a data object there"
+    assert refused(path="/none") == f"{zone.home()}/none: {nothing}"
+    assert refused(name="/otherZone/home") == f"/otherZone/home/soy: {nothing}"
+    assert "cannot be read: CAT_INVALID_AUTHENTICATION" in refused(password="wrong")
+    zone.faults.append(Fault("query", "drop", times=99))
+    assert "cannot be read: NetworkException" in refused()
+
+
+def test_the_command_line_knows_who_one_is(
+    zone: Zone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "auth").write_text(encode("secret"))
+    monkeypatch.setenv("IRODS_AUTHENTICATION_FILE", str(tmp_path / "auth"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = f"irods://rods@127.0.0.1:{zone.port}{zone.home()}/soy"
+    ran = adon("site", "replicas", url, "--site", "iplant")
+    assert (ran.code, ran.err) == (0, "")
+    assert sizes(yaml.safe_load(ran.out)) == {"a.fq": "2", "deep/b 1.fq": "3"}
+    ran = adon("site", "replicas", url.replace("rods@", ""), "--site", "iplant")
+    assert ran.code == 2
+    assert "found no irods_user_name for" in ran.err.splitlines()[0]
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_checksums_are_read_as_irods_and_http_write_them(digest: bytes) -> None:
+    text = base64.b64encode(digest).decode()
+    assert sha256_of(f"sha2:{text}") == sha256_of(f" SHA-256={text}") == digest.hex()
+    for other in (digest.hex(), f"sha512:{text}", f"sha2:{text[:-8]}", f"md5={text}", text, ""):
+        assert sha256_of(other) is None
