@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 
 from adon.cli.options import note
 from adon.cli.parsing import Nouns, add_command
-from network_provisioner.base.errors import InputError
-from network_provisioner.stores.database_url import place
+from network_provisioner.base.errors import InputError, MissingError
 
 if TYPE_CHECKING:
-    from site_selector.replicas.catalog import Entry, Reader
+    from site_selector.replicas.catalog import Reader
     from site_selector.replicas.order import Paths
 
 _REPLICAS = """Write a replica catalog of what lies at sources of data, with sizes and checksums.
@@ -61,15 +60,12 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
     parser.add_argument(
-        "--archive", type=place, metavar="FILE_OR_URL", help="measurements of paths, for --rank-for"
-    )
-    parser.add_argument(
         "--config", type=Path, metavar="FILE", help="adon.yml: its network, archive and broker"
     )
 
 
 def _run(args: argparse.Namespace) -> int:
-    from site_selector.replicas.catalog import add, write
+    from site_selector.replicas.catalog import merged, place_of, write
     from site_selector.replicas.order import soonest_first
     from site_selector.wholefile import write_whole
 
@@ -77,16 +73,16 @@ def _run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.output}: found a file, expected a free name or --force")
     prefixes = _prefixes(args)
     paths = _paths(args) if args.rank_for else {}
-    entries: dict[str, Entry] = {}
+    found = []
     unread = 0
     for source in args.sources:
         try:
-            files = list(_reader(source, args.checksum)(source, note))
-        except InputError as error:
+            files = _reader(source, args.checksum)(source, note)
+            found += [(file, place_of(file, args.site, prefixes)) for file in files]
+        except (InputError, MissingError) as error:
             note(str(error))
             unread += 1
-        else:
-            add(entries, files, args.site, prefixes)
+    entries = merged(found)
     if not entries:
         raise InputError("found no file, expected one at least")
     if args.rank_for:
@@ -113,19 +109,18 @@ def _reader(source: str, checksum: bool) -> Reader:
 
         return read_url
     if scheme == "irods":
+        if importlib.util.find_spec("irods") is None:
+            raise MissingError(f"{source}: found no python-irodsclient, expected adon-wms[irods]")
         from site_selector.replicas.zone import read_zone
 
         return partial(read_zone, session=_session)
     raise InputError(f"{source}: found {scheme}, expected irods, https, http, file or a path")
 
 
-def _session(url: str) -> AbstractContextManager[Any]:
+def _session(url: str) -> Any:
     from condor_plugins.irods import account
 
-    session: AbstractContextManager[Any] = account.session(
-        account.parsed(url), os.environ, Path.cwd()
-    )
-    return session
+    return account.session(account.parsed(url), os.environ, Path.cwd())
 
 
 def _prefixes(args: argparse.Namespace) -> dict[str, str]:
@@ -153,7 +148,7 @@ def _paths(args: argparse.Namespace) -> Paths:
     from adon.planning.placement import PlacementInputs, believe_files
     from site_selector.inputs import known_site
 
-    files = PlacementInputs(None, args.sites, archive=args.archive, config=args.config)
+    files = PlacementInputs(None, args.sites, config=args.config)
     world = believe_files(files, note)
     known_site(args.rank_for, world.sites, "--rank-for")
     return world.paths

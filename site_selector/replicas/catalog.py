@@ -37,10 +37,9 @@ class SourceFile:
 
 
 class Reader(Protocol):
-    """Reads a source. Raises InputError, one line, where it cannot."""
+    """Reads a source; ``say`` gets a line about what it does not tell. Raises InputError."""
 
-    def __call__(self, source: str, say: Say) -> Iterator[SourceFile]:
-        """Its files; ``say`` gets a line about what the source does not tell of them."""
+    def __call__(self, source: str, say: Say) -> Iterator[SourceFile]: ...
 
 
 @dataclass(slots=True)
@@ -59,39 +58,40 @@ def sha256_of(checksum: str) -> str | None:
     return base64.b64decode(found[1]).hex() if found else None
 
 
-def add(
-    entries: dict[str, Entry],
-    files: Iterable[SourceFile],
-    site: str | None,
-    prefixes: Mapping[str, str],
-) -> None:
-    """Add files that lie at ``site``, else where ``prefixes`` say; of what is there already they
-    are replicas. Raises InputError for a file of no known site, a name that cannot stand in a
-    catalog, and two files of one name that are not equal."""
-    for file in files:
-        if not is_name(file.lfn):
-            raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME}")
-        at, url = site, file.pfn
-        if at is None and file.replica is not None:
-            at, url = site_of_url(file.replica, prefixes), file.replica
-        if at is None:
-            at, url = site_of_url(file.pfn, prefixes), file.pfn
-        if at is None:
-            raise InputError(
-                f"{file.pfn}: its site is not known, expected --site, or a file server of --sites "
-                "or a host of --config that its URL begins with"
-            )
+def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
+    """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError where they do
+    not, and for a name that cannot stand in a catalog."""
+    if not is_name(file.lfn):
+        raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME}")
+    if site is not None:
+        return site, file.pfn
+    for url in (file.replica or file.pfn, file.pfn):
+        at = site_of_url(url, prefixes)
+        if at is not None:
+            return at, url
+    raise InputError(
+        f"{file.pfn}: its site is not known, expected --site, or a file server of --sites or a "
+        "host of --config that its URL begins with"
+    )
+
+
+def merged(found: Iterable[tuple[SourceFile, tuple[str, str]]]) -> dict[str, Entry]:
+    """Files with their places by name; equal ones are replicas. Raises InputError for two of one
+    name that are not equal."""
+    entries: dict[str, Entry] = {}
+    for file, place in found:
         known = entries.setdefault(file.lfn, Entry(file.size_bytes, file.sha256, ()))
         if _differ(known.size_bytes, file.size_bytes) or _differ(known.sha256, file.sha256):
             raise InputError(
-                f"{file.lfn}: found {known.size_bytes} B (sha256 {known.sha256}) at "
-                f"{known.places[0][1]} and {file.size_bytes} B (sha256 {file.sha256}) at {url}, "
-                "expected one file under one name"
+                f"{file.lfn}: found {known.size_bytes} B, sha256 {known.sha256} at "
+                f"{known.places[0][1]} and {file.size_bytes} B, sha256 {file.sha256} at "
+                f"{place[1]}, expected one file under one name"
             )
         if known.size_bytes is None:
             known.size_bytes = file.size_bytes
         known.sha256 = known.sha256 or file.sha256
-        known.places = tuple(dict.fromkeys((*known.places, (at, url))))
+        known.places = tuple(dict.fromkeys((*known.places, place)))
+    return entries
 
 
 def _differ(one: object, other: object) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from api_rig import application, serving
 from broker_rig import Rig
-from cli_world import adon, config_file, write_world
+from cli_world import REPLICAS, SITES, adon, changed, config_file, write_world
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
@@ -155,6 +155,26 @@ def test_plan_follows_a_saved_mapping(workflow: Path, tmp_path: Path) -> None:
     assert '+pegasus_site = "tacc"' in submit
     # Results go where the mapping was made for.
     assert list(Path(found["submit_dir"]).glob("00/00/stage_out_*_tacc_*.in"))
+
+
+@pytest.mark.parametrize(("fast", "slow"), [("local", "tacc"), ("tacc", "local")])
+def test_plan_takes_the_replica_first_that_arrives_soonest(
+    tmp_path: Path, fast: str, slow: str
+) -> None:
+    places = [{"site": site, "pfn": f"http://{site}/reads"} for site in ("tacc", "local")]
+    hints = {f"adon.bandwidth.{fast}": "1 Gb/s", f"adon.bandwidth.{slow}": "10 Mb/s"}
+    workflow = write_world(
+        tmp_path,
+        sites=changed(SITES, "sites", 1, "profiles", "pegasus", to=hints),
+        replicas=changed(REPLICAS, "replicas", 0, "pfns", to=places),
+    )
+    only_mu = ("--execution-sites", "mu", "--dir", tmp_path / "s", "--json")
+    adon("site", "map", workflow, "--save", tmp_path / "m.json", "--execution-sites", "mu")
+    for how in ((), ("--mapping", tmp_path / "m.json")):
+        submit_dir = json.loads(adon("plan", workflow, *only_mu, *how).out)["submit_dir"]
+        (file,) = Path(submit_dir).glob("00/00/stage_in_local_mu_*.in")
+        (entry,) = json.loads(file.read_text())
+        assert [url["site_label"] for url in entry["src_urls"]] == [fast, slow]
 
 
 def test_plan_without_hooks_says_so(workflow: Path, tmp_path: Path) -> None:

@@ -20,13 +20,14 @@ from irods.password_obfuscation import encode
 from irods.session import iRODSSession
 from irods_zone import Fault, Zone
 from Pegasus.api import ReplicaCatalog
+from Pegasus.transfer import Transfer
 from wsgidav.wsgidav_app import WsgiDAVApp
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of
-from site_selector.replicas.catalog import Entry, SourceFile, add, sha256_of
+from site_selector.replicas.catalog import SourceFile, merged, place_of, sha256_of
 from site_selector.replicas.web import read_url
 from site_selector.replicas.zone import read_zone
 
@@ -125,10 +126,10 @@ def test_equal_files_are_replicas_and_others_are_refused(folder: Path) -> None:
     (folder / "more/a.fq").write_bytes(b"ho")
     assert adon("site", "replicas", "data", "more").code == 0  # nobody asked for their checksums
     said = refusal("site", "replicas", "data", "more", "--checksum")
-    assert said.startswith(f"a.fq: found 2 B (sha256 {HI}) at {folder}/data/a.fq and 2 B (")
+    assert said.startswith(f"a.fq: found 2 B, sha256 {HI} at {folder}/data/a.fq and 2 B, ")
     (folder / "more/a.fq").write_bytes(b"other")
     assert refusal("site", "replicas", "data", "more") == (
-        f"a.fq: found 2 B (sha256 None) at {folder}/data/a.fq and 5 B (sha256 None) at "
+        f"a.fq: found 2 B, sha256 None at {folder}/data/a.fq and 5 B, sha256 None at "
         f"{folder}/more/a.fq, expected one file under one name"
     )
 
@@ -159,9 +160,9 @@ def test_a_place_that_nobody_knows_is_refused(folder: Path) -> None:
     with pytest.raises(
         InputError, match=r"^http://h/a: its site is not known, expected --site, or"
     ):
-        add({}, [SourceFile("a", "http://h/a")], None, {"/": "local"})
+        place_of(SourceFile("a", "http://h/a"), None, {"/": "local"})
     with pytest.raises(InputError, match=r"found the name 'a\\nb', expected a name without"):
-        add({}, [SourceFile("a\nb", "/a\nb")], None, {"/": "local"})
+        place_of(SourceFile("a\nb", "/a\nb"), None, {"/": "local"})
 
 
 # ---------------------------------------------------------------------- URLs and WebDAV
@@ -361,13 +362,13 @@ def test_an_irods_collection_is_listed_by_one_query(zone: Zone) -> None:
     ]
     assert {f.sha256 for f in files if f.lfn == "a.fq"} == {HI}
     assert not said
-    entries: dict[str, Entry] = {}
-    add(entries, files, None, {"127.0.0.1": "iplant", "far.example": "tacc"})
+    prefixes = {"127.0.0.1": "iplant", "far.example": "tacc"}
+    entries = merged((file, place_of(file, None, prefixes)) for file in files)
     assert dict(entries["a.fq"].places) == {
         "iplant": f"{base}/a.fq", "tacc": f"{base}/a.fq".replace("127.0.0.1", "far.example"),
     }  # fmt: skip
-    entries.clear()
-    add(entries, files, None, {"127.0.0.1": "iplant"})  # of the other host nobody knows a site
+    del prefixes["far.example"]  # then the zone is asked where it is
+    entries = merged((file, place_of(file, None, prefixes)) for file in files)
     assert entries["a.fq"].places == (("iplant", f"{base}/a.fq"),)
 
 
@@ -432,3 +433,14 @@ def test_checksums_are_read_as_irods_and_http_write_them(digest: bytes) -> None:
     assert sha256_of(f"sha2:{text}") == sha256_of(f" SHA-256={text}") == digest.hex()
     for other in (digest.hex(), f"sha512:{text}", f"sha2:{text[:-8]}", f"md5={text}", text, ""):
         assert sha256_of(other) is None
+
+
+def test_pegasus_transfer_keeps_the_order_of_equal_replicas() -> None:
+    """Pegasus's default selector gives all sites but the job's own one priority."""
+    transfer = Transfer()
+    for site in ("soon", "late", "last"):
+        transfer.add_src(site, f"https://{site}.example/a", priority=10)
+    transfer.add_dst("mu", "file:///a", priority=10)
+    assert transfer.get_src_site_label() == "soon"
+    transfer.move_to_next_sub_transfer()
+    assert transfer.get_src_site_label() == "late"
