@@ -25,9 +25,9 @@ Files = Mapping[str, tuple[Sequence[tuple[str | None, str]], Mapping[str, str]]]
 """Of each file its places (site and URL), and its metadata."""
 
 
-def fill(database: Any, files: Files, types: Mapping[str, str], mark: str) -> None:
-    """Make the tables and put files into them."""
-    for table in TABLES:
+def fill(database: Any, files: Files, types: Mapping[str, str] | None, mark: str) -> None:
+    """Make the tables, unless they are there, and put files into them."""
+    for table in TABLES if types else ():
         database.execute(table.format(**types))
     cursor, marks = database.cursor(), f"VALUES ({mark}, {mark}, {mark})"
     pfns = [(n, pfn, site) for n, (at, _) in enumerate(files.values()) for site, pfn in at]
