@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from adon.cli.options import note
 from adon.cli.parsing import Nouns, add_command
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 _REPLICAS = """Write a replica catalog of what lies at sources of data, with sizes and checksums.
 
 A source is an iRODS collection, a WebDAV collection (its URL ends in /), the URL of one file, or a
-directory of this machine. A file's logical name is its path below the source; equal files of one
-name are replicas of each other.
+directory of this machine. The logical name of a file is its path below the source; equal files of
+one name are replicas.
 """
 _MORE = """
 Examples:
@@ -31,37 +29,20 @@ Examples:
   adon site replicas https://dav.example.org/soykb/ /data/soykb --sites sites.yml --rank-for mu
   adon site replicas reads --checksum --output replicas.yml
 
-Exit codes: 0 done; 1 a source could not be read, and the others are written; 2 nothing is written.
+Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing is written.
 """
 
 
 def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon site replicas``."""
-    parser = add_command(verbs, "replicas", _REPLICAS, _run, _MORE)
-    parser.add_argument(
-        "sources", nargs="+", metavar="SOURCE",
-        help="irods://…, https://…, http://…, file://… or a path",
-    )  # fmt: skip
-    parser.add_argument(
-        "--site", metavar="NAME",
-        help="where all of it lies (default: as the file servers of --sites and the hosts of "
-        "--config say; local for directories)",
-    )  # fmt: skip
-    parser.add_argument("--sites", type=Path, metavar="FILE", help="site catalog")
-    parser.add_argument(
-        "--rank-for", metavar="SITE",
-        help="of several replicas, write first what arrives there soonest; needs --sites",
-    )  # fmt: skip
-    parser.add_argument(
-        "--checksum", action="store_true", help="read all files of directories for their sha256"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="write here (default: standard output)"
-    )
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="adon.yml: its network, archive and broker"
-    )
+    option = add_command(verbs, "replicas", _REPLICAS, _run, _MORE).add_argument
+    option("sources", nargs="+", metavar="SOURCE", help="irods://…, https://…, file://… or a path")
+    option("--site", metavar="NAME", help="where all lies (default: by URL; local for paths)")
+    option("--sites", type=Path, metavar="FILE", help="site catalog: whose file servers URLs are")
+    option("--config", type=Path, metavar="FILE", help="adon.yml: whose hosts; what paths carry")
+    option("--rank-for", metavar="SITE", help="list first what arrives there soonest, by --sites")
+    option("--checksum", action="store_true", help="read the files of directories for their sha256")
+    option("--output", type=Path, metavar="FILE", help="a new file (default: standard output)")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -69,8 +50,8 @@ def _run(args: argparse.Namespace) -> int:
     from site_selector.replicas.order import soonest_first
     from site_selector.wholefile import write_whole
 
-    if args.output and args.output.exists() and not args.force:
-        raise InputError(f"{args.output}: found a file, expected a free name or --force")
+    if args.output and args.output.exists():
+        raise InputError(f"{args.output}: found a file, expected a free name")
     prefixes = _prefixes(args)
     paths = _paths(args) if args.rank_for else {}
     found = []
@@ -96,25 +77,20 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _reader(source: str, checksum: bool) -> Reader:
-    try:
-        scheme = urlsplit(source).scheme
-    except ValueError as error:
-        raise InputError(f"{source}: {error}, expected a URL or a path") from None
-    if scheme in ("", "file"):
-        from site_selector.replicas.directory import read_directory
+    from site_selector.replicas.directory import read_directory
+    from site_selector.replicas.web import read_url
+    from site_selector.replicas.zone import read_zone
 
-        return partial(read_directory, checksum=checksum)
-    if scheme in ("http", "https"):
-        from site_selector.replicas.web import read_url
-
-        return read_url
-    if scheme == "irods":
-        if importlib.util.find_spec("irods") is None:
-            raise MissingError(f"{source}: found no python-irodsclient, expected adon-wms[irods]")
-        from site_selector.replicas.zone import read_zone
-
-        return partial(read_zone, session=_session)
-    raise InputError(f"{source}: found {scheme}, expected irods, https, http, file or a path")
+    scheme = source.partition("://")[0] if "://" in source else "file"
+    readers: dict[str, Reader] = {
+        "irods": partial(read_zone, session=_session),
+        "https": read_url,
+        "http": read_url,
+        "file": partial(read_directory, checksum=checksum),
+    }
+    if scheme not in readers:
+        raise InputError(f"{source}: found {scheme}, expected {', '.join(readers)} or a path")
+    return readers[scheme]
 
 
 def _session(url: str) -> Any:
@@ -124,7 +100,7 @@ def _session(url: str) -> Any:
 
 
 def _prefixes(args: argparse.Namespace) -> dict[str, str]:
-    """Sites by what the URLs of their files begin with, and by hosts; paths are this machine's."""
+    """Sites by what URLs begin with, and by hosts; paths are of this machine."""
     from adon.config.adon_yml import load_config
     from network_provisioner.topology.data import topology_from_dict
     from site_selector.catalogs.documents import read_document
@@ -133,13 +109,12 @@ def _prefixes(args: argparse.Namespace) -> dict[str, str]:
 
     found = {"/": SUBMIT_SITE}
     if args.config:
-        for node in topology_from_dict(load_config(args.config).topology).nodes.values():
-            hosts = [node.dtn, node.address, *(h.name or h.address for h in node.others)]
-            found |= {host: node.name for host in hosts if host}
+        nodes = topology_from_dict(load_config(args.config).topology).nodes.values()
+        found |= {host.name: node.name for node in nodes for host in node.hosts if host.name}
     if args.sites:
-        for site in sites_of(read_document(args.sites, "Pegasus 5 site catalog")).values():
-            servers = [s for directory in site.directories for s in directory.servers]
-            found |= {server.url: site.name for server in servers}
+        sites = sites_of(read_document(args.sites, "Pegasus 5 site catalog")).values()
+        directories = [(site.name, directory) for site in sites for directory in site.directories]
+        found |= {server.url: name for name, at in directories for server in at.servers}
     return found
 
 
@@ -148,7 +123,6 @@ def _paths(args: argparse.Namespace) -> Paths:
     from adon.planning.placement import PlacementInputs, believe_files
     from site_selector.inputs import known_site
 
-    files = PlacementInputs(None, args.sites, config=args.config)
-    world = believe_files(files, note)
+    world = believe_files(PlacementInputs(None, args.sites, config=args.config), note)
     known_site(args.rank_for, world.sites, "--rank-for")
     return world.paths

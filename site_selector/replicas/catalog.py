@@ -37,7 +37,8 @@ class SourceFile:
 
 
 class Reader(Protocol):
-    """Reads a source; ``say`` gets a line about what it does not tell. Raises InputError."""
+    """Reads a source; ``say`` gets a line about what it does not tell. Raises InputError, and
+    MissingError where a client is not installed."""
 
     def __call__(self, source: str, say: Say) -> Iterator[SourceFile]: ...
 

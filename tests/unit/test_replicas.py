@@ -96,10 +96,8 @@ def test_one_file_by_its_url(folder: Path) -> None:
 def test_a_file_that_is_there_stays(folder: Path) -> None:
     (folder / "mine.yml").write_text("mine")
     command = ("site", "replicas", "data", "--output", "mine.yml")
-    assert refusal(*command) == "mine.yml: found a file, expected a free name or --force"
+    assert refusal(*command) == "mine.yml: found a file, expected a free name"
     assert (folder / "mine.yml").read_text() == "mine"
-    assert adon(*command, "--force").code == 0
-    assert sizes(yaml.safe_load((folder / "mine.yml").read_text())) == SIZES
 
 
 def test_what_cannot_be_read_is_one_line_and_the_rest_is_written(folder: Path) -> None:
@@ -108,7 +106,7 @@ def test_what_cannot_be_read_is_one_line_and_the_rest_is_written(folder: Path) -
     gone, ftp, bracket = ran.err.splitlines()
     assert gone.endswith("/gone: No such file or directory, expected a file or a directory")
     assert ftp == "adon: ftp://h/x: found ftp, expected irods, https, http, file or a path"
-    assert bracket == "adon: http://[: Invalid IPv6 URL, expected a URL or a path"
+    assert bracket.startswith("adon: http://[: cannot be reached: ")
     assert sizes(yaml.safe_load((folder / "r.yml").read_text())) == SIZES
     ran = adon("site", "replicas", "gone", "--output", "none.yml")
     assert ran.code == 2
@@ -314,7 +312,7 @@ def test_what_arrives_soonest_is_first(
 def test_the_network_of_adon_yml_tells_sites_too(web: str, folder: Path) -> None:
     config = config_file(folder)
     named = yaml.safe_load(config.read_text())
-    named["topology"]["nodes"][0] |= {"address": "127.0.0.1", "dtn": "dtn.example"}
+    named["topology"]["nodes"][0] |= {"address": "10.9.9.9", "dtn": "127.0.0.1"}
     config.write_text(yaml.safe_dump(named))
     ran = adon("site", "replicas", f"{web}/sized/a.fq", "--config", config)
     assert yaml.safe_load(ran.out)["replicas"][0]["pfns"][0]["site"] == "mu"
