@@ -62,8 +62,8 @@ def sha256_of(checksum: str) -> str | None:
 def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) -> tuple[str, str]:
     """Site and URL: ``site``, else the one that ``prefixes`` tell. Raises InputError where they do
     not, and for a name that cannot stand in a catalog."""
-    if not is_name(file.lfn):
-        raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME}")
+    if not is_name(file.lfn) or {"", ".."} & {*file.lfn.split("/")}:
+        raise InputError(f"{file.pfn!r}: found the name {file.lfn!r}, {EXPECTED_NAME} and '..'")
     if site is not None:
         return site, file.pfn
     for url in (file.replica or file.pfn, file.pfn):

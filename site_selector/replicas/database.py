@@ -36,6 +36,8 @@ class ReplicaDatabase:
     def replicas(self, lfns: Iterable[str]) -> dict[str, Replica]:
         """What it knows of these files, in one query for 10,000 of them. Raises InputError."""
         wanted = list(lfns)
+        if not wanted:
+            return {}
         places: dict[str, list[tuple[str, str]]] = {}
         sizes: dict[str, int] = {}
         connect, errors, mark = self._driver()

@@ -51,15 +51,15 @@ def _below(session: requests.Session, root: str) -> Iterator[SourceFile]:
     while folders:
         folder = folders.pop()
         for url, size in _listed(session, folder):
-            name = unquote(url).removeprefix(unquote(root))
+            name, here = unquote(url), unquote(folder)
             if url == root.rstrip("/"):  # no collection but a file
                 yield SourceFile(_base(url), url, size)
-            elif unquote(url) in (name, unquote(folder)):
+            elif name == here or not name.startswith(here):
                 continue  # the folder itself, and what is not below it
             elif url.endswith("/"):
                 folders.append(url)
             else:
-                yield SourceFile(name, url, size)
+                yield SourceFile(name.removeprefix(unquote(root)), url, size)
 
 
 def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, int | None]]:

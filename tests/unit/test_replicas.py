@@ -159,8 +159,13 @@ def test_a_place_that_nobody_knows_is_refused(folder: Path) -> None:
         InputError, match=r"^http://h/a: its site is not known, expected --site, or"
     ):
         place_of(SourceFile("a", "http://h/a"), None, {"/": "local"})
-    with pytest.raises(InputError, match=r"found the name 'a\\nb', expected a name without"):
-        place_of(SourceFile("a\nb", "/a\nb"), None, {"/": "local"})
+
+
+@pytest.mark.parametrize("name", ["a\nb", "../a", "a/../../b", "/etc/a", "a//b", ""])
+def test_a_name_that_leads_out_of_a_run_is_refused(name: str) -> None:
+    with pytest.raises(InputError) as refused:
+        place_of(SourceFile(name, "http://h/a"), "mu", {})
+    assert f"found the name {name!r}, expected a name without line breaks" in str(refused.value)
 
 
 # ---------------------------------------------------------------------- URLs and WebDAV
@@ -183,6 +188,23 @@ class Answers(BaseHTTPRequestHandler):
                 digest = base64.b64encode(bytes.fromhex(HI)).decode()
                 self.send_header("Digest", f"adler32=0000, SHA-256={digest}")
         self.end_headers()
+
+    def do_PROPFIND(self) -> None:
+        """What a hostile or odd server may list: what is elsewhere, itself again and again."""
+        if not self.path.startswith("/odd/"):
+            self.send_error(501)
+            return
+        hrefs = ["/odd/", "/odd/d/", "/", "/other/x", "http://h.example/odd/a", "%2e%2e/up", "?"]
+        items = "".join(
+            f"<response><href>{href}</href><propstat><prop><resourcetype>"
+            f"{'<collection/>' * href.endswith('/')}</resourcetype></prop></propstat></response>"
+            for href in hrefs
+        )
+        body = f'<multistatus xmlns="DAV:">{items}</multistatus>'.encode()
+        self.send_response(207)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -219,13 +241,21 @@ def test_a_url_without_size_is_written_without_one(web: str) -> None:
     ("path", "said"),
     [
         ("/gone/a", "its server answers 404 Not Found"),
-        ("/gone/", "its server answers 501 Unsupported method ('PROPFIND')"),
+        ("/gone/", "its server answers 501 Not Implemented"),
     ],
 )
 def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:
     with pytest.raises(InputError) as refused:
         list(read_url(web + path, print))
     assert str(refused.value) == f"{web}{path}: {said}"
+
+
+def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
+    said: list[str] = []
+    found = list(read_url(f"{web}/odd/", said.append))
+    assert {f.lfn for f in found} == {"a", "../up", "d/../up"}  # a catalog takes the first
+    assert {file.pfn.rpartition("/odd/")[0] for file in found} == {web}
+    assert said == [f"{web}/odd/: its server tells no size of 3 files, written without one"]
 
 
 def test_a_server_that_is_not_there() -> None:
