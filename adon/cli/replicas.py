@@ -38,9 +38,14 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     option = add_command(verbs, "replicas", _REPLICAS, _run, _MORE).add_argument
     option("sources", nargs="+", metavar="SOURCE", help="irods://…, https://…, file://… or a path")
     option("--site", metavar="NAME", help="where all lies (default: by URL; local for paths)")
-    option("--sites", type=Path, metavar="FILE", help="site catalog: whose file servers URLs are")
-    option("--config", type=Path, metavar="FILE", help="adon.yml: whose hosts; what paths carry")
-    option("--rank-for", metavar="SITE", help="list first what arrives there soonest, by --sites")
+    option(
+        "--sites",
+        type=Path,
+        metavar="FILE",
+        help="site catalog: its file servers are of their sites",
+    )
+    option("--config", type=Path, metavar="FILE", help="adon.yml: its hosts too; what was measured")
+    option("--rank-for", metavar="SITE", help="first the replica that arrives there soonest")
     option("--checksum", action="store_true", help="read the files of directories for their sha256")
     option("--output", type=Path, metavar="FILE", help="a new file (default: standard output)")
 

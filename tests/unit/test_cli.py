@@ -21,7 +21,7 @@ from adon.cli.main import NOUNS, build_parser
 from monitors.archive.archive import Archive
 
 VERBS = {
-    "site": ("map", "explain", "show"),
+    "site": ("map", "explain", "show", "replicas"),
     "transit": ("request", "renew", "change", "flows", "release", "list", "explain"),
     "policy": ("list", "show", "start", "modify", "stop", "usage"),
     "topology": ("show", "export"),
