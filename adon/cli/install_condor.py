@@ -8,7 +8,7 @@ import pwd
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adon.cli import install_execute, install_expander
 from adon.cli.install_ask import (
@@ -182,18 +182,10 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
 def _hooks(args: argparse.Namespace) -> bytes:
     """What the hook goes by, with what the network's description says of URLs."""
     from adon.config.adon_yml import load_config
+    from network_provisioner.topology.data import sources_of
 
-    sources = {} if args.config is None else _sources(load_config(args.config).topology)
+    sources = {} if args.config is None else sources_of(load_config(args.config).topology)
     return site_hooks(args, project=args.project, sources=sources, redirector=args.redirector)
-
-
-def _sources(network: dict[str, Any]) -> dict[str, str]:
-    """Sites by prefixes of URLs that are there, and by the names of their hosts."""
-    from network_provisioner.topology.data import topology_from_dict
-
-    nodes = topology_from_dict(network).nodes.values()
-    hosts = {host.name: node.name for node in nodes for host in node.hosts if host.name}
-    return hosts | {url: node.name for node in nodes for url in node.urls}
 
 
 def _to_undo(folder: Path) -> list[FileEdit]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adon.cli.options import note
 from adon.cli.parsing import Nouns, add_command
 from network_provisioner.base.errors import InputError, MissingError
 
 if TYPE_CHECKING:
-    from site_selector.replicas.catalog import Reader
+    from site_selector.replicas.catalog import Reader, Say, SourceFile
     from site_selector.replicas.order import Paths
 
 _REPLICAS = """Write a replica catalog of what lies at sources of data, with sizes and checksums.
@@ -84,11 +85,10 @@ def _run(args: argparse.Namespace) -> int:
 def _reader(source: str, checksum: bool) -> Reader:
     from site_selector.replicas.directory import read_directory
     from site_selector.replicas.web import read_url
-    from site_selector.replicas.zone import read_zone
 
     scheme = source.partition("://")[0] if "://" in source else "file"
     readers: dict[str, Reader] = {
-        "irods": partial(read_zone, session=_session),
+        "irods": _read_zone,
         "https": read_url,
         "http": read_url,
         "file": partial(read_directory, checksum=checksum),
@@ -98,24 +98,30 @@ def _reader(source: str, checksum: bool) -> Reader:
     return readers[scheme]
 
 
-def _session(url: str) -> Any:
-    from condor_plugins.irods import account
+def _read_zone(source: str, say: Say) -> Iterator[SourceFile]:
+    try:
+        from condor_plugins.irods import account, messages
+    except ImportError:
+        raise MissingError(f"{source}: found no python-irodsclient, expected it here") from None
+    from site_selector.replicas.zone import read_zone
 
-    return account.session(account.parsed(url), os.environ, Path.cwd())
+    url = account.parsed(source)
+    settings = account.account(url, os.environ, Path.cwd())
+    session = account.session(url, os.environ, Path.cwd())
+    return read_zone(source, say, session, lambda error: messages.sentence(error, url, settings))
 
 
 def _prefixes(args: argparse.Namespace) -> dict[str, str]:
     """Sites by what URLs begin with, and by hosts; paths are of this machine."""
     from adon.config.adon_yml import load_config
-    from network_provisioner.topology.data import topology_from_dict
+    from network_provisioner.topology.data import sources_of
     from site_selector.catalogs.documents import read_document
     from site_selector.catalogs.entries import sites_of
     from site_selector.inputs import SUBMIT_SITE
 
     found = {"/": SUBMIT_SITE}
     if args.config:
-        nodes = topology_from_dict(load_config(args.config).topology).nodes.values()
-        found |= {host.name: node.name for node in nodes for host in node.hosts if host.name}
+        found |= sources_of(load_config(args.config).topology)
     if args.sites:
         sites = sites_of(read_document(args.sites, "Pegasus 5 site catalog")).values()
         directories = [(site.name, directory) for site in sites for directory in site.directories]

@@ -21,8 +21,9 @@ from statistics import median
 from typing import Any
 
 from condor_plugins.transfers.jobad import number, text
-from condor_plugins.urls.sources import CACHED, scheme_of, site_of
+from condor_plugins.urls.sources import CACHED, scheme_of
 from network_provisioner.base.units import format_rate, goodput
+from network_provisioner.base.urls import site_of_url
 
 Ad = Mapping[str, Any]
 _SLOW = 0.5  # of what was granted, or of what others reach
@@ -58,7 +59,7 @@ def moved(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
         said = said if isinstance(said, Mapping) else {}
         last = max(0, int(number(said, "Attempts") or 1) - 1)
         end_point = text(said, f"Endpoint{last}", "TransferHostName")
-        site = site_of(f"https://{end_point}/", sources) or site_of(url, sources)
+        site = site_of_url(f"https://{end_point}/", sources) or site_of_url(url, sources)
         one = found.setdefault(site, Moved())
         one.n_bytes += int(number(file, "TransferTotalBytes") or 0)
         one.start = min(one.start, number(file, "TransferStartTime") or one.start)

@@ -26,8 +26,9 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from condor_plugins.transfers.jobad import JobAd, text
-from condor_plugins.urls.sources import CACHED, host_of, hosts_of, plain, scheme_of, site_of
+from condor_plugins.urls.sources import CACHED, hosts_of, scheme_of
 from monitors.workflows.planned.job_files import input_sizes
+from network_provisioner.base.urls import host_of, plain, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.http1 import Tls, head, trusting
 
@@ -59,7 +60,7 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
         url
         for url in urls
         if (scheme_of(url) in CACHED and config.redirector)
-        or (url not in known.sizes and site_of(url, config.sources))
+        or (url not in known.sizes and site_of_url(url, config.sources))
     )
 
     def work() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from urllib.parse import urlsplit
 
 from condor_plugins.transfers import request_builder
 from condor_plugins.transfers.jobad import JobAd, Value, text
 from condor_plugins.transfers.request_builder import Run, is_url, parsed
 from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
+from network_provisioner.base.urls import host_of, plain, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
 
@@ -31,38 +31,15 @@ class UrlPath:
     granted_bps: float = 0.0
 
 
-def plain(url: str) -> str:
-    """A URL without the name of the credential that HTCondor takes for it: ``name+https://…``."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme.rpartition('+')[2].lower()}://{rest}"
-
-
 def scheme_of(url: str) -> str:
     """How it is fetched, such as ``https``."""
     return plain(url).partition("://")[0]
-
-
-def host_of(url: str) -> str:
-    """Its server, empty where it names none."""
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def hosts_of(config: HookConfig) -> set[str]:
     """The servers that the sites' administrators name."""
     named = {host_of(key) if "://" in key else key for key in config.sources}
     return (named | {host_of(config.redirector or "")}) - {""}
-
-
-def site_of(url: str, sources: Mapping[str, str]) -> str:
-    """The site of the longest prefix in ``sources`` that a URL has, else that of its host name;
-    empty where neither is there. A prefix ends where a name in the URL does."""
-    found = plain(url)
-    prefixes = [p for p in sources if "://" in p and f"{found}/".startswith(f"{p.rstrip('/')}/")]
-    best = max(prefixes, key=len, default=host_of(found))
-    return sources.get(best, "")
 
 
 def url_paths(
@@ -77,7 +54,7 @@ def url_paths(
     found: dict[str, list[str]] = {}
     for url in urls:
         at = served.get(url, url)
-        site = site_of(at, config.sources) or site_of(url, config.sources)
+        site = site_of_url(at, config.sources) or site_of_url(url, config.sources)
         found.setdefault(site, []).append(url)
     unknown = sorted({host_of(url) or scheme_of(url) for url in found.pop("", [])})
     paths = []

@@ -75,6 +75,14 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
     return Topology(nodes, [_link(number, item) for number, item in enumerate(section.links, 1)])
 
 
+def sources_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """The sites of a ``topology`` section by the prefixes of URLs that are there, and by the names
+    and addresses of their hosts. Raises InputError."""
+    nodes = topology_from_dict(data).nodes.values()
+    hosts = {known: n.name for n in nodes for h in n.hosts for known in (h.name, h.address)}
+    return {k: v for k, v in hosts.items() if k} | {url: n.name for n in nodes for url in n.urls}
+
+
 def topology_to_dict(topology: Topology) -> dict[str, Any]:
     """Plain data, JSON-ready, in bits per second and seconds; :func:`topology_from_dict` makes the
     same topology of it."""

@@ -68,7 +68,7 @@ def place_of(file: SourceFile, site: str | None, prefixes: Mapping[str, str]) ->
         return site, file.pfn
     for url in (file.replica or file.pfn, file.pfn):
         at = site_of_url(url, prefixes)
-        if at is not None:
+        if at:
             return at, url
     raise InputError(
         f"{file.pfn}: its site is not known, expected --site, or a file server of --sites or a "

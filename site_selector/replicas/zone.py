@@ -8,32 +8,30 @@ from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from network_provisioner.base.errors import InputError, MissingError
+from network_provisioner.base.errors import InputError
 from site_selector.replicas.catalog import Say, SourceFile, sha256_of
 
 _GOOD = "1"
+Session = AbstractContextManager[Any]
 
 
 def read_zone(
-    source: str, say: Say, session: Callable[[str], AbstractContextManager[Any]]
+    source: str, say: Say, session: Session, told: Callable[[Exception], str]
 ) -> Iterator[SourceFile]:
     """Every good replica below ``irods://host/zone/collection`` by one query, or of the data object
-    of that name. ``session`` opens the client's session for a URL. Raises InputError, and
-    MissingError without the client."""
-    try:
-        from irods.exception import PycommandsException, iRODSException  # noqa: PLC0415
-    except ImportError:
-        raise MissingError(f"{source}: found no python-irodsclient, expected it here") from None
+    of that name. ``session`` is the client's, ``told`` has words for what it raises. Raises
+    InputError."""
+    from irods.exception import PycommandsException, iRODSException  # noqa: PLC0415
+
     kinds: Counter[str] = Counter()
     try:
         parts = urlsplit(source)
         user, port = parts.netloc.rpartition("@")[:2], f":{parts.port}" if parts.port else ""
         root = unquote(parts.path).rstrip("/")
-        with session(source) as zone:
+        with session as zone:
             below, found = _found(zone, root)
     except (iRODSException, PycommandsException, KeyError, OSError, ValueError) as error:
-        what = " ".join(str(error).split())
-        raise InputError(f"{source}: cannot be read: {type(error).__name__} {what}") from None
+        raise InputError(f"{source}: cannot be read: {told(error)}") from None
     if not below:
         raise InputError(f"{source}: found neither a collection nor a data object there")
     for path, size, checksum, host in found:

@@ -23,6 +23,8 @@ from Pegasus.api import ReplicaCatalog
 from Pegasus.transfer import Transfer
 from wsgidav.wsgidav_app import WsgiDAVApp
 
+from condor_plugins.irods.account import parsed
+from condor_plugins.irods.messages import sentence
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.urls import site_of_url
 from site_selector.catalogs.documents import read_document
@@ -144,11 +146,11 @@ def test_equal_files_are_replicas_and_others_are_refused(folder: Path) -> None:
         ("irods://ann@zone.example/z/a", "zone"),
         ("osdf:///ospool/a", "osg"),
         ("https://cache.example:8443/a", "near"),
-        ("https://data.example.org/a", None),
-        ("/data/a", None),
+        ("https://data.example.org/a", ""),
+        ("/data/a", ""),
     ],
 )
-def test_the_longest_prefix_tells_the_site(url: str, site: str | None) -> None:
+def test_the_longest_prefix_tells_the_site(url: str, site: str) -> None:
     prefixes = {"https://data.example/": "all", "https://data.example/soy": "soy"}
     prefixes |= {"irods://zone.example": "zone", "osdf:///ospool/": "osg", "cache.example": "near"}
     assert site_of_url(url, prefixes) == site
@@ -366,14 +368,16 @@ def listed(
 ) -> tuple[list[SourceFile], list[str]]:
     """What the real client finds, and what is said about it."""
     said: list[str] = []
+    session = iRODSSession(
+        host="127.0.0.1", port=zone.port, user="rods", password=password, zone=zone.name
+    )
+    account = {"irods_host": "127.0.0.1", "irods_port": zone.port, "irods_user_name": "rods"}
 
-    def session(_: str) -> iRODSSession:
-        return iRODSSession(
-            host="127.0.0.1", port=zone.port, user="rods", password=password, zone=zone.name
-        )
+    def told(error: Exception) -> str:
+        return sentence(error, parsed(url), account)
 
     url = f"irods://rods@127.0.0.1:{zone.port}{name or zone.home()}{path}"
-    return list(read_zone(url, said.append, session)), said
+    return list(read_zone(url, said.append, session, told)), said
 
 
 def test_an_irods_collection_is_listed_by_one_query(zone: Zone) -> None:
@@ -435,9 +439,9 @@ def test_what_an_irods_zone_refuses_is_one_line(zone: Zone) -> None:
     nothing = "found neither a collection nor a data object there"
     assert refused(path="/none") == f"{zone.home()}/none: {nothing}"
     assert refused(name="/otherZone/home") == f"/otherZone/home/soy: {nothing}"
-    assert "cannot be read: CAT_INVALID_AUTHENTICATION" in refused(password="wrong")
+    assert "the zone does not accept the password of rods" in refused(password="wrong")
     zone.faults.append(Fault("query", "drop", times=99))
-    assert "cannot be read: NetworkException" in refused()
+    assert "cannot be reached, or broke off" in refused()
 
 
 def test_the_command_line_knows_who_one_is(

@@ -21,7 +21,8 @@ from condor_plugins.transfers.jobad import bytes_sent, urls
 from condor_plugins.transfers.request_builder import Run, is_url, parsed
 from condor_plugins.urls import moved, sizes, sources
 from condor_plugins.urls.moved import Moved, UsualRates, slow
-from condor_plugins.urls.sources import UrlPath, host_of, paths_of, site_of, url_paths, written
+from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
+from network_provisioner.base.urls import host_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 
 SOURCES = {
@@ -55,7 +56,7 @@ PATIENT_S = 300.0  # far above what any answer takes
     ],
 )
 def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
-    assert site_of(url, SOURCES) == site
+    assert site_of_url(url, SOURCES) == site
 
 
 def test_what_comes_from_elsewhere_is_what_urls_name(tmp_path: Path) -> None:
