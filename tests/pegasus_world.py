@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,24 @@ def copy_pegasus(where: Path) -> Path:
     place = place_for_all(home_at(where))
     carry_out(changes_to_undo(place), place.own)
     return where
+
+
+def pack_workers(home: Path) -> None:
+    """What the planner sends along with jobs, where an installation comes without: its own programs
+    for this machine, which everything here is on."""
+    folder = home / "share/pegasus/worker-packages"
+    if folder.exists():
+        return
+    folder.mkdir()
+    release = platform.freedesktop_os_release()
+    system = f"{platform.machine()}_{release['ID'][:3]}_{release['VERSION_ID']}"
+    version = subprocess.check_output([home / "bin/pegasus-config", "--version"], text=True).strip()
+    with tarfile.open(folder / f"pegasus-worker-{version}-{system}.tar.gz", "w:gz") as package:
+        package.add(home / "bin", f"pegasus-{version}/bin")
+        for name in ("lib", "share"):
+            link = tarfile.TarInfo(f"pegasus-{version}/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, str(home / name)
+            package.addfile(link)
 
 
 def lists_inputs(home: Path) -> bool:

@@ -3,10 +3,7 @@ the bytes of every compute job, and each had its path."""
 
 from __future__ import annotations
 
-import platform
 import re
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 from http_load import broker_process
 from network_world import star
-from pegasus_world import User, copy_pegasus, make_pegasus_case
+from pegasus_world import User, copy_pegasus, make_pegasus_case, pack_workers
 from planner_world import MAPPING, RESULT, SITES
 from waiting import until
 
@@ -62,24 +59,6 @@ def user(broker: BrokerClient, tmp_path_factory: pytest.TempPathFactory) -> Iter
     run_dir = tmp_path_factory.mktemp("pool")
     with Pool(run_dir, condor, sites, hub_settings=settings) as pool:
         yield User(pool, home)
-
-
-def pack_workers(home: Path) -> None:
-    """What the planner sends along with jobs, where an installation comes without: its own programs
-    for this machine, which everything here is on."""
-    folder = home / "share/pegasus/worker-packages"
-    if folder.exists():
-        return
-    folder.mkdir()
-    release = platform.freedesktop_os_release()
-    system = f"{platform.machine()}_{release['ID'][:3]}_{release['VERSION_ID']}"
-    version = subprocess.check_output([home / "bin/pegasus-config", "--version"], text=True).strip()
-    with tarfile.open(folder / f"pegasus-worker-{version}-{system}.tar.gz", "w:gz") as package:
-        package.add(home / "bin", f"pegasus-{version}/bin")
-        for name in ("lib", "share"):
-            link = tarfile.TarInfo(f"pegasus-{version}/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, str(home / name)
-            package.addfile(link)
 
 
 @pytest.fixture(scope="module")
