@@ -14,7 +14,7 @@ from typing import Any
 
 from condor_plugins.irods import account, messages, tuning
 from condor_plugins.irods.results import Result
-from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Slots, Way, get, put
+from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Way, get, put
 from condor_plugins.transfers import jobad
 
 _BUFFERS = {True: Path("/proc/sys/net/ipv4/tcp_wmem"), False: Path("/proc/sys/net/ipv4/tcp_rmem")}
@@ -36,8 +36,8 @@ class _Call:
     def __init__(self, upload: bool, limits: Limits) -> None:
         file = os.environ.get("_CONDOR_JOB_AD")
         ad = jobad.parse(Path(file).read_text(errors="replace").splitlines()) if file else {}
-        self._wanted = partial(tuning.streams, ad, window=_window(upload))
-        self._upload, self._limits, self._slots = upload, limits, Slots()
+        self._streams = partial(tuning.streams, ad, window=_window(upload))
+        self._upload, self._limits, self._turn = upload, limits, threading.Lock()
         self._places: dict[account.IrodsUrl, tuple[Mapping[str, Any], Way]] = {}
         self._lock = threading.Lock()
         self._failed = False
@@ -73,7 +73,7 @@ class _Call:
             if place not in self._places:
                 settings = account.account(place, os.environ, Path.cwd())
                 sessions = Sessions(partial(account.opened, settings, self._limits.silence_s))
-                way = Way(sessions, self._wanted, self._slots, self._limits)
+                way = Way(sessions, self._streams, self._turn, self._limits)
                 self._places[place] = settings, way
             return self._places[place]
 

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,7 +40,7 @@ from irods.session import iRODSSession
 
 from condor_plugins.irods.account import SILENCE_S
 from condor_plugins.irods.messages import broken
-from condor_plugins.irods.tuning import BLOCK, CHUNK, MOST
+from condor_plugins.irods.tuning import BLOCK, CHUNK
 from network_provisioner.base.errors import InputError
 
 _GOOD = "1"
@@ -117,36 +117,21 @@ class Sessions:
                 session.cleanup()
 
 
-class Slots:
-    """The streams that all transfers of this process have together."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._free = most
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def some(self, wanted: int) -> Iterator[int]:
-        """So many, or fewer; waits for one."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._free > 0)
-            count = min(wanted, self._free)
-            self._free -= count
-        try:
-            yield count
-        finally:
-            with self._changed:
-                self._free += count
-                self._changed.notify()
-
-
 @dataclass(slots=True)
 class Way:
-    """How files are moved; ``wanted`` streams for one of so many bytes."""
+    """How files are moved: by so many ``streams`` for one of so many bytes. Of those with several
+    one moves at a time, whose ``turn`` it is."""
 
     sessions: Sessions
-    wanted: Callable[[int], int]
-    slots: Slots = field(default_factory=Slots)
+    streams: Callable[[int], int]
+    turn: threading.Lock = field(default_factory=threading.Lock)
     limits: Limits = LIMITS
+
+    def run(self, transfer: _Transfer) -> None:
+        """Raises what the transfer does."""
+        streams = self.streams(transfer.moved.size)
+        with self.turn if streams > 1 else nullcontext():
+            transfer.run(streams)
 
 
 def get(way: Way, path: str, target: Path, moved: Moved) -> None:
@@ -157,8 +142,8 @@ def get(way: Way, path: str, target: Path, moved: Moved) -> None:
     moved.size, registered = _retried(way, moved, lambda session: _catalogue(session, path))
     draft = target.with_name(f".{target.name}.part")
     try:
-        with draft.open("wb") as file, way.slots.some(way.wanted(moved.size)) as streams:
-            _Get(way, path, moved, file.fileno()).run(streams)
+        with draft.open("wb") as file:
+            way.run(_Get(way, path, moved, file.fileno()))
         moved.checksum = _verified(path, draft, registered)
         draft.replace(target)
     except BaseException:
@@ -177,8 +162,7 @@ def put(way: Way, path: str, source: Path, moved: Moved) -> None:
 
     with source.open("rb") as file:
         moved.size = os.fstat(file.fileno()).st_size
-        with way.slots.some(way.wanted(moved.size)) as streams:
-            _Put(way, path, moved, file.fileno()).run(streams)
+        way.run(_Put(way, path, moved, file.fileno()))
     moved.checksum = _verified(path, source, _retried(way, moved, checksum))
 
 
@@ -316,8 +300,7 @@ class _Transfer:
                     self._error = TimeoutError(f"not a byte moved for {now - self._since:.0f} s")
             for stream in self._open:
                 stream.cut()
-        if self._error:
-            raise self._error
+        self.check()
 
     def _work(self) -> None:
         while True:
@@ -347,9 +330,15 @@ class _Transfer:
                         self._leave()
                         return
 
+    def check(self) -> None:
+        """Raises why all of it has ended: nobody shall finish what is not whole."""
+        if self._error:
+            raise self._error
+
     def _next(self) -> list[int] | None:
         with self.lock:
-            return self._parts.popleft() if self._parts and not self._error else None
+            self.check()
+            return self._parts.popleft() if self._parts else None
 
     def _progress(self, stream: _Stream, part: list[int], count: int) -> None:
         with self.lock:
@@ -391,8 +380,10 @@ class _Get(_Transfer):
             size = self.moved.size
             raise InputError(f"{self.path}: it ends at byte {at}, expected {size}: it is truncated")
         done = 0
-        while done < count and not self._error:
-            done += os.pwrite(self.fd, view[done:count], at + done)
+        with self.lock:
+            self.check()  # else the file is ours no more
+            while done < count:
+                done += os.pwrite(self.fd, view[done:count], at + done)
         return count
 
 

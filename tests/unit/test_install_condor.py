@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.cli import install_expander
+from adon.cli import install_execute, install_expander
 from adon.cli.main import main
 from adon.config.adon_yml import parse_config
 from condor_plugins.transfers import setup
@@ -142,6 +142,43 @@ def test_without_a_broker_no_bandwidth_is_told(etc: Path) -> None:
     text = (etc / "config.d/99-adon-startd").read_text()
     assert "ADON_HOST" in text
     assert "ADON_PATHS" not in text
+
+
+def test_an_execute_machine_moves_files_of_irods_unless_another_does(
+    etc: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(etc)
+    assert install(etc, "--execute", "--irods") == 0
+    plugin = etc / "adon-irods-plugin"
+    assert f"verified: {plugin} serves irods://" in capsys.readouterr().out
+    text = (etc / "config.d/99-adon-startd").read_text()
+    assert f"FILETRANSFER_PLUGINS = $(FILETRANSFER_PLUGINS), {plugin}\n" in text
+    assert install(etc, "--execute") == 0
+    assert not plugin.exists()
+    assert "FILETRANSFER" not in (etc / "config.d/99-adon-startd").read_text()
+    assert install(etc, "--execute", "--irods") == 0
+    assert install(etc, "--execute", "--undo", site=None) == 0
+    assert files(etc) == before
+
+    tools = etc / "bin"
+    tools.mkdir()
+    scripts = {
+        "condor_config_val": f"echo /nowhere/curl, {tools}/other",
+        "other": "echo 'SupportedMethods = \"http,irods\"'",
+    }
+    for name, script in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    capsys.readouterr()
+    assert install(etc, "--execute", "--irods") == 2
+    assert f"{tools}/other moves files of irods:// already" in capsys.readouterr().err
+    monkeypatch.setattr(install_execute, "find_spec", lambda _: None)
+    assert install(etc, "--execute", "--irods") == 2
+    assert "found no python-irodsclient" in capsys.readouterr().err
+    plugin.write_text("#!/bin/sh\n")
+    assert install(etc, "--execute", "--irods") == 2
+    assert "not ours" in capsys.readouterr().err
 
 
 def test_condor_master_runs_the_expander_and_stops_it(
