@@ -198,16 +198,16 @@ class Zone:
         replicas.append(Replica(len(replicas), resource, at, owner, status=STALE))
         return replicas[-1]
 
-    def rows(self, tables: set[int]) -> Iterator[Row]:
-        """What GenQuery joins: replicas, collections, resources or the zone."""
+    def rows(self, tables: set[int], path: str = "") -> Iterator[Row]:
+        """What GenQuery joins: replicas (of one path), collections, resources or the zone."""
         resources: dict[str, Row] = {
             name: {301: n, 302: name, 303: self.name, 306: host, 311: CREATED, 312: CREATED}
             for n, (name, host) in enumerate(self.resources.items())
         }
         if 4 in tables:
-            for path, replicas in self.objects.items():
-                for replica in replicas:
-                    yield self._object_row(path, replica) | resources[replica.resource]
+            for one in [path] if path else self.objects:
+                for replica in self.objects.get(one, []):
+                    yield self._object_row(one, replica) | resources[replica.resource]
         elif 5 in tables:
             yield from map(self._collection_row, self.collections)
         elif 3 in tables:
@@ -382,10 +382,14 @@ class Connection:
             tests = message.findall("InxValPair_PI/svalue")
             asked = [int(e.text or 0) for e in message.findall("InxValPair_PI/inx")]
             conditions = [(n, test.text or "") for n, test in zip(asked, tests, strict=True)]
+            equal = {n: test[3:-1] for n, test in conditions if test.startswith("= '")}
+            path = f"{equal[501]}/{equal[403]}" if {501, 403} <= {*equal} else ""
             with self.zone.lock:
                 rows = {
                     tuple(str(row.get(column, "")) for column in columns)
-                    for row in self.zone.rows({number // 100 for number in (*columns, *asked)})
+                    for row in self.zone.rows(
+                        {number // 100 for number in (*columns, *asked)}, path
+                    )
                     if all(_holds(str(row.get(column, "")), test) for column, test in conditions)
                 }
             if not (found := sorted(rows)):
