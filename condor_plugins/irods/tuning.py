@@ -6,7 +6,7 @@ from math import ceil
 
 from condor_plugins.transfers.jobad import JobAd, number
 
-CHUNK = 16 * 2**20  # what a stream takes at a time
+CHUNK = 8 * 2**20  # what a stream takes at a time
 BLOCK = 2 * 2**20  # what one request of iRODS's protocol moves
 USUAL, MOST = 3, 16  # python-irodsclient's own default, and what a zone can be asked for
 

@@ -21,7 +21,7 @@ from examples.testbed.poolconfig import SiteSpec
 pytestmark = pytest.mark.component
 
 LONG_S = 300.0
-DATA = bytes(range(256)) * 160_000  # 41 MB: three chunks
+DATA = bytes(range(256)) * 160_000  # 41 MB, for three streams and more
 UID = 4711  # by which the password is scrambled
 # A hook of HTCondor's on the access point, that says how many streams.
 HOOK = "#!/bin/sh\ncat > /dev/null\necho AdonStreams = 2\n"
