@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.install_ask import (
+    closed,
     output_of,
     refuse_foreign,
     this_python,
@@ -110,6 +111,8 @@ def verified(folder: Path, interface: str) -> Iterator[str]:
     plugin = setup.plugin_of(content)
     if plugin is not None:
         yield f"{plugin} " + ("serves irods://" if _moves_irods(str(plugin)) else "does not run")
+        if shut := closed(this_python()):
+            yield f"but jobs' users cannot run it: {shut} is closed to them"
     hooks = setup.hooks_of(content)
     if hooks is not None:
         try:

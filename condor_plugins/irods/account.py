@@ -26,7 +26,7 @@ from network_provisioner.base.errors import InputError
 ENVIRONMENT, PASSWORD, TOKEN = "irods_environment.json", ".irodsA", "irods.use"
 SILENCE_S = 30.0  # a connection that says nothing for so long is broken
 _PORT = 1247
-_ANONYMOUS = "anonymous"
+_FORM = "irods://[user@][host[:port]]/zone/path, with %3F for ? and %23 for #"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,6 @@ def parsed(url: str) -> IrodsUrl:
     if parts.scheme != "irods" or path.count("/") < 2 or parts.query or parts.fragment:
         raise InputError(f"found the URL {url!r}, expected {_FORM}")
     return IrodsUrl(path, host, port, user)
-
-
-_FORM = "irods://[user@][host[:port]]/zone/path, with %3F for ? and %23 for #"
 
 
 def session(
@@ -102,7 +99,7 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
     except (OSError, ValueError, IndexError) as error:
         raise InputError(f"the password of iRODS: {error}, expected one that can be read") from None
     user = settings["irods_user_name"]
-    if user != _ANONYMOUS:
+    if user != "anonymous":
         raise InputError(
             f"found no password of {user} in zone {settings['irods_zone_name']}, expected one of "
             f"{PASSWORD} among the job's input files, {usual} and HTCondor's token 'irods'"
@@ -122,7 +119,7 @@ def _environment(file: Path) -> dict[str, Any]:
 
 def _stored(file: Path, settings: Mapping[str, Any]) -> dict[str, str]:
     """What is stored is the server's own password, also after a login with another one."""
-    uid = settings.get("irods_authentication_uid", os.getuid())
+    uid = int(settings.get("irods_authentication_uid", os.getuid()))
     return {
         "password": password_obfuscation.decode(file.read_text().strip(), uid),
         "irods_authentication_scheme": "native",
