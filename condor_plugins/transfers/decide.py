@@ -200,8 +200,7 @@ def _has_slot(job: QueuedJob, run: Run) -> bool:
 
 
 def _release(transit: Transit, way: Direction, state: RunState | None, outcome: str) -> Release:
-    # What came by URL took time, too: how much, HTCondor's history tells a little later.
-    if state is None or outcome != "success" or (way == "in" and paths_of(state.ad)):
+    if state is None or outcome != "success" or (way == "in" and _has_parts(state)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
     moved = transit.size_bytes if way == "in" else state.sent_bytes
@@ -325,7 +324,7 @@ def reports(runs: RunStates, config: HookConfig, now: float) -> Iterator[Release
             and answer != "none"
             and size
             and state.input.seconds
-            and not paths_of(state.ad)
+            and not _has_parts(state)
         ):
             yield _input_report(state, state.input.seconds)
         if sent := _arrived(state):
@@ -339,10 +338,19 @@ def _input_report(state: RunState, seconds: float) -> Release:
     return Release(name, int(number(state.ad, "AdonInBytes") or 0), seconds, "success")
 
 
+def _has_parts(state: RunState) -> bool:
+    """Whether its input came partly or all by URL: what each part took HTCondor's history tells, a
+    little later. Of common files it tells nothing: all of them can but be one part."""
+    paths = paths_of(state.ad)
+    own = state.ad.get("AdonInState") != "none"
+    return bool(paths) and not (state.run.common and len(paths) + own == 1)
+
+
 def fetching(runs: RunStates, now: float) -> Iterator[RunState]:
     """Runs that have fetched what URLs name."""
     for state in runs:
-        if state.ran and now - state.at <= RECENT_S and paths_of(state.ad):
+        recent = now - state.at <= RECENT_S and not state.run.common
+        if state.ran and recent and paths_of(state.ad):
             yield state
 
 

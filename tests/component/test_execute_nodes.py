@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from broker_service import BrokerService
+from file_server import FileServer
 from network_world import star
 from waiting import until
 
@@ -235,6 +236,27 @@ def test_what_jobs_of_a_machine_share_has_one_path(
     assert shared.path == ["local", "s1", "mu"]
     own = [t for name, t in asked().items() if ".common" not in name]
     assert [t.size_bytes for t in own] == [OWN] * 3
+
+
+def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
+    pool: Pool, service: BrokerService, place: Path, tmp_path: Path
+) -> None:
+    hooks = place / "local/adon-transfers.json"
+    before = hooks.read_text()
+    with FileServer({"/data": b"x" * SHARED}) as web:
+        hooks.write_text(json.dumps({**json.loads(before), "sources": {f"{web.url}/": "iplant"}}))
+        try:
+            lines = {**sharing(tmp_path, SHARED), "transfer_common_input": f"{web.url}/data"}
+            cluster = ran(pool, tmp_path, lines, 3)
+        finally:
+            hooks.write_text(before)
+    assert [one for one in web.asked if "GET" in one] == ["GET /data"]
+    (name,) = (t.id for t in service.client.list() if f"-{cluster}." in t.id and t.src == "iplant")
+    until(lambda: service.client.get(name).state in ENDED, "the path to be given back")
+    path = service.client.get(name)
+    assert ".common" in name
+    assert (path.dst, path.size_bytes, path.outcome) == ("mu", SHARED, "success")
+    assert (path.bytes, path.seconds > 0) == (SHARED, True)
 
 
 def test_common_files_that_broke_off_give_their_path_back(

@@ -291,6 +291,23 @@ def test_a_history_that_tells_nothing_is_left_in_the_end(
     assert len(asked) == 20
 
 
+@pytest.mark.parametrize(("own", "told"), [("none", (5000, 3.0)), ("installed", (0, 0.0))])
+def test_of_common_files_the_history_tells_nothing(
+    world: World, own: str, told: tuple[int, float]
+) -> None:
+    run = Run(f"{JOB}.common1000", 1)
+    name = run.transit("in", "mu")
+    asked = {"ProcId": -1000, "AdonInState": own, "AdonInTold": True,
+             "AdonUrlPaths": written([UrlPath(name, "mu", 5000, "x")])}  # fmt: skip
+    ad = {**AD, **asked}
+    world.broker.ask([TransitRequest(name, "mu", "tacc", 5000)])
+    world.look(
+        RunEvent(Kind.COMMON_FILES, run.job, 1, 101, Step.IN_STARTED, ad),
+        RunEvent(Kind.COMMON_FILES, run.job, 1, 104, Step.IN_FINISHED, ad),
+    )
+    assert world.broker.released == [(name, *told, "success")]
+
+
 def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
     why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
     world.look(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
