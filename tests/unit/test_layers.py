@@ -115,6 +115,16 @@ def imported_modules(file: Path, known: Collection[str]) -> set[str]:
     return names & set(known)
 
 
+def test_a_wheel_has_every_package() -> None:
+    setup = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
+    (listed,) = (
+        k.value for k in ast.walk(setup) if isinstance(k, ast.keyword) and k.arg == "packages"
+    )
+    folders = {file.relative_to(ROOT).parent for file in modules().values()}
+    names = {".".join(f.parts) for f in folders if f.parts[0] != "examples"}  # from a checkout only
+    assert sorted(ast.literal_eval(listed)) == sorted(names)
+
+
 def test_no_module_comes_back_to_itself() -> None:
     files = modules()
     graph = nx.DiGraph(
