@@ -80,7 +80,8 @@ def test_what_the_network_says_of_urls_is_what_hooks_go_by(etc: Path) -> None:
     hooks = hookconfig.load(etc / "adon-transfers.json")
     assert hooks.redirector == director
     assert hooks.sources == {
-        "dtn.tacc.example.org": "tacc", "web.tacc.example.org": "tacc",
+        "dtn.tacc.example.org": "tacc", "10.0.0.1": "tacc",
+        "web.tacc.example.org": "tacc", "10.0.0.2": "tacc",
         "https://data.example.org/": "tacc", "osdf:///ospool/": "tacc",
     }  # fmt: skip
 
