@@ -22,8 +22,10 @@ from condor_plugins.transfers.request_builder import Run, is_url, parsed
 from condor_plugins.urls import moved, sizes, sources
 from condor_plugins.urls.moved import Moved, UsualRates, slow
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
+from network_provisioner.base.model import Service, Transit, TransitState
 from network_provisioner.base.urls import host_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
+from network_provisioner.client.path_requests import RequestOutcome
 
 SOURCES = {
     "https://data.example.org/": "tacc",
@@ -98,6 +100,20 @@ def test_one_path_for_each_site() -> None:
     )  # fmt: skip
     many = [f"https://h{n}/" for n in range(5)]
     assert url_paths(many, {}, {}, RUN, CONFIG)[1] == "no site is known of h0, h1, h2 and 2 more"
+
+
+def test_plug_ins_are_told_of_the_fastest_path() -> None:
+    slow, fast = (UrlPath(RUN.transit("in", site), site, None, "") for site in ("mu", "tacc"))
+    score = {"path": ["tacc", "s1"], "scores": {"delay": {"value": 0.05}}}
+    got = Transit("x.2", "tacc", "mu", TransitState.INSTALLED, path=["tacc", "s1"],
+                  granted_bps=5e8, candidates=[{"path": [], "scores": {}}, score])  # fmt: skip
+    answers = [RequestOutcome(slow.id, "queued"), RequestOutcome("x.2", "installed", transit=got)]
+    said = sources.granted([slow, fast], answers, [Service(threads=2), Service(threads=8)])
+    assert said == {
+        "AdonUrlPaths": written([slow, replace(fast, id="x.2", granted_bps=5e8)]),
+        "AdonStreams": 8, "AdonRateBps": 5e8, "AdonRttSeconds": 0.05,
+    }  # fmt: skip
+    assert sources.granted([slow], answers[:1], []) == {"AdonUrlPaths": written([slow])}
 
 
 @given(st.text(min_size=1, max_size=20), st.integers(1, 999), st.sampled_from(["", ".2"]))
