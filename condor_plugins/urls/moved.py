@@ -1,14 +1,11 @@
 """What fetching URLs came to, by HTCondor's history of transfers, and what made it slow: pure.
 
-    GlobalJobId, NumShadowStarts, TransferClass = "INPUT"
-    InputPluginResultList   of each file: TransferUrl, TransferTotalBytes, TransferStartTime,
-                            TransferEndTime (whole seconds), and DeveloperData: of curl_plugin
-                            TransferHostName; of Pelican's client for its attempts 0, 1, …
-                            Endpoint0, TimeToFirstByte0, TransferTime0, DataAge0
-    InputPluginInvocations  of each plug-in: DurationInSeconds
-
-Users of Pelican see that a transfer was slow, and not whether its cache, the network or their own
-disk was: https://github.com/PelicanPlatform/pelican/issues/1167
+GlobalJobId, NumShadowStarts, TransferClass = "INPUT"
+InputPluginResultList   of each file: TransferUrl, TransferTotalBytes, TransferStartTime,
+                        TransferEndTime (whole seconds), and DeveloperData: of curl_plugin
+                        TransferHostName; of Pelican's client for its attempts 0, 1, …
+                        Endpoint0, TimeToFirstByte0, TransferTime0, DataAge0
+InputPluginInvocations  of each plug-in: DurationInSeconds
 """
 
 from __future__ import annotations
