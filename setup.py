@@ -106,7 +106,7 @@ setup(
     ],
     package_data={
         "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
-        "pegasus_hooks.tools": ["*.sh", "bin/*"],
+        "pegasus_hooks.tools": ["*.sh", "bin/*", "python/*.py"],
         "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
     },
     cmdclass={"build_py": BuildWithJar},

@@ -17,6 +17,7 @@ from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, Sou
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
+from pegasus_hooks.prepost.tuning import AT_ONCE
 from site_selector.catalogs.workflow import Workflow
 
 JOB_RUNNER = "adon-jobrun.py"
@@ -172,6 +173,7 @@ def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:
     values = {
         "LANG": "C.UTF-8",
         "PATH": _PATH,
+        **({} if job.kind is PlannedKind.COMPUTE else {"PYTHONPATH": str(AT_ONCE)}),
         **job.profiles.get("env", {}),
         "CONDOR_JOBID": "$(cluster).$(process)",
         "PEGASUS_WF_UUID": facts.wf_uuid,

@@ -94,11 +94,12 @@ Register = Callable[[Path, str], None]
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """One request of a job, its number of files, where its size is from, and which end's machine
-    moves them itself."""
+    """One request of a job, its number of files, their median size (0 where it is unknown), where
+    sizes are from, and which end's machine moves them itself."""
 
     request: TransitRequest
     files: int
+    file_bytes: int = 0
     size_source: str = ""
     client: str = ""
 
@@ -182,7 +183,8 @@ def job_requests(
         )
         size_source = sizes.source_of(pair, known, estimates)
         client = tuning.client_at(pair) if request.ports_at == SEEN else ""
-        return JobRequest(request, len(pair.transfers), size_source, client)
+        file_bytes = sizes.median(pair.sizes(known) or [0])
+        return JobRequest(request, len(pair.transfers), file_bytes, size_source, client)
 
     return [*(request_of(p, False) for p in moves.now), *(request_of(p, True) for p in moves.later)]
 
@@ -257,7 +259,7 @@ def run(
     if answers.services:
         decision.service = asdict(answers.services[0])
     if moves and not answers.deferred:
-        decision.tuned = _tune(listing.with_suffix(".sub"), moves, answers, effects)
+        decision.tuned = _tune(listing.with_suffix(".sub"), moves, requests, answers, effects)
     decision.write(decision_file)
     _journal(place, decision)
     return DEFER_STATUS if answers.deferred else 0
@@ -280,13 +282,22 @@ def _without_a_record(requests: list[JobRequest], error: OSError, effects: Effec
 
 
 def _tune(
-    submit_file: Path, moves: Moves, answers: RequestOutcomes, effects: Effects
+    submit_file: Path,
+    moves: Moves,
+    requests: list[JobRequest],
+    answers: RequestOutcomes,
+    effects: Effects,
 ) -> dict[str, int]:
     # All pairs of one job were given the same, or none.
     ports = next((a.transit.ports for a in answers.answers if a.transit and a.transit.ports), [])
     want = tuning.wanted(answers.services)
+    at_once = [
+        tuning.files_at_once(one.file_bytes, one.files, answer.transit.granted_bps)
+        for one, answer in zip(requests, answers.answers, strict=True)
+        if answer.transit
+    ]
     try:
-        return tuning.tune(submit_file, moves.pairs, want, _RECORDS, ports)
+        return tuning.tune(submit_file, moves.pairs, want, _RECORDS, ports, max(at_once, default=0))
     except OSError as error:
         effects.warnings.append(f"the transfer is not tuned: {error}")
         return {}

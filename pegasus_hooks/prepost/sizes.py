@@ -74,7 +74,7 @@ def estimated(wanted: Iterable[str], known: Mapping[str, int]) -> dict[str, int]
     shapes: dict[str, list[int]] = {}
     for lfn, size in known.items():
         shapes.setdefault(_shape(lfn), []).append(size)
-    return {lfn: _median(shapes[_shape(lfn)]) for lfn in wanted if _shape(lfn) in shapes}
+    return {lfn: median(shapes[_shape(lfn)]) for lfn in wanted if _shape(lfn) in shapes}
 
 
 def of_workflow(folder: Path) -> dict[str, int]:
@@ -114,7 +114,7 @@ def _on_disk(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, int]]:
             yield lfn, found.st_size
 
 
-def _median(values: list[int]) -> int:
+def median(values: list[int]) -> int:
     """The lower one; the module that has it takes longer to load than everything else here."""
     return sorted(values)[(len(values) - 1) // 2]
 

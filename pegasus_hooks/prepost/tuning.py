@@ -7,12 +7,15 @@ submits it:
     arguments    --threads N  (with it pegasus-transfer does not look at PEGASUS_TRANSFER_THREADS)
     environment  ADON_STREAMS, ADON_BUFFER_BYTES, ADON_THREADS, ADON_PORTS, and our tools' folder
                  first on PATH; PEGASUS_MULTIPART_DIR where nobody said it: where to leave records
-                 of what it moved
+                 of what it moved; PYTHONPATH, with what has it begin at once
 
 The tools (``pegasus_hooks/tools/bin``) put those values into the arguments of the program they are
-named after, and become it. What a line was before stands above it in a comment, so that every edit
-begins with the text as Pegasus wrote it. Only Pegasus's own transfer jobs are edited, and what runs
-on other machines, where there are no such tools, gets ``--threads`` alone.
+named after, and become it. Where nobody wants threads and many small files move, as many of them
+move at once as fill the path that PRE was given.
+
+What a line was before stands above it in a comment, so that every edit begins with the text as
+Pegasus wrote it. Only Pegasus's own transfer jobs are edited, and what runs on other machines,
+where there are no such tools, gets ``--threads`` alone.
 """
 
 from __future__ import annotations
@@ -21,17 +24,25 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, is_local
 from network_provisioner.base.model import SEEN, Service
+from network_provisioner.base.units import transfer_time
 
 TOOLS = Path(__file__).resolve().parents[1] / "tools" / "bin"
+AT_ONCE = TOOLS.with_name("python")
+"""The folder of what has pegasus-transfer begin without its sleep, for PYTHONPATH."""
 _GRIDFTP = frozenset({"gsiftp", "sshftp", "ftp"})
 _IRODS = frozenset({"irods"})
 _USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to server only
 _USUAL_IRODS_THREADS = 4  # and ``-N 4``
+# What a small file takes beside its bytes on a wide-area path: a connection, and TCP's slow start.
+_START_S = 0.75
+# At once, at most. One ``globus-url-copy`` keeps its connections for all files that it is given.
+_MOST_FILES, _MOST_GRIDFTP = 32, 8
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _BEFORE = "# adon: before: "
 _RECORDS = "PEGASUS_MULTIPART_DIR"
@@ -69,22 +80,32 @@ def wanted(services: Iterable[Service]) -> TransferTuning:
     )
 
 
+def files_at_once(file_bytes: int, files: int, rate_bps: float) -> int:
+    """How many files of that size fill a path of that rate side by side; 0 where it is unknown."""
+    if not file_bytes or not rate_bps:
+        return 0
+    return min(files, 1 + ceil(_START_S / transfer_time(file_bytes, rate_bps)))
+
+
 def tune(
     submit_file: Path,
     pairs: Sequence[SitePair],
     want: TransferTuning,
     records: str = "",
     ports: Sequence[int] = (),
+    at_once: int = 0,
 ) -> dict[str, int]:
     """Have the job's submit file say what is wanted, or what it said before us, name the folder
     for ``records``, and the first and last of the ``ports`` that its tools are to use; returns what
-    now holds of the tuning. Raises OSError where the file cannot be written."""
+    now holds of the tuning. Where no threads are wanted, ``at_once`` files are to move side by
+    side, if those are more. Raises OSError where the file cannot be written."""
     try:
         old = submit_file.read_bytes()
     except OSError:  # nothing to submit, or not in Pegasus's way
         return {}
     text = old.decode("utf-8", "surrogateescape")
-    made, holds = edited(text, [t for pair in pairs for t in pair.transfers], want, records, ports)
+    transfers = [t for pair in pairs for t in pair.transfers]
+    made, holds = edited(text, transfers, want, records, ports, at_once)
     new = made.encode("utf-8", "surrogateescape")
     if new != old:
         draft = submit_file.with_name(f".{submit_file.name}.{os.getpid()}")
@@ -107,6 +128,7 @@ def edited(
     want: TransferTuning,
     records: str = "",
     ports: Sequence[int] = (),
+    at_once: int = 0,
 ) -> tuple[str, TransferTuning]:
     """The submit file for what is wanted, and what of the tuning it can say."""
     text = restored(text)
@@ -118,6 +140,11 @@ def edited(
     here = job_files.command(text, "universe").lower() in job_files.LOCAL_UNIVERSES
     schemes = {scheme for t in transfers for scheme in t.schemes}
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
+    arguments = lines[at_arguments]
+    if not want.threads and not irods:
+        want = _side_by_side(
+            want, min(at_once, _MOST_GRIDFTP if gridftp else _MOST_FILES), arguments
+        )
     holds = TransferTuning(
         want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
         want.buffer_bytes if here and gridftp else 0,
@@ -128,7 +155,6 @@ def edited(
         "ADON_BUFFER_BYTES": holds.buffer_bytes,
         "ADON_PORTS": ",".join(map(str, ports)) if here and gridftp else "",
     }
-    arguments = lines[at_arguments]
     if irods:
         values["ADON_THREADS"] = holds.threads
     elif holds.threads and _THREADS.search(arguments):
@@ -136,12 +162,22 @@ def edited(
     else:
         values["PEGASUS_TRANSFER_THREADS"] = holds.threads
     ours = {name: str(value) for name, value in values.items() if value}
-    lines[at_environment] = _with_environment(lines[at_environment], ours, records)
+    lines[at_environment] = _with_environment(lines[at_environment], ours, records, here)
     before = text.split("\n")
     for n in sorted((at_environment, at_arguments), reverse=True):
         if lines[n] != before[n]:
             lines.insert(n, _BEFORE + before[n])
     return "\n".join(lines), holds
+
+
+def _side_by_side(want: TransferTuning, files: int, arguments: str) -> TransferTuning:
+    """So many files at once, if those are more than there are; they divide the streams of one, of
+    which each would carry next to nothing."""
+    threads = _THREADS.search(arguments)
+    if files <= (int(threads[2]) if threads else 1):
+        return want
+    streams = max(1, (want.streams or _USUAL_STREAMS) // files)
+    return TransferTuning(streams, want.buffer_bytes, files)
 
 
 def ports_at(pair: SitePair, submit_text: str, watched: bool = False) -> str:
@@ -227,13 +263,18 @@ def _find(lines: Sequence[str], name: str) -> int | None:
     return found[0] if lines[found[0]].endswith('"') else None
 
 
-def _with_environment(line: str, ours: Mapping[str, str], records: str) -> str:
+def _with_environment(line: str, ours: Mapping[str, str], records: str, here: bool) -> str:
     head, _, rest = line.partition('"')
     words = _WORD.findall(rest[:-1])
-    added = dict(ours)
-    if ours:
-        path = next((v for word in words if (v := _value(word, "PATH")) is not None), _USUAL_PATH)
-        added = {"PATH": f"{TOOLS}:{path}", **ours}
+
+    def first(folder: Path, name: str, usual: str) -> str:
+        path = next((v for word in words if (v := _value(word, name)) is not None), usual)
+        rest = [part for part in path.split(":") if part not in ("", str(folder))]
+        return ":".join([str(folder), *rest])
+
+    added = {"PATH": first(TOOLS, "PATH", _USUAL_PATH), **ours} if ours else {}
+    if here:
+        added["PYTHONPATH"] = first(AT_ONCE, "PYTHONPATH", "")
     if records and all(_value(word, _RECORDS) is None for word in words):
         added[_RECORDS] = records
     if not added:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
 from pegasus_hooks import planner
 from pegasus_hooks.prepost import postjob, prejob, tuning
-from pegasus_hooks.prepost.tuning import TOOLS, TransferTuning
+from pegasus_hooks.prepost.tuning import AT_ONCE, TOOLS, TransferTuning
 
 JOB = "stage_in_local_mu_0_0"
 
@@ -53,6 +54,40 @@ def environment(text: str) -> dict[str, str]:
     return dict(words)
 
 
+def untuned(text: str) -> str:
+    """What PRE makes of a transfer job of the submit host that nobody wants tuned."""
+    return tuning.edited(text, [], TransferTuning())[0]
+
+
+def test_a_transfer_job_of_the_submit_host_begins_at_once(text: str) -> None:
+    made = untuned(text)
+    assert environment(made) == {**environment(text), "PYTHONPATH": str(AT_ONCE)}
+    assert tuning.restored(made) == text and untuned(made) == made
+    own = text.replace("PEGASUS_SITE=", "PYTHONPATH=/a:/b PEGASUS_SITE=")
+    assert environment(untuned(own))["PYTHONPATH"] == f"{AT_ONCE}:/a:/b"
+    remote = text.replace("universe = local", "universe = vanilla")
+    assert untuned(remote) == remote
+
+
+def test_threads_of_pegasus_transfer_begin_a_tenth_of_a_second_apart(tmp_path: Path) -> None:
+    """Its own class of threads, in a process as its job's; another sitecustomize is imported."""
+    (tmp_path / "sitecustomize.py").write_text("print('theirs')\n")
+    asks = (
+        "import queue, threading; from Pegasus import transfer; q = queue.Queue()\n"
+        "threads = [transfer.WorkThread(n, q, 1, q) for n in (1, 2, 8)]\n"
+        "transfer.time.sleep = lambda seconds: print(round(seconds, 3))\n"
+        "for thread in threads: thread.start(); thread.join()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asks],
+        env={**os.environ, "PYTHONPATH": f"{AT_ONCE}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["theirs", "0.0", "0.1", "0.7"], done.stderr
+
+
 def test_streams_and_buffer_go_into_the_environment(text: str) -> None:
     made, holds = tuning.edited(text, SERVERS, TransferTuning(8, 4 << 20))
     assert holds == TransferTuning(8, 4 << 20)
@@ -74,15 +109,18 @@ def test_only_transfer_jobs_are_told_where_to_leave_records_and_only_where_nobod
     assert " 'PEGASUS_MULTIPART_DIR=/a b.multipart'" in made
     own = text.replace("PEGASUS_SITE=", "PEGASUS_MULTIPART_DIR=/mine PEGASUS_SITE=")
     compute = text.replace("pegasus::transfer", "soykb::sort")
-    for other in (own, compute):
-        assert tuning.edited(other, SERVERS, TransferTuning(), "/r") == (other, TransferTuning())
+    assert environment(tuning.edited(own, SERVERS, TransferTuning(), "/r")[0]) == {
+        **environment(own),
+        "PYTHONPATH": str(AT_ONCE),
+    }
+    assert tuning.edited(compute, SERVERS, TransferTuning(), "/r") == (compute, TransferTuning())
 
 
 def test_files_side_by_side_are_an_argument(text: str) -> None:
     made, holds = tuning.edited(text, SERVERS, TransferTuning(threads=5))
     assert holds == TransferTuning(threads=5)
     assert "--threads 5 " in job_files.command(made, "arguments")
-    assert environment(made) == environment(text)
+    assert environment(made) == environment(untuned(text))
 
 
 def test_without_that_argument_they_are_a_variable(text: str) -> None:
@@ -110,7 +148,7 @@ def test_irods_has_its_threads_for_each_file(text: str) -> None:
 def test_what_needs_no_change_is_left_alone(
     text: str, transfers: list[Transfer], want: TransferTuning
 ) -> None:
-    assert tuning.edited(text, transfers, want) == (text, TransferTuning())
+    assert tuning.edited(text, transfers, want) == (untuned(text), TransferTuning())
 
 
 @pytest.mark.parametrize(
@@ -215,13 +253,51 @@ def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
     again, same = tuning.edited(made, moves, first)
     assert (again, same) == (made, holds)
     assert tuning.edited(made, moves, last) == tuning.edited(text, moves, last)
-    assert tuning.edited(made, moves, TransferTuning()) == (text, TransferTuning())
+    assert tuning.edited(made, moves, TransferTuning()) == (untuned(text), TransferTuning())
     # What the user set is still there, as it was.
     for name, value in words:
         if name != "PATH":
             assert quoted(name, value) in made
         elif made.count("PATH="):
             assert value in made.replace("''", "'").replace('""', '"')
+
+
+@pytest.mark.parametrize(
+    ("file_bytes", "files", "rate_bps", "expected"),
+    [
+        (10**6, 1000, 200e6, 20),  # 0.75 s of a path are 18.75 files, and one is on its way
+        (10**6, 7, 200e6, 7),
+        (10**9, 1000, 200e6, 2),
+        (10**9, 1, 200e6, 1),
+        (0, 1000, 200e6, 0),
+        (10**6, 1000, 0.0, 0),
+    ],
+)
+def test_so_many_files_fill_a_path(
+    file_bytes: int, files: int, rate_bps: float, expected: int
+) -> None:
+    assert tuning.files_at_once(file_bytes, files, rate_bps) == expected
+
+
+@pytest.mark.parametrize(
+    ("src", "want", "at_once", "expected"),
+    [
+        ("gsiftp", TransferTuning(), 20, TransferTuning(1, 0, 8)),
+        ("gsiftp", TransferTuning(8, 4096), 3, TransferTuning(2, 4096, 3)),
+        ("gsiftp", TransferTuning(), 2, TransferTuning()),  # as the planner has it
+        ("gsiftp", TransferTuning(threads=5), 20, TransferTuning(threads=5)),
+        ("https", TransferTuning(), 20, TransferTuning(threads=20)),
+        ("https", TransferTuning(), 500, TransferTuning(threads=32)),
+        ("irods", TransferTuning(), 20, TransferTuning()),
+    ],
+)
+def test_many_small_files_move_side_by_side(
+    text: str, src: str, want: TransferTuning, at_once: int, expected: TransferTuning
+) -> None:
+    moves = [between(src, "gsiftp" if src == "gsiftp" else "file")]
+    made, holds = tuning.edited(text, moves, want, at_once=at_once)
+    assert holds == expected
+    assert f"--threads {expected.threads or 2} " in job_files.command(made, "arguments")
 
 
 def test_the_most_that_any_template_wants() -> None:
@@ -253,12 +329,25 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{**tuned, "retries": 0}]
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
-    # where the records go.
+    # where the records go, and the sleep.
     broker.service = Service()
     assert before()["tuned"] == {} and tuning.restored(submit_file.read_text()) == text
     records = {"PEGASUS_MULTIPART_DIR": "$Fpn(output).multipart"}
-    assert environment(submit_file.read_text()) == {**environment(text), **records}
+    assert environment(submit_file.read_text()) == {**environment(untuned(text)), **records}
     assert list(plan.folder.glob(".*")) == []
+
+
+def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
+    files = [
+        File(f"f{n}", "a", gsiftp("a", f"f{n}"), "b", gsiftp("b", f"f{n}"), 10**6)
+        for n in range(100)
+    ]
+    submit_file = plan.transfer_job(JOB, files)
+    config = HookConfig("http://127.0.0.1:1")
+    prejob.run(plan.where, JOB, 0, config, Effects(FakeBroker(), Budget(60.0)))
+    decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
+    assert decision["tuned"] == {"streams": 1, "threads": 8}
+    assert "--threads 8 " in job_files.command(submit_file.read_text(), "arguments")
 
 
 def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(

@@ -162,16 +162,21 @@ class SitePair:
     transfers: list[Transfer] = field(default_factory=list)
 
     def size_bytes(self, known: Mapping[str, int]) -> int | None:
-        """Total bytes: declared sizes, else ``known`` (by lfn), None where any size is unknown."""
-        total = 0
+        """Total bytes of :meth:`sizes`."""
+        found = self.sizes(known)
+        return None if found is None else sum(found)
+
+    def sizes(self, known: Mapping[str, int]) -> list[int] | None:
+        """Bytes: declared sizes, else ``known`` (by lfn), None where any size is unknown."""
+        found = []
         for transfer in self.transfers:
             size = transfer.size_bytes
             if size is None:
                 size = known.get(transfer.lfn)
             if size is None:
                 return None
-            total += size
-        return total
+            found.append(size)
+        return found
 
     @property
     def undeclared(self) -> list[Transfer]:
