@@ -67,8 +67,8 @@ class Options:
     python: str = sys.executable
     stage_in_clusters: int | None = None
     stage_out_clusters: int | None = None
-    # Thread n of pegasus-transfer sleeps 2·n seconds before its first transfer; one thread already
-    # hands all files of a site pair to one globus-url-copy with parallel streams.
+    # One thread already hands all files of a folder to one globus-url-copy with parallel streams;
+    # PRE has more of them where the files are small.
     transfer_threads: int = 1
     # After a failed attempt pegasus-transfer sleeps minutes on a path that others may need; DAGMan
     # tries again at once, and its PRE asks for a path anew.
