@@ -24,7 +24,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 
 from monitors.workflows.planned import job_files
@@ -41,8 +40,9 @@ _USUAL_STREAMS = 4  # pegasus-transfer's own ``-parallel 4``, from server to ser
 _USUAL_IRODS_THREADS = 4  # and ``-N 4``
 # What a small file takes beside its bytes on a wide-area path: a connection, and TCP's slow start.
 _START_S = 0.75
-# At once, at most. One ``globus-url-copy`` keeps its connections for all files that it is given.
-_MOST_FILES, _MOST_GRIDFTP = 32, 8
+# At once, at most. One ``globus-url-copy`` keeps its connections for all its files, and each thread
+# of pegasus-transfer calls it twice, for which it has to have so many.
+_MOST_FILES, _MOST_GRIDFTP, _WORTH_TWO_CALLS = 32, 8, 50
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _BEFORE = "# adon: before: "
 _RECORDS = "PEGASUS_MULTIPART_DIR"
@@ -84,7 +84,7 @@ def files_at_once(file_bytes: int, files: int, rate_bps: float) -> int:
     """How many files of that size fill a path of that rate side by side; 0 where it is unknown."""
     if not file_bytes or not rate_bps:
         return 0
-    return min(files, 1 + ceil(_START_S / transfer_time(file_bytes, rate_bps)))
+    return min(files, 1 + int(_START_S / transfer_time(file_bytes, rate_bps)))
 
 
 def tune(
@@ -142,9 +142,8 @@ def edited(
     gridftp, irods = bool(schemes & _GRIDFTP), bool(schemes & _IRODS)
     arguments = lines[at_arguments]
     if not want.threads and not irods:
-        want = _side_by_side(
-            want, min(at_once, _MOST_GRIDFTP if gridftp else _MOST_FILES), arguments
-        )
+        most = min(_MOST_GRIDFTP, len(transfers) // _WORTH_TWO_CALLS) if gridftp else _MOST_FILES
+        want = _side_by_side(want, min(at_once, most), arguments)
     holds = TransferTuning(
         want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
         want.buffer_bytes if here and gridftp else 0,

@@ -265,9 +265,9 @@ def test_every_edit_can_be_undone_and_says_what_is_wanted_last(
 @pytest.mark.parametrize(
     ("file_bytes", "files", "rate_bps", "expected"),
     [
-        (10**6, 1000, 200e6, 20),  # 0.75 s of a path are 18.75 files, and one is on its way
+        (10**6, 1000, 200e6, 19),  # 0.75 s of a path are 18.75 files, and one is on its way
         (10**6, 7, 200e6, 7),
-        (10**9, 1000, 200e6, 2),
+        (10**9, 1000, 200e6, 1),
         (10**9, 1, 200e6, 1),
         (0, 1000, 200e6, 0),
         (10**6, 1000, 0.0, 0),
@@ -294,7 +294,7 @@ def test_so_many_files_fill_a_path(
 def test_many_small_files_move_side_by_side(
     text: str, src: str, want: TransferTuning, at_once: int, expected: TransferTuning
 ) -> None:
-    moves = [between(src, "gsiftp" if src == "gsiftp" else "file")]
+    moves = [between(src, "gsiftp" if src == "gsiftp" else "file")] * 400
     made, holds = tuning.edited(text, moves, want, at_once=at_once)
     assert holds == expected
     assert f"--threads {expected.threads or 2} " in job_files.command(made, "arguments")
@@ -337,10 +337,16 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert list(plan.folder.glob(".*")) == []
 
 
+def test_few_files_stay_with_one_call_of_globus_url_copy(text: str) -> None:
+    made, holds = tuning.edited(text, SERVERS * 149, TransferTuning(), at_once=20)
+    assert (made, holds) == (untuned(text), TransferTuning())
+    assert tuning.edited(text, SERVERS * 150, TransferTuning(), at_once=20)[1].threads == 3
+
+
 def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
     files = [
         File(f"f{n}", "a", gsiftp("a", f"f{n}"), "b", gsiftp("b", f"f{n}"), 10**6)
-        for n in range(100)
+        for n in range(500)
     ]
     submit_file = plan.transfer_job(JOB, files)
     config = HookConfig("http://127.0.0.1:1")
