@@ -58,11 +58,13 @@ _THREADS = re.compile(r"(--threads[ =])(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class TransferTuning:
-    """0 for what is to stay as it is."""
+    """0 for what is to stay as it is. ``side_by_side`` is not 0 where streams and threads are as
+    they are because many small files move at once: that is nothing for other transfers to learn."""
 
     streams: int = 0
     buffer_bytes: int = 0
     threads: int = 0
+    side_by_side: int = 0
 
     def as_json(self) -> dict[str, int]:
         """What is not 0."""
@@ -148,6 +150,7 @@ def edited(
         want.streams if here and gridftp and want.streams != _USUAL_STREAMS else 0,
         want.buffer_bytes if here and gridftp else 0,
         want.threads if not irods or here else 0,
+        want.side_by_side,
     )
     values: dict[str, int | str] = {
         "ADON_STREAMS": holds.streams,
@@ -176,7 +179,7 @@ def _side_by_side(want: TransferTuning, files: int, arguments: str) -> TransferT
     if files <= (int(threads[2]) if threads else 1):
         return want
     streams = max(1, (want.streams or _USUAL_STREAMS) // files)
-    return TransferTuning(streams, want.buffer_bytes, files)
+    return TransferTuning(streams, want.buffer_bytes, files, files)
 
 
 def ports_at(pair: SitePair, submit_text: str, watched: bool = False) -> str:
@@ -230,6 +233,8 @@ def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[
     """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 where nobody says."""
     ends = {t.schemes for t in pair.transfers}
     given = {k: v for k, v in tuned.items() if isinstance(v, int) and not isinstance(v, bool)}
+    if given.get("side_by_side"):
+        return {"streams": 0, "buffer_bytes": 0, "threads": 0}
     streams = 0
     threads = _THREADS.search(job_files.command(submit_text, "arguments"))
     side_by_side = int(threads[2]) if threads else given.get("threads", 0)

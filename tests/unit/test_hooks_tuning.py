@@ -282,12 +282,12 @@ def test_so_many_files_fill_a_path(
 @pytest.mark.parametrize(
     ("src", "want", "at_once", "expected"),
     [
-        ("gsiftp", TransferTuning(), 20, TransferTuning(1, 0, 8)),
-        ("gsiftp", TransferTuning(8, 4096), 3, TransferTuning(2, 4096, 3)),
+        ("gsiftp", TransferTuning(), 20, TransferTuning(1, 0, 8, 8)),
+        ("gsiftp", TransferTuning(8, 4096), 3, TransferTuning(2, 4096, 3, 3)),
         ("gsiftp", TransferTuning(), 2, TransferTuning()),  # as the planner has it
         ("gsiftp", TransferTuning(threads=5), 20, TransferTuning(threads=5)),
-        ("https", TransferTuning(), 20, TransferTuning(threads=20)),
-        ("https", TransferTuning(), 500, TransferTuning(threads=32)),
+        ("https", TransferTuning(), 20, TransferTuning(0, 0, 20, 20)),
+        ("https", TransferTuning(), 500, TransferTuning(0, 0, 32, 32)),
         ("irods", TransferTuning(), 20, TransferTuning()),
     ],
 )
@@ -350,10 +350,13 @@ def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
     ]
     submit_file = plan.transfer_job(JOB, files)
     config = HookConfig("http://127.0.0.1:1")
-    prejob.run(plan.where, JOB, 0, config, Effects(FakeBroker(), Budget(60.0)))
+    broker = FakeBroker()
+    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
     decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
-    assert decision["tuned"] == {"streams": 1, "threads": 8}
+    assert decision["tuned"] == {"streams": 1, "threads": 8, "side_by_side": 8}
     assert "--threads 8 " in job_files.command(submit_file.read_text(), "arguments")
+    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
+    assert broker.used == [{"streams": 0, "buffer_bytes": 0, "threads": 0, "retries": 0}]
 
 
 def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
