@@ -15,13 +15,14 @@ def streams(ad: JobAd, size: int, window: int) -> int:
     """For a file of ``size`` bytes, where TCP has at most ``window`` bytes under way.
 
     The job's ad says how many (``AdonStreams``, the template's), or what its path can do
-    (``AdonRateBps``, ``AdonRttSeconds``): enough to fill it. iRODS asks for one block after the
-    other, so each costs a round trip for the request, and one for each window that it fills.
+    (``AdonRateBps``, ``AdonRttSeconds``): enough to fill it, and no fewer than usual. iRODS asks for
+    one block after the other, so each costs a round trip for the request, and one for each window
+    that it fills: the others have to fill those.
     """
     told, rate, rtt = (number(ad, f"Adon{name}") for name in ("Streams", "RateBps", "RttSeconds"))
     count = USUAL
     if told is not None and told >= 1:
         count = int(told)
     elif rate is not None and rtt is not None:
-        count = ceil(rate / 8 * rtt * (1 / BLOCK + 1 / window))
+        count = max(USUAL, 1 + ceil(rate / 8 * rtt * (1 / BLOCK + 1 / window)))
     return max(1, min(count, MOST, ceil(size / CHUNK)))
