@@ -15,9 +15,9 @@ def streams(ad: JobAd, size: int, window: int) -> int:
     """For a file of ``size`` bytes, where TCP has at most ``window`` bytes under way.
 
     The job's ad says how many (``AdonStreams``, the template's), or what its path can do
-    (``AdonRateBps``, ``AdonRttSeconds``): enough to fill it, and no fewer than usual. iRODS asks for
-    one block after the other, so each costs a round trip for the request, and one for each window
-    that it fills: the others have to fill those.
+    (``AdonRateBps``, ``AdonRttSeconds``): enough to fill it, and no fewer than usual. iRODS asks
+    for one block after the other, so each costs a round trip for the request, and one for each
+    window that it fills, in which the other streams use the path.
     """
     told, rate, rtt = (number(ad, f"Adon{name}") for name in ("Streams", "RateBps", "RttSeconds"))
     count = USUAL
