@@ -94,6 +94,23 @@ SETS = {
             ("samtools", "--version"),
         ),
         PackageSet(
+            "montage",
+            "Montage",
+            ("montage",),
+            (
+                "mProject",
+                "mDiff",
+                "mFitplane",
+                "mBgModel",
+                "mBackground",
+                "mImgtbl",
+                "mAdd",
+                "mViewer",
+                "mMakeImg",
+            ),
+            ("mMakeImg",),
+        ),
+        PackageSet(
             "java",
             "a JDK",
             ("openjdk-17-jdk-headless", "openjdk-17-jre-headless"),

@@ -2,6 +2,7 @@
 """Run a workflow's jobs on this machine, in one directory, without Pegasus or HTCondor.
 
     run_local.py --workflow DIR/workflow.yml --inputs DIR/inputs --work WORKDIR [--report FILE]
+                 [--tools DIR]
 
 For development and tests of the example's programs: jobs run one after another, in an order that
 their dependencies allow, with WORKDIR as working directory. Prints each job's seconds and, with
@@ -44,9 +45,11 @@ def ordered(workflow: dict[str, Any]) -> list[dict[str, Any]]:
     return [jobs[job] for job in TopologicalSorter(parents).static_order()]
 
 
-def run_job(job: dict[str, Any], work: Path) -> float:
-    """Run one job in ``work``; returns its wall-clock seconds. Raises JobFailed."""
-    command = [str(TOOLS / job["name"]), *(str(word) for word in job["arguments"])]
+def run_job(job: dict[str, Any], work: Path, tools: Path) -> float:
+    """Run one job in ``work``, by a program of ``tools`` or on PATH; returns its wall-clock
+    seconds. Raises JobFailed."""
+    own = tools / job["name"]
+    command = [str(own if own.is_file() else job["name"]), *map(str, job["arguments"])]
     started = time.monotonic()
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - started
@@ -59,7 +62,7 @@ def run_job(job: dict[str, Any], work: Path) -> float:
     return seconds
 
 
-def run(workflow: dict[str, Any], inputs: Path, work: Path) -> dict[str, Any]:
+def run(workflow: dict[str, Any], inputs: Path, work: Path, tools: Path) -> dict[str, Any]:
     """Run all jobs; returns ``{"jobs": [...], "files": {lfn: bytes}}``. Raises JobFailed."""
     work.mkdir(parents=True, exist_ok=True)
     for file in sorted(inputs.iterdir()):
@@ -68,7 +71,7 @@ def run(workflow: dict[str, Any], inputs: Path, work: Path) -> dict[str, Any]:
         link.symlink_to(file.resolve())
     ran = []
     for job in ordered(workflow):
-        seconds = run_job(job, work)
+        seconds = run_job(job, work, tools)
         print(f"{seconds:8.2f} s  {job['id']} {job['name']}", flush=True)
         ran.append({"id": job["id"], "name": job["name"], "seconds": seconds})
     lfns = sorted({use["lfn"] for job in workflow["jobs"] for use in job["uses"]})
@@ -80,10 +83,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workflow", type=Path, required=True)
     parser.add_argument("--inputs", type=Path, required=True, help="directory of input files")
     parser.add_argument("--work", type=Path, required=True, help="directory to run in")
+    parser.add_argument("--tools", type=Path, default=TOOLS, help="directory of programs (SoyKB's)")
     parser.add_argument("--report", type=Path, help="JSON file for seconds and sizes")
     options = parser.parse_args(argv)
     try:
-        report = run(load(options.workflow), options.inputs, options.work)
+        report = run(load(options.workflow), options.inputs, options.work, options.tools)
         if options.report is not None:
             options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except (OSError, yaml.YAMLError, CycleError, KeyError) as error:

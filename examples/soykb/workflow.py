@@ -14,17 +14,16 @@ chromosomes make 9 + 4·S + S·C + C jobs. The same options give the same files.
 from __future__ import annotations
 
 import argparse
-import io
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
-import yaml
-from Pegasus.api import File, Job, Properties, Workflow
-from Pegasus.api.writable import Writable
-from pgen import ExampleError, Parser, catalogs, dataset, options, shape, sites
+from Pegasus.api import Workflow
+from pgen import ExampleError, Parser, beliefs, dataset, options, shape, sites
 from pgen.cohort import Cohort, checked_name
+
+from examples.workflows import catalogs
+from examples.workflows.files import sha256, write_plan
+from examples.workflows.jobs import Jobs
 
 # Phred 3 is even odds: a SNP stays when the caller holds it for more likely real than not.
 SNP_FILTER = ("--min-qual", 3, "--min-mq", 40)
@@ -32,48 +31,19 @@ INDEL_FILTER = ("--min-qual", 20, "--min-mq", 40, "--min-support", 0.2)
 BWA_INDEX = ("amb", "ann", "bwt", "pac", "sa")
 
 
-class Pgen:
+class Pgen(Jobs):
     """The workflow's jobs. Dependencies follow from the files that jobs share.
 
     Files are named as PGen names them: SAMPLE.sam, SAMPLE.sorted.bam, SAMPLE.CHROMOSOME.g.vcf.gz.
     """
 
     def __init__(self, name: str, cohort: Cohort, estimate: shape.Estimate) -> None:
-        self.workflow = Workflow(name)
+        inputs = {lfn: estimate.input_bytes[lfn] for lfn in cohort.inputs}
+        super().__init__(name, beliefs.NAMESPACE, inputs, estimate.size_of)
         self.cohort = cohort
-        self._estimate = estimate
-        self._files: dict[str, File] = {
-            lfn: File(lfn, size=estimate.input_bytes[lfn]) for lfn in cohort.inputs
-        }
         self.workflow.add_metadata(
             project="soykb", samples=cohort.samples_count, chromosomes=cohort.chromosomes_count
         )
-
-    def file(self, lfn: str) -> File:
-        """The file of that logical name, with the estimate of its size where it is made here."""
-        if lfn not in self._files:
-            size = self._estimate.size_of(lfn)
-            self._files[lfn] = File(lfn).add_metadata({shape.SIZE_ESTIMATE: size})
-        return self._files[lfn]
-
-    def job(
-        self,
-        name: str,
-        args: tuple[str | float, ...],
-        reads: tuple[str, ...],
-        writes: tuple[str, ...],
-        publish: bool = False,
-        **about: str,
-    ) -> None:
-        """One job that runs ``name args``; ``publish`` stages its outputs out."""
-        job = Job(name, namespace=catalogs.NAMESPACE, version=catalogs.VERSION)
-        job.add_args(*args)
-        job.add_inputs(*(self.file(lfn) for lfn in reads))
-        job.add_outputs(
-            *(self.file(lfn) for lfn in writes), stage_out=publish, register_replica=publish
-        )
-        job.add_metadata(**about)
-        self.workflow.add_jobs(job)
 
     def prepare_reference(self) -> None:
         fasta, dictionary = self.cohort.fasta, self.cohort.dictionary
@@ -176,40 +146,6 @@ class Pgen:
         return self.workflow
 
 
-def as_yaml(document: Writable) -> str:
-    """What Pegasus's API writes, in an order that does not change between runs.
-
-    The API keeps files and children in sets and stamps time and user into every file.
-    """
-    text = io.StringIO()
-    document.write(text, _format="json")
-    plain: dict[str, Any] = json.loads(text.getvalue())
-    plain["x-pegasus"] = {"apiLang": "python"}
-    for job in plain.get("jobs", []):
-        job["uses"].sort(key=lambda use: (use["type"], use["lfn"]))
-    for link in plain.get("jobDependencies", []):
-        link["children"].sort()
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True))
-
-
-def properties(out: Path) -> str:
-    """pegasus.properties: the catalogs beside it, jobs in each site's shared file system."""
-    lines = Properties()
-    for kind, file in (
-        ("site", "sites.yml"),
-        ("replica", "replicas.yml"),
-        ("transformation", "transformations.yml"),
-    ):
-        lines[f"pegasus.catalog.{kind}"] = "YAML"
-        lines[f"pegasus.catalog.{kind}.file"] = str(out / file)
-    lines["pegasus.data.configuration"] = "sharedfs"
-    lines["dagman.retry"] = "1"
-    text = io.StringIO()
-    lines.write(text)
-    return text.getvalue()
-
-
 def write(chosen: argparse.Namespace) -> str:
     """Do what the options say; returns one sentence about it. Raises ExampleError, OSError."""
     name = checked_name(chosen.name, "name")
@@ -233,22 +169,21 @@ def write(chosen: argparse.Namespace) -> str:
     checksums: dict[str, str] = {}
     if made is not None:
         sizes = made.write(inputs, out / "truth")
-        checksums = {lfn: dataset.sha256(inputs / lfn) for lfn in sizes}
+        checksums = {lfn: sha256(inputs / lfn) for lfn in sizes}
     else:
         sizes = shape.input_sizes(cohort, recipe)
     estimate = shape.Estimate(cohort, recipe, sizes)
-    workflow = Pgen(name, cohort, estimate).build()
-    texts = {
-        "sites.yml": as_yaml(catalogs.site_catalog(places)),
-        "replicas.yml": as_yaml(catalogs.replica_catalog(places[store], folder, sizes, checksums)),
-        "transformations.yml": as_yaml(
-            catalogs.transformation_catalog(places, estimate.runtimes_s())
+    write_plan(
+        out,
+        Pgen(name, cohort, estimate).build(),
+        catalogs.site_catalog(places, beliefs.BELIEFS, beliefs.bandwidth),
+        catalogs.replica_catalog(places[store], folder, sizes, checksums),
+        catalogs.transformation_catalog(
+            beliefs.NAMESPACE,
+            estimate.runtimes_s(),
+            lambda name: {site: f"{places[site].tools}/{name}" for site in beliefs.sites_of(name)},
         ),
-        "pegasus.properties": properties(out),
-        "workflow.yml": as_yaml(workflow),
-    }
-    for file, text in texts.items():
-        dataset.put(out / file, text.encode())
+    )
     source = "data made" if made is not None else "no data made, sizes estimated"
     return (
         f"{out}: {cohort.jobs} jobs over {cohort.samples_count} samples and "

@@ -16,6 +16,9 @@ from pgen import ExampleError, shape, sites
 from pgen.cohort import Cohort
 from pgen.dataset import Recipe
 
+from examples.workflows.files import as_yaml
+from examples.workflows.jobs import SIZE_ESTIMATE
+
 script = soykb_rig.load("workflow")
 
 # Which transformation feeds which in PGen, as published runs of it show (WfCommons, SoyKB),
@@ -44,7 +47,7 @@ ALL = {name for edge in PGEN for name in edge}
 def described(samples: int, chromosomes: int) -> dict[str, Any]:
     cohort, recipe = Cohort(samples, chromosomes), Recipe()
     estimate = shape.Estimate(cohort, recipe, shape.input_sizes(cohort, recipe))
-    return dict(yaml.safe_load(script.as_yaml(script.Pgen("soykb", cohort, estimate).build())))
+    return dict(yaml.safe_load(as_yaml(script.Pgen("soykb", cohort, estimate).build())))
 
 
 def written(out: Path, *args: object, hash_seed: str = "0") -> dict[str, Any]:
@@ -118,7 +121,7 @@ def test_sizes_are_declared_for_inputs_and_only_estimated_for_the_rest() -> None
                 assert use["size"] == sizes[use["lfn"]]
             else:
                 assert "size" not in use and "size" not in use["metadata"]
-                assert int(use["metadata"][shape.SIZE_ESTIMATE]) > 0
+                assert int(use["metadata"][SIZE_ESTIMATE]) > 0
 
 
 def test_sizes_without_data_are_near_those_of_data_made(tmp_path: Path) -> None:

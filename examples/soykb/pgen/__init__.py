@@ -6,24 +6,16 @@ dataset  one directory of inputs plus the truth
 cohort   names of samples, chromosomes and files; how many jobs a size makes
 shape    sizes and run times known before the first run
 sites    where things are: example sites, or those of a running test bed
-catalogs Pegasus site, replica and transformation catalogs
+beliefs  what its administrator believes of each site, and where each program is installed
 """
 
-import argparse
-from typing import NoReturn
+import sys
+from pathlib import Path
 
+# The scripts find this package beside them, and through it what the examples share.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-class ExampleError(ValueError):
-    """An option or file that cannot be used; the scripts print it in one line and exit with 2."""
+from examples.workflows import Parser
+from network_provisioner.base.errors import InputError as ExampleError
 
-
-class Parser(argparse.ArgumentParser):
-    """Help from a script's docstring; a bad option is one line and exit status 2."""
-
-    def __init__(self, description: str | None) -> None:
-        super().__init__(
-            description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
+__all__ = ["ExampleError", "Parser"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from examples.workflows.files import put
 from pgen import ExampleError, genome, reads
 from pgen.cohort import Cohort
 
@@ -58,22 +58,6 @@ def _fasta(chromosomes: Mapping[str, genome.Bases]) -> str:
         lines.append(f">{name}")
         lines += (letters[at : at + FASTA_LINE] for at in range(0, len(letters), FASTA_LINE))
     return "\n".join(lines) + "\n"
-
-
-def put(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises OSError."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def sha256(path: Path) -> str:
-    """The checksum of a file, in hexadecimal. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

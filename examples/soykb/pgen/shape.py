@@ -14,8 +14,6 @@ from typing import Final
 from pgen.cohort import Cohort
 from pgen.dataset import FASTA_LINE, Recipe
 
-SIZE_ESTIMATE: Final = "adon.size_estimate"  # metadata key of a file, bytes
-
 # Bytes per sequenced base of a sample
 FASTQ_GZ, SAM, BAM, GVCF_GZ = 0.282, 2.83, 0.389, 0.0717
 # Bytes per base of reference, by the ending of bwa's index files

@@ -1,12 +1,11 @@
-"""The three Pegasus catalogs of the example, with what its administrator believes about each site.
+"""The three Pegasus catalogs of an example, with what its administrator believes about each site.
 
-The beliefs are first guesses, given to site selection as ``pegasus: adon.*`` profiles. They are
-meant to be wrong in places: once measured, times and rates take their place.
+The beliefs are first guesses, given to site selection as ``pegasus: adon.*`` profiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -25,10 +24,12 @@ from Pegasus.api import (
     TransformationSite,
 )
 
-from pgen.sites import DATA_STORE, EXECUTION, Place
+from examples.workflows.places import Place
 
-NAMESPACE = "soykb"
 VERSION = "1.0"
+# What any of the programs needs at most of a worker. Its files lie in the site's shared scratch;
+# a worker's own disk, of which HTCondor counts an equal part of what is free, takes only logs.
+MEMORY, DISK = "512 MB", "10 MB"
 
 
 @dataclass(frozen=True)
@@ -42,34 +43,13 @@ class Belief:
     queue_wait: str
 
 
-BELIEFS = {
-    "iplant": Belief(rate="2 MB/s", queue_wait="5 s"),
-    "mu": Belief(rate="2 MB/s", queue_wait="2 s"),
-    # An HPC site's nodes are fast and its queue is feared.
-    "tacc": Belief(rate="4 MB/s", queue_wait="60 s"),
-    "local": Belief(rate="2 MB/s", queue_wait="0 s"),
-}
-# TACC and iPlant share a network, as do the campus and the submit host; a wide-area path joins
-# the two.
-NEAR, FAR = "1 Gb/s", "200 Mb/s"
-NEIGHBOURS = frozenset({frozenset({"tacc", "iplant"}), frozenset({"mu", "local"})})
-# What any of the programs needs at most of a worker. Its files lie in the site's shared scratch;
-# a worker's own disk, of which HTCondor counts an equal part of what is free, takes only logs.
-MEMORY, DISK = "512 MB", "10 MB"
-# Light closing steps can also run where the results are published from.
-ALSO_AT_DATA_STORE = frozenset(
-    {
-        "combine_variants",
-        "select_variants_snp",
-        "filtering_snp",
-        "select_variants_indel",
-        "filtering_indel",
-    }
-)
-
-
-def site_catalog(places: Mapping[str, Place]) -> SiteCatalog:
-    """Directories, file servers, matching rule and hints of every site."""
+def site_catalog(
+    places: Mapping[str, Place],
+    beliefs: Mapping[str, Belief],
+    bandwidth: Callable[[str, str], str],
+) -> SiteCatalog:
+    """Directories, file servers, matching rule and hints of every site; ``bandwidth`` is believed
+    to be between two sites."""
     catalog = SiteCatalog()
     for place in places.values():
         site = Site(place.name, arch=Arch.X86_64, os_type=OS.LINUX)
@@ -91,15 +71,13 @@ def site_catalog(places: Mapping[str, Place]) -> SiteCatalog:
             )
             if place.sees_submit_host:
                 site.add_profiles(Namespace.CONDOR, key="should_transfer_files", value="NO")
-        belief = BELIEFS[place.name]
+        belief = beliefs[place.name]
         hints: dict[str, str | int] = {
             "adon.workers": place.workers,
             "adon.rate": belief.rate,
             "adon.queue_wait": belief.queue_wait,
             **{
-                f"adon.bandwidth.{other}": NEAR
-                if frozenset({place.name, other}) in NEIGHBOURS
-                else FAR
+                f"adon.bandwidth.{other}": bandwidth(place.name, other)
                 for other in places
                 if other != place.name
             },
@@ -129,21 +107,18 @@ def replica_catalog(
 
 
 def transformation_catalog(
-    places: Mapping[str, Place], runtimes_s: Mapping[str, float]
+    namespace: str,
+    runtimes_s: Mapping[str, float],
+    installed: Callable[[str], Mapping[str, str]],
 ) -> TransformationCatalog:
-    """Where each program is installed, with a first guess of its run time in seconds."""
+    """Each program with a first guess of its run time in seconds; ``installed`` gives its path at
+    each site that has it."""
     catalog = TransformationCatalog()
     for name, runtime_s in runtimes_s.items():
-        transformation = Transformation(name, namespace=NAMESPACE, version=VERSION)
-        where = (*EXECUTION, DATA_STORE) if name in ALSO_AT_DATA_STORE else EXECUTION
-        for site in where:
+        transformation = Transformation(name, namespace=namespace, version=VERSION)
+        for site, path in installed(name).items():
             transformation.add_sites(
-                TransformationSite(
-                    site,
-                    f"{places[site].tools}/{name}",
-                    arch=Arch.X86_64,
-                    os_type=OS.LINUX,
-                )
+                TransformationSite(site, path, arch=Arch.X86_64, os_type=OS.LINUX)
             )
         # What Pegasus would ask HTCondor for otherwise is 2 GB of memory and 5 GB of disk.
         transformation.add_pegasus_profile(
