@@ -14,7 +14,7 @@ help: ## say what each target does
 setup: ## have Debian packages, Python and .venv (the others do this first)
 	@$(TIED) sh examples/testbed/bootstrap.sh
 
-demo: setup ## run a workflow from abstract description to measured transfers; EXAMPLE=soykb
+demo: setup ## run a workflow from abstract description to measured transfers; EXAMPLE=soykb or montage
 	@$(TIED) $(PYTHON) -m examples.demo $(if $(EXAMPLE),--example $(EXAMPLE))
 
 compare: setup ## run the example with ADON and as Pegasus comes, in turns, as root (hours; resumable)

@@ -48,11 +48,12 @@ class ResultRow:
 @dataclass(frozen=True, slots=True)
 class CheckedResult:
     """What a run's results are worth: ``numbers`` for ``report.json``, ``words`` for the summary,
-    ``rows`` for the page."""
+    ``rows`` and ``picture``, a PNG where there is one, for the page."""
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
     words: str = ""
     rows: Sequence[ResultRow] = ()
+    picture: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

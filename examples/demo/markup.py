@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
@@ -62,6 +63,13 @@ def bullets(items: Iterable[str], cls: str = "") -> str:
 def verbatim(lines: Iterable[str]) -> str:
     """Lines of a program, as they are."""
     return f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
+def picture(label: str, png: bytes) -> str:
+    """A PNG within the page; nothing where there is none."""
+    data = b64encode(png).decode()
+    alt = escape(label, quote=True)
+    return f'<img alt="{alt}" src="data:image/png;base64,{data}">' if png else ""
 
 
 def section(anchor: str, title: str, *body: str) -> str:

@@ -63,7 +63,7 @@ def render(facts: RunFacts) -> str:
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy()}">
+<meta http-equiv="Content-Security-Policy" content="{policy()}; img-src data:">
 <meta name="color-scheme" content="light dark">
 <title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}{style()}</style></head><body>
 <header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>

@@ -123,7 +123,8 @@ def science(facts: RunFacts) -> str:
         markup.row([markup.text(cell) for cell in (f.name, f.value, f.goal)], numbers)
         for f in facts.science.rows
     ]
-    return markup.table("Science", ("figure", "value", "goal"), rows, numbers)
+    table = markup.table("Science", ("figure", "value", "goal"), rows, numbers)
+    return table + markup.picture("The result", facts.science.picture)
 
 
 def left(facts: RunFacts) -> str:

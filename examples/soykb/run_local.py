@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, help="JSON file for seconds and sizes")
     options = parser.parse_args(argv)
     try:
-        report = run(load(options.workflow), options.inputs, options.work, options.tools)
+        report = run(load(options.workflow), options.inputs, options.work, options.tools.resolve())
         if options.report is not None:
             options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except (OSError, yaml.YAMLError, CycleError, KeyError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,12 @@ def test_the_page_stands_alone(run: RunFacts) -> None:
     page = page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
     assert "url(" not in page and "@import" not in page and "http://" not in page
     assert "https://" not in page and "script-src 'sha256-" in page
+
+
+def test_a_picture_of_the_result_is_within_the_page_and_may_be_shown() -> None:
+    page = render(facts(science=replace(facts().science, picture=b"\x89PNG")))
+    assert '<img alt="The result" src="data:image/png;base64,iVBORw==">' in page
+    assert "img-src data:" in page
 
 
 def test_the_page_escapes_what_users_wrote() -> None:
