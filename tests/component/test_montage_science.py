@@ -76,12 +76,3 @@ def test_tiles_that_do_not_overlap_fail_their_job_in_words(
     done = run(work, environment, str(TOOLS / "mDiffFit"), "0", "8", *apart, "region.hdr", "no.txt")
     assert done.returncode == 1 and "Images don't overlap" in done.stdout
     assert not list(work.glob("no*"))
-
-
-@pytest.mark.parametrize("tool", ["mDiffFit", "mConcatFit"])
-def test_a_job_that_was_planned_wrongly_says_so(
-    work: Path, environment: dict[str, str], tool: str
-) -> None:
-    done = run(work, environment, str(TOOLS / tool))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith(f"{tool}: found ")
