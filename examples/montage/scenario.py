@@ -84,12 +84,13 @@ def _check(out: Path, results: Path) -> CheckedResult:
 def result(numbers: Mapping[str, float], picture: bytes) -> CheckedResult:
     """What the check found, in words."""
     worst, step = numbers["worst_flux_error"], numbers["largest_background_step"]
-    stars = f"{numbers['stars']:.0f} in {numbers['bands']:.0f} bands"
+    stars, bands = f"{numbers['stars']:.0f}", f"{numbers['bands']:.0f}"
     return CheckedResult(
         numbers,
-        f"{stars}, all stars' light within {worst:.2%}, background steps up to {step:.2f} counts",
+        f"the light of {stars} stars in {bands} bands is within {worst:.2%}, background steps are "
+        f"up to {step:.2f} counts",
         (
-            ResultRow("stars", stars),
+            ResultRow("stars, each in all bands", stars),
             ResultRow(
                 "largest error of a star's light",
                 f"{worst:.2%}",
