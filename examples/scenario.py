@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,18 @@ def _faster(template: Mapping[str, Any], times: float) -> dict[str, Any]:
     for spec, rate in ((qspec, "min_throughput"), (rspec, "max_throughput")):
         spec[rate] = parse_rate(spec[rate]) * times
     return {**template, "qspec": qspec, "rspec": rspec}
+
+
+def both_ways(others: Sequence[Host], rate_bps: float) -> tuple[Traffic, ...]:
+    """What others send between all places of theirs, now by UDP, now by TCP."""
+    return tuple(
+        stream
+        for src, dst in permutations(others, 2)
+        for stream in (
+            Traffic(src.name, dst.name, rate_bps, udp=True, on_s=12, off_s=6),
+            Traffic(src.name, dst.name, rate_bps, on_s=10, off_s=5),
+        )
+    )
 
 
 def names() -> list[str]:

@@ -22,8 +22,8 @@ from typing import Any
 from examples.montage import check
 from examples.montage.sky import BANDS, MOST_DEGREE, MOST_TILES, Recipe
 from examples.montage.workflow import COLOUR, NAME, write
-from examples.scenario import CheckedResult, Count, ResultRow, Scenario
-from examples.testbed.layout import HUB, Layout, Link, Site
+from examples.scenario import CheckedResult, Count, ResultRow, Scenario, both_ways
+from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_rate
 from network_provisioner.templates.data import BUILT_IN
@@ -49,6 +49,10 @@ def slice_of(rate_bps: float) -> Layout:
             for kind, rate in (("l2", rate_bps), ("l3", rate_bps / 10))
         ),
     )
+
+
+# On the busy network about half of the routed one is left.
+OTHERS = tuple(Host(f"other{n}", 3 + n, f"s{n}") for n in (1, 2, 3))
 
 
 def _slower(rate: str) -> float:
@@ -127,4 +131,6 @@ SCENARIO = Scenario(
     },
     make=_make,
     check=_check,
+    others=OTHERS,
+    traffic=both_ways(OTHERS, RATE_BPS / 10 / 2),
 )

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import permutations
 from pathlib import Path
 
 from examples.scenario import (
@@ -24,9 +23,10 @@ from examples.scenario import (
     Count,
     ResultRow,
     Scenario,
+    both_ways,
     run_program,
 )
-from examples.testbed.layout import HUB, Host, Layout, Link, Site, Traffic
+from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 from network_provisioner.templates.data import BUILT_IN
 
@@ -84,14 +84,7 @@ TEMPLATE = {
 # Of others, between all places and both ways: about half of the routed network is left.
 _HALF_BPS = LAYOUT.link("l3").rate_bps / _SLOWER / 2
 OTHERS = tuple(Host(f"other{n}", 4 + n, f"s{n}") for n in (1, 2, 3))
-TRAFFIC = tuple(
-    stream
-    for src, dst in permutations(OTHERS, 2)
-    for stream in (
-        Traffic(src.name, dst.name, _HALF_BPS, udp=True, on_s=12, off_s=6),
-        Traffic(src.name, dst.name, _HALF_BPS, on_s=10, off_s=5),
-    )
-)
+TRAFFIC = both_ways(OTHERS, _HALF_BPS)
 
 
 def _make(settings: Mapping[str, int], testbed_json: Path, out: Path) -> str:

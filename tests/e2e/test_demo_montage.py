@@ -12,7 +12,7 @@ from ordinary_user import as_ordinary_user, given_to_user
 from adon.machine import box, packages
 from adon.machine.cached import cache_root
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "examples.demo", "--example", "montage")
@@ -33,7 +33,6 @@ def checked(ran: Ran, network: str, jobs: int) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.long
 @pytest.mark.parametrize(("command", "jobs"), [(DEMO, 130), ((*DEMO, "--tiles", "11"), 2002)])
 def test_over_switches_data_comes_from_the_head_on_paths_of_its_own(
     tmp_path: Path, command: tuple[str, ...], jobs: int
