@@ -36,7 +36,7 @@ def flux_errors(image: Pixels, stars: Iterable[Pixels], frame: Frame, band: int)
     found = []
     for ra, dec, *flux in stars:
         x, y = (float(axis) for axis in frame.pixel(ra, dec))
-        reach = round(_SKY_PX) + 1
+        reach = round(_SKY_PX)
         top, left = round(y) - reach, round(x) - reach
         part = image[top : top + 2 * reach + 1, left : left + 2 * reach + 1]
         v, u = np.mgrid[: part.shape[0], : part.shape[1]]

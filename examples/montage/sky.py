@@ -23,7 +23,7 @@ DEGREE_PX = 600
 """Pixels of a degree: 6 arc seconds each."""
 PSF_PX = 3.0
 """Standard deviation of a star's image."""
-MOST_DEGREE, MOST_TILES = 10, 30
+MOST_DEGREE, MOST_TILES = 5, 30
 _CENTRE = (210.0, 20.0)
 _SCALE = DEGREE_PX * 180 / np.pi  # pixels of a radian
 _STAR_CELL_PX = 75  # one star in the inner half of each square of so many: none is near another
@@ -32,7 +32,7 @@ _TILE = 1.4  # the width of a tile, in distances to the next one
 _DITHER, _TURN_DEG = 0.08, 3.0  # of a tile at most, in the same distances and in degrees
 _LEVEL, _OFFSET, _SLOPE = 100.0, 20.0, 8.0  # of backgrounds; the slope is from centre to edge
 _GLOW, _NOISE = 12.0, 1.0
-_LEAST_STEP_PX = 54  # of what neighbours share less, no plane can be told
+_LEAST_STEP_PX = 54  # between tiles: nearer ones share too little to tell a plane by
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def test_an_image_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"degree": 0}, "degree: found 0, expected 1 to 10"),
+        ({"degree": 0}, "degree: found 0, expected 1 to 5"),
         ({"bands": 4}, "bands: found 4, expected 1 to 3"),
         ({"tiles": 13}, "tiles: found 13 on 1°, expected 11 at most"),
     ],
