@@ -26,19 +26,22 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{wrap}:/usr/bin:/bin"}
 
 
-@pytest.fixture(scope="module")
-def work(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all jobs of a small workflow have run."""
-    out = tmp_path_factory.mktemp("montage")
-    write(RECIPE, out)
+def ran(recipe: Recipe, jobs: int, out: Path, environment: dict[str, str]) -> Path:
+    """Where all jobs of a workflow have run, one by one."""
+    write(recipe, out)
     words = ["--workflow", out / "workflow.yml", "--inputs", out / "inputs", "--work", out / "work"]
-    ran = subprocess.run(
+    done = subprocess.run(
         [sys.executable, RUN_LOCAL, "--tools", TOOLS, *words],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert "44 jobs" in ran.stdout
+    assert done.returncode == 0, done.stderr
+    assert f"{jobs} jobs" in done.stdout
     return out / "work"
+
+
+@pytest.fixture(scope="module")
+def work(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ran(RECIPE, 44, tmp_path_factory.mktemp("montage"), environment)
 
 
 def run(work: Path, environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +56,13 @@ def test_the_light_of_all_stars_is_kept_and_no_seam_is_left(work: Path) -> None:
     assert numbers["stars"] == 64
     for picture in ("red.png", "mosaic-color.png"):
         assert (work / picture).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+def test_so_it_is_of_2002_jobs(environment: dict[str, str], tmp_path: Path) -> None:
+    recipe = Recipe(tiles=11)
+    numbers = check.figures(recipe, ran(recipe, 2002, tmp_path, environment))
+    assert check.held(numbers), numbers
 
 
 def test_without_common_backgrounds_there_are_seams(
