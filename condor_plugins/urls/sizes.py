@@ -28,6 +28,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from condor_plugins.transfers.jobad import JobAd, text
 from condor_plugins.urls.sources import CACHED, hosts_of, scheme_of
 from monitors.workflows.planned.job_files import input_sizes
+from network_provisioner.base.units import whole_bytes
 from network_provisioner.base.urls import host_of, plain, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.http1 import Tls, head, trusting
@@ -35,7 +36,6 @@ from network_provisioner.client.http1 import Tls, head, trusting
 MOST_S = 1.0  # for all URLs of a job
 _AT_ONCE = 8
 _MOST_HOPS = 5
-_MOST_DIGITS = 18
 _REDIRECTS = (301, 302, 303, 307, 308)
 _NAT64 = IPv6Network("64:ff9b::/96")
 _PORTS = {"http": 80, "https": 443}
@@ -55,7 +55,7 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
     planned = _planned(ad)
     names = {url: url.partition("?")[0].rpartition("/")[2] for url in urls}
     known = UrlFacts({url: planned[name] for url, name in names.items() if name in planned})
-    until = time.monotonic() + most_s
+    until, named = time.monotonic() + most_s, hosts_of(config)
     asked = deque(
         url
         for url in urls
@@ -67,11 +67,11 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
         with suppress(IndexError):
             while True:
                 with suppress(OSError, ValueError):
-                    _look(asked.popleft(), config, until, known)
+                    _look(asked.popleft(), config.redirector, named, until, known)
 
     # Nothing ends a look-up of a name that takes too long, but the program's end.
     threads = [Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(asked)))]
-    irods = [url for url in asked if scheme_of(url) == "irods" and host_of(url) in hosts_of(config)]
+    irods = [url for url in asked if scheme_of(url) == "irods" and host_of(url) in named]
     if irods:
         zone = partial(_ask_irods, irods, text(ad, "Iwd"), until, known)
         threads.append(Thread(target=zone, daemon=True))
@@ -90,12 +90,13 @@ def _planned(ad: JobAd) -> dict[str, int]:
     return input_sizes(Path(os.path.join(text(ad, "Iwd"), script)).with_name(f"{node}.in.meta"))  # noqa: PTH118
 
 
-def _look(url: str, config: HookConfig, until: float, known: UrlFacts) -> None:
+def _look(
+    url: str, redirector: str | None, named: Collection[str], until: float, known: UrlFacts
+) -> None:
     """Ask for one. Raises OSError, ValueError."""
     cached, at = scheme_of(url) in CACHED, plain(url)
     if cached:
-        at = f"{config.redirector or ''}".rstrip("/") + _object(at)
-    named = hosts_of(config)
+        at = (redirector or "").rstrip("/") + _object(at)
     for _ in range(_MOST_HOPS):
         parts = urlsplit(at)
         if parts.scheme not in _PORTS:
@@ -107,9 +108,9 @@ def _look(url: str, config: HookConfig, until: float, known: UrlFacts) -> None:
             if cached:
                 known.served.setdefault(url, at)
             continue
-        length = headers.get("content-length", "")
-        if status == 200 and length.isdecimal() and len(length) <= _MOST_DIGITS:
-            known.sizes.setdefault(url, int(length))
+        length = whole_bytes(headers.get("content-length", ""))
+        if status == 200 and length is not None:
+            known.sizes.setdefault(url, length)
         return
 
 

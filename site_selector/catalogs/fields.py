@@ -8,7 +8,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import parse_size
+from network_provisioner.base.units import parse_size, whole_bytes
 from site_selector.catalogs.documents import Document, Key, kind_of
 
 Profiles = Mapping[str, Mapping[str, str]]
@@ -77,10 +77,10 @@ def size_of(
         place = (*path, "metadata", "size")
     if value is None:
         return None
-    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 19:
-        return int(value)  # nearly always; what follows takes ten times as long
     if not isinstance(value, str):
         raise document.error(place, f"size of {lfn!r} is no number, expected bytes")
+    if (size := whole_bytes(value)) is not None:
+        return size  # nearly always
     if value.strip().startswith("-"):
         raise document.error(
             place, f"size of {lfn!r} is {value.strip()[:40]}, expected 0 bytes or more"

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import whole_bytes
 from site_selector.catalogs.entries import Replica
 
 _BATCH = 10_000
@@ -48,8 +49,8 @@ class ReplicaDatabase:
                     query = _ROWS.format(",".join([mark] * len(batch)))
                     for lfn, site, pfn, size in database.execute(query, batch):
                         places.setdefault(lfn, []).append((site, pfn))
-                        if size and size.isdecimal() and len(size) < 19:
-                            sizes[lfn] = int(size)
+                        if (known := whole_bytes(size or "")) is not None:
+                            sizes[lfn] = known
         except errors as error:
             said = str(error).strip().partition("\n")[0]
             raise InputError(f"{self.shown}: cannot be read: {said}") from None

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import requests
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import whole_bytes
 from site_selector.replicas.catalog import Say, SourceFile, sha256_of
 
 _TIMEOUT_S = 30.0
@@ -42,7 +43,7 @@ def _one(session: requests.Session, url: str) -> Iterator[SourceFile]:
         yield from _below(session, answer.url)
         return
     digests = map(sha256_of, answer.headers.get("Digest", "").split(","))
-    size = _bytes(answer.headers.get("Content-Length"))
+    size = whole_bytes(answer.headers.get("Content-Length", ""))
     yield SourceFile(_base(url), url, size, next(filter(None, digests), None))
 
 
@@ -75,17 +76,13 @@ def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, int |
     for item in tree.iter("{DAV:}response"):
         path = urlsplit(item.findtext("{DAV:}href", "").strip()).path.rstrip("/")
         is_folder = item.find(".//{DAV:}resourcetype/{DAV:}collection") is not None
-        size = _bytes(item.findtext(".//{DAV:}getcontentlength"))
+        size = whole_bytes(item.findtext(".//{DAV:}getcontentlength", ""))
         yield urljoin(folder, path + "/" * is_folder), size
 
 
 def _check(answer: requests.Response, url: str) -> None:
     if not answer.ok:
         raise InputError(f"{url}: its server answers {answer.status_code} {answer.reason}")
-
-
-def _bytes(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
 
 
 def _base(url: str) -> str:

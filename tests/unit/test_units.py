@@ -73,3 +73,12 @@ def test_formats_are_for_people() -> None:
     assert units.format_rate(200e6) == "200 Mb/s"
     assert units.format_size(1_500_000_000) == "1.5 GB"
     assert units.format_rate(999.9e6) == "1 Gb/s"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("13500000", 13_500_000), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("", None)]
+    + [(text, None) for text in ("-1", "1.5", " 1", "1k", "٣", "9" * 5000)],
+)
+def test_sizes_in_digits_alone(text: str, size: int | None) -> None:
+    assert units.whole_bytes(text) == size

@@ -28,6 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from network_provisioner.base.units import whole_bytes
+
 _BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
 # The first level of the document, two spaces deep (version 3.0 of its format).
 _FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
@@ -47,7 +49,6 @@ _STDERR = re.compile(
 )
 _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
 
-_DIGITS = 19  # of a size in bytes at most
 _NOT_STARTED = -128  # as pegasus-analyzer
 
 
@@ -140,8 +141,8 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
     # The last entries are always those of streams; where they are not, the last was torn.
     for part in _FILE.split(section[1])[1:-1] if section else ():
         about = dict(_ABOUT.findall(part))
-        size = about.get("size", "")
-        if "lfn" in about and size.isdecimal() and len(size) < _DIGITS:
+        size = whole_bytes(about.get("size", ""))
+        if "lfn" in about and size is not None:
             kind = outputs if about.get("output") == "True" else inputs
-            kind[about["lfn"]] = int(size)
+            kind[about["lfn"]] = size
     return inputs, outputs

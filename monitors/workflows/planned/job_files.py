@@ -24,6 +24,7 @@ from typing import Any
 
 from monitors.workflows.planned.owned import opened, read_bytes, read_text
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import whole_bytes
 
 HOOK_JOURNAL = "adon-hooks.jsonl"
 SIZE_JOURNAL = "adon-sizes.jsonl"
@@ -31,7 +32,6 @@ DECISION_ENDING = ".adon.json"
 TRANSFER = "pegasus::transfer"  # the transformation of Pegasus's own transfer jobs
 LOCAL_UNIVERSES = ("local", "scheduler")  # run on the submit host itself
 WORKFLOW, JOB = "PEGASUS_WF_UUID", "PEGASUS_DAG_JOB_ID"  # name each job to its own processes
-_MOST_DIGITS = 18  # of a size in bytes
 _MOST_BYTES = 1 << 20  # of a submit file; Pegasus writes a few thousand
 
 
@@ -219,6 +219,5 @@ def _named(item: Any) -> tuple[str | None, int | None]:
     attributes = item.get("_attributes") if isinstance(item, dict) else None
     if not isinstance(attributes, dict):
         return None, None
-    lfn, size = item.get("_id"), str(attributes.get("size", ""))
-    found = int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None
-    return lfn if isinstance(lfn, str) else None, found
+    lfn, size = item.get("_id"), whole_bytes(str(attributes.get("size", "")))
+    return lfn if isinstance(lfn, str) else None, size
