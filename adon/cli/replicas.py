@@ -107,7 +107,7 @@ def _read_zone(source: str, say: Say) -> Iterator[SourceFile]:
 
     url = account.parsed(source)
     settings = account.account(url, os.environ, Path.cwd())
-    session = account.session(url, os.environ, Path.cwd())
+    session = account.opened(settings)
     return read_zone(source, say, session, lambda error: messages.sentence(error, url, settings))
 
 

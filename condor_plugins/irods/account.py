@@ -13,7 +13,7 @@ import json
 import os
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -41,6 +41,11 @@ class IrodsUrl:
     @property
     def zone(self) -> str:
         return self.path.split("/")[1]
+
+    @property
+    def place(self) -> IrodsUrl:
+        """The zone's root there as that user: what one session serves."""
+        return replace(self, path=f"/{self.zone}")
 
 
 def parsed(url: str) -> IrodsUrl:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class _Call:
         url, settings = account.IrodsUrl(link), _NOBODY
         try:
             url = account.parsed(link)
-            settings, way = self._place(replace(url, path=f"/{url.zone}"))
+            settings, way = self._place(url.place)
             (put if self._upload else get)(way, url.path, Path(name), moved)
         except Exception as error:  # of the client are many kinds
             self._failed = True

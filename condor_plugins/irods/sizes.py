@@ -20,14 +20,13 @@ from condor_plugins.irods import account
 def main(words: Sequence[str] | None = None) -> int:
     """See the module's text. What cannot be asked for has no line."""
     folder, *urls = sys.argv[1:] if words is None else words
-    sessions: dict[tuple[str, ...], iRODSSession] = {}
+    sessions: dict[account.IrodsUrl, iRODSSession] = {}
     for url in urls:
         try:
             known = account.parsed(url)
-            whose = (known.host, str(known.port), known.user, known.zone)
-            if whose not in sessions:
-                sessions[whose] = account.session(known, os.environ, Path(folder))
-            size = sessions[whose].data_objects.get(known.path).size
+            if known.place not in sessions:
+                sessions[known.place] = account.session(known, os.environ, Path(folder))
+            size = sessions[known.place].data_objects.get(known.path).size
         except Exception:  # its errors have no common root
             continue
         print(json.dumps([url, size]), flush=True)

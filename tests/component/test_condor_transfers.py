@@ -40,41 +40,35 @@ LONG_S = 300.0  # nothing here takes nearly as long
 # A hook waits so long for a broker that does not answer, and for a path: the shadow lets it live
 # for 120 s.
 PATIENT = {"timeout_s": 60.0, "patience_s": 80.0}
-# A transfer plug-in of the job's own, by which one of its files comes: it says that it was called,
-# and ends once that is taken back, or all are let go, or its starter has ended.
-HELD_FILE = r"""#!/bin/sh
+# A transfer plug-in of the job's own.
+PLUGIN = r"""#!/bin/sh
 if [ "$1" = -classad ]; then
     printf '%s\n' 'MultipleFileSupport = true' 'PluginType = "FileTransfer"' \
-        'PluginVersion = "1"' 'SupportedMethods = "held"'
+        'PluginVersion = "1"' 'SupportedMethods = "{method}"'
     exit 0
 fi
 while [ $# -gt 0 ]; do
     case $1 in -infile) wanted=$2 ;; -outfile) results=$2 ;; esac
     shift
 done
-sign={folder}/held.$$
+name=$(sed -n 's/.*LocalFileName *= *"\([^"]*\)".*/\1/p' "$wanted")
+"""
+# By which one file comes: it says that it was called, and ends once that is taken back, or all are
+# let go, or its starter has ended.
+HELD_FILE = (
+    PLUGIN.replace("{method}", "held")
+    + r"""sign={folder}/held.$$
 touch "$sign"
 until [ ! -e "$sign" ] || [ -e {folder}/all ] || ! kill -0 $PPID 2>/dev/null; do sleep 0.1; done
-name=$(sed -n 's/.*LocalFileName *= *"\([^"]*\)".*/\1/p' "$wanted")
 : > "$name"
 printf '[ TransferSuccess = true; TransferUrl = "held://x/y"; TransferFileName = "%s"; ]\n' \
     "$name" > "$results"
 """
-
-
+)
 # By which osdf:// comes: it tells what Pelican's client does of a cache that was slow to begin.
-PELICAN = r"""#!/bin/sh
-if [ "$1" = -classad ]; then
-    printf '%s\n' 'MultipleFileSupport = true' 'PluginType = "FileTransfer"' \
-        'PluginVersion = "1"' 'SupportedMethods = "osdf"'
-    exit 0
-fi
-while [ $# -gt 0 ]; do
-    case $1 in -infile) wanted=$2 ;; -outfile) results=$2 ;; esac
-    shift
-done
-name=$(sed -n 's/.*LocalFileName *= *"\([^"]*\)".*/\1/p' "$wanted")
-head -c 1000 /dev/zero > "$name"
+PELICAN = (
+    PLUGIN.replace("{method}", "osdf")
+    + r"""head -c 1000 /dev/zero > "$name"
 now=$(date +%s)
 printf '%s' '[ TransferSuccess = true; TransferUrl = "osdf:///ospool/a";' \
     'TransferType = "download"; TransferProtocol = "osdf";' \
@@ -83,6 +77,7 @@ printf '%s' '[ TransferSuccess = true; TransferUrl = "osdf:///ospool/a";' \
     'DeveloperData = [ PelicanClientVersion = "7.20.0"; Attempts = 1; TimeToFirstByte0 = 30.25;' \
     'TransferTime0 = 39.5; DataAge0 = 5.5; Endpoint0 = "{cache}" ] ]' > "$results"
 """
+)
 
 
 class Service(BrokerService):
