@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from condor_plugins.pool.cloud.cloudinit import boot_token
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import DOMAIN
+from monitors.archive.archive import Archive
 
 # What is peculiar to a pool whose machines are all this one, without names of their own.
 ONE_MACHINE = {
@@ -77,3 +79,26 @@ def none_left(pool: Pool, config: Path) -> bool:
     there = json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"]
     slots = pool.run(["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "Name"])
     return not there and not slots
+
+
+def submit_fan(pool: Pool, folder: Path, wide: int) -> None:
+    """Of a DAG of ``a``, then so many ``b``, then ``z``; each has its submit file there."""
+    names = [f"b{n}" for n in range(wide)]
+    (folder / "x.dag").write_text(
+        "JOB a a.sub\nJOB z z.sub\n"
+        + "".join(f"JOB {name} b.sub\n" for name in names)
+        + f"PARENT a CHILD {' '.join(names)}\nPARENT {' '.join(names)} CHILD z\n"
+    )
+    words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
+    pool.run(words, cwd=folder)
+
+
+def happened(log: Path, event: str) -> int:
+    """How often, by a job log."""
+    return len(re.findall(rf"^{event} \(", log.read_text(), re.M)) if log.exists() else 0
+
+
+def recorded(folder: Path, metric: str) -> list[Any]:
+    """What the daemon wrote into its archive."""
+    with Archive(folder / "adon-archive.sqlite") as archive:
+        return archive.query(metric)

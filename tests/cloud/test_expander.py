@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import subprocess
 import sys
@@ -15,10 +14,9 @@ import pytest
 import yaml
 from faults_door import Door, hangs_up, passes, says_500
 from network_world import star
-from startd_world import adon, at_work
+from startd_world import adon, at_work, happened, recorded, submit_fan
 
 from examples.testbed.pool import Pool
-from monitors.archive.archive import Archive
 from tests.cloud import settings
 from tests.cloud.machine import unplug
 from tests.cloud.rig import SETTINGS, WORKER
@@ -73,15 +71,6 @@ def submit(
     return folder / f"{name}.log"
 
 
-def happened(log: Path, event: str) -> int:
-    return len(re.findall(rf"^{event} \(", log.read_text(), re.M)) if log.exists() else 0
-
-
-def recorded(folder: Path, metric: str) -> list[Any]:
-    with Archive(folder / "adon-archive.sqlite") as archive:
-        return archive.query(metric)
-
-
 def explained(pool: Pool, config: Path) -> str:
     return " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
 
@@ -123,15 +112,8 @@ def test_a_wide_level_between_two_narrow_ones(world: Any, pool: Pool, tmp_path: 
     for name, seconds in (("a", 2), ("b", 6), ("z", 8)):
         text = f"{SUBMIT.format(name='dag')}arguments = {seconds}\nqueue\n"
         (tmp_path / f"{name}.sub").write_text(text)
-    wide = [f"b{n}" for n in range(12)]
-    (tmp_path / "x.dag").write_text(
-        "JOB a a.sub\nJOB z z.sub\n"
-        + "".join(f"JOB {name} b.sub\n" for name in wide)
-        + f"PARENT a CHILD {' '.join(wide)}\nPARENT {' '.join(wide)} CHILD z\n"
-    )
     with at_work(pool, adon(config, "run"), tmp_path):
-        words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
-        pool.run(words, cwd=tmp_path)
+        submit_fan(pool, tmp_path, 12)
         log = tmp_path / "dag.log"
         until(lambda: happened(log, "005") == 13, "the wide level to end")
         until(lambda: len(servers(world)) == 1, "the pool to shrink")

@@ -11,12 +11,19 @@ from typing import Any
 
 import killed_expander
 import pytest
-from startd_world import adon, at_work, none_left, write_config
+from startd_world import (
+    adon,
+    at_work,
+    happened,
+    none_left,
+    recorded,
+    submit_fan,
+    write_config,
+)
 from waiting import until
 
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
-from monitors.archive.archive import Archive
 
 pytestmark = pytest.mark.component
 
@@ -43,28 +50,12 @@ def submit(pool: Pool, folder: Path, count: int, seconds: int, name: str = "j") 
     return folder / f"{name}.log"
 
 
-def happened(log: Path, event: str) -> int:
-    return log.read_text().count(f"\n{event} ") if log.exists() else 0
-
-
-def recorded(folder: Path, metric: str) -> list[Any]:
-    with Archive(folder / "adon-archive.sqlite") as archive:
-        return archive.query(metric)
-
-
 def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> None:
     for name, seconds in (("a", 4), ("b", 8), ("z", 1)):
         (tmp_path / f"{name}.sub").write_text(SUBMIT.format(seconds, "dag", 1))
-    wide = [f"b{n}" for n in range(6)]
-    (tmp_path / "x.dag").write_text(
-        "JOB a a.sub\nJOB z z.sub\n"
-        + "".join(f"JOB {name} b.sub\n" for name in wide)
-        + f"PARENT a CHILD {' '.join(wide)}\nPARENT {' '.join(wide)} CHILD z\n"
-    )
     config = configured(pool, tmp_path)
     with at_work(pool, adon(config, "run"), tmp_path) as daemon:
-        words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
-        pool.run(words, cwd=tmp_path)
+        submit_fan(pool, tmp_path, 6)
         log = tmp_path / "dag.log"
         until(lambda: happened(log, "005") == 8, "all jobs to end")
         until(lambda: none_left(pool, config), "the machines to be gone")
@@ -92,12 +83,6 @@ def test_500_wide_and_then_1_wide(pool: Pool, tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
         sub = f"executable = {name}\nlog = dag.log\nrequest_memory = 16\nqueue\n"
         (tmp_path / f"{name}.sub").write_text(sub)
-    wide = [f"b{n}" for n in range(500)]
-    (tmp_path / "x.dag").write_text(
-        "JOB a a.sub\nJOB z z.sub\n"
-        + "".join(f"JOB {name} b.sub\n" for name in wide)
-        + f"PARENT a CHILD {' '.join(wide)}\nPARENT {' '.join(wide)} CHILD z\n"
-    )
     config = configured(pool, tmp_path, flavours={"large": FLAVOUR | {"cores": 12}}, cores=48)
     log = tmp_path / "dag.log"
 
@@ -105,8 +90,7 @@ def test_500_wide_and_then_1_wide(pool: Pool, tmp_path: Path) -> None:
         return len(json.loads(pool.run([*adon(config, "show"), "--json"]))["machines"])
 
     with at_work(pool, adon(config, "run"), tmp_path):
-        words = ["condor_submit_dag", "-terse", "-notification", "never", "x.dag"]
-        pool.run(words, cwd=tmp_path)
+        submit_fan(pool, tmp_path, 500)
         until(lambda: happened(log, "001") == 502, "all jobs to begin")
         until(lambda: there() == 1, "all machines but the last job's to be gone")
         assert happened(log, "005") == 501
