@@ -66,6 +66,7 @@ setup(
         "monitors.archive.stores",
         "monitors.measurements",
         "monitors.measurements.agent",
+        "monitors.measurements.disks",
         "monitors.measurements.perfsonar",
         "monitors.measurements.probes",
         "monitors.watcher",

@@ -42,6 +42,7 @@ from network_provisioner.reports import TransferReport
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
+from network_provisioner.reservations.disks import DiskSample, ReportedDisks
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.reservations.shares import Shares
@@ -115,6 +116,7 @@ class Broker(Queries):
             templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
         )
         connections = ReportedConnections(topology, self._active.ports)
+        self._disks = ReportedDisks()
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
@@ -610,6 +612,13 @@ class Broker(Queries):
             if site not in self.topology.sites:
                 raise BrokerError(f"unknown site {site!r}", "unknown_site")
             self._changes.connections(agent, site, found, now)
+
+    def disks(self, agent: str, samples: Sequence[DiskSample], source: str) -> None:
+        """Take in what the disks of an agent's host did in the last seconds, and where their I/O
+        wait is from (:class:`~network_provisioner.reservations.disks.ReportedDisks`)."""
+        with self._lock:
+            site = agent.partition("/")[0]
+            self._disks.take_in(agent, site, samples, source, self._now())
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None

@@ -76,6 +76,7 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.api import measuring as measuring_api
     from monitors.measurements.agent_registry import AgentRegistry
     from monitors.measurements.coordinator import Coordinator
+    from monitors.measurements.disks.periods import DiskPeriods
     from monitors.measurements.metrics import RunMetrics
     from monitors.measurements.run_store import MeasuringStore
     from monitors.measurements.tasks import Infeasible
@@ -97,7 +98,12 @@ def make(around: PartContext) -> MonitoringPart:
         raise
     return MonitoringPart(
         routers=[
-            agents.router(coordinator, around.clock, around.broker.report_connections),
+            agents.router(
+                coordinator,
+                around.clock,
+                around.broker.report_connections,
+                DiskPeriods(around.broker.disks, around.archive).take_in,
+            ),
             measuring_api.router(
                 coordinator, around.rules, around.keyring.principals, around.clock
             ),
@@ -137,7 +143,7 @@ def described() -> list[APIRouter]:
 
     nothing: Any = None
     return [
-        agents.router(nothing, nothing, nothing),
+        agents.router(nothing, nothing, nothing, nothing),
         measuring_api.router(nothing, nothing, nothing, nothing),
     ]
 

@@ -16,11 +16,13 @@ from monitors.api.measuring_shapes import (
     AgentNameAnswer,
     AssignmentsAnswer,
     ConnectionsBody,
+    DisksBody,
     ResultsAnswer,
     ResultsBody,
 )
 from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.coordinator import Coordinator
+from monitors.measurements.disks.periods import DiskReport
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
@@ -38,13 +40,17 @@ Words = Annotated[str, Query(max_length=500)]
 
 
 ReportConnections = Callable[[str, str, list[Connection]], None]
+ReportDisks = Callable[[str, DiskReport], None]
 
 
 def router(
-    coordinator: Coordinator, clock: Callable[[], float], connections: ReportConnections
+    coordinator: Coordinator,
+    clock: Callable[[], float],
+    connections: ReportConnections,
+    disks: ReportDisks,
 ) -> APIRouter:
     """The routes. ``clock`` gives Unix seconds; ``connections`` takes what an agent at a site sees
-    open."""
+    open, ``disks`` what those of its host did."""
     routes = APIRouter(tags=["agents"])
     polls = LongPolls()
     if coordinator is not None:  # None: only to be described
@@ -95,6 +101,16 @@ def router(
         switches tell transfers apart whose client has two servers move the bytes."""
         _need_own(caller, name)
         connections(name, name.partition("/")[0], body.found())
+        return answers.answer({"agent": name})
+
+    @routes.post("/v1/agents/{name:path}/disks", response_model=AgentNameAnswer)
+    def post_disks(name: str, body: DisksBody, caller: Caller) -> Response:
+        """What the disks of an agent's host read and wrote, and who waited for them, in the seconds
+        since its last report."""
+        received = clock()
+        _need_own(caller, name)
+        coordinator.heard(name)
+        disks(name, body.report(received))
         return answers.answer({"agent": name})
 
     @routes.get("/v1/agents", response_model=list[AgentAnswer])

@@ -4,15 +4,22 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from monitors.measurements.disks.periods import (
+    MOST_PROCESSES,
+    MOST_SECONDS,
+    DiskReport,
+    ProcessSecond,
+)
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Port, Text
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import parse_duration
+from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
 from network_provisioner.reservations.connections import Connection
+from network_provisioner.reservations.disks import DiskSample
 
 Quantity = Text | float
 _MOST_RESULTS = 50
@@ -102,6 +109,42 @@ class ConnectionsBody(Body):
             Connection(c.client_port, (c.local, c.local_port), (c.remote, c.remote_port))
             for c in self.connections
         ]
+
+
+Bps = Annotated[float, Field(ge=0, le=MAX_RATE_BPS)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Age = Annotated[float, Field(ge=0, le=3600)]
+Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]  # JSON has lists
+Process = Annotated[
+    tuple[
+        Annotated[str, Field(max_length=64)],
+        Annotated[int, Field(ge=1, lt=2**31)],
+        Bps,
+        Bps,
+        Share | None,
+    ],
+    Field(strict=False),
+]
+
+
+class DisksBody(Body):
+    """What the disks of an agent's host did. ``seconds``: how long ago each ended when it was
+    sent, what was read and written (bit/s) and the share that was waited for. ``processes``: of the
+    busiest in each of these seconds name, number, the same rates, and the share that it waited for
+    disks, null where that is not known."""
+
+    source: Literal["delay", "pressure", "iowait"]
+    seconds: Annotated[list[Second], Field(min_length=1, max_length=MOST_SECONDS)] = Field(
+        examples=[[[0.01, 0, 8e8, 0.93]]]
+    )
+    processes: Annotated[list[Process], Field(max_length=MOST_SECONDS * MOST_PROCESSES)] = Field(
+        examples=[[["cp", 4711, 0, 8e8, 0.93]]]
+    )
+
+    def report(self, received: float) -> DiskReport:
+        """With instants by the clock that says when it was ``received``."""
+        seconds = [DiskSample(received - age, *rest) for age, *rest in self.seconds]
+        return DiskReport(self.source, seconds, [ProcessSecond(*one) for one in self.processes])
 
 
 class AgentNameAnswer(Answer):

@@ -41,6 +41,7 @@ UNITS = {
     "cpu_use": "1",
     "memory_use": "1",
     "io_wait": "1",
+    "disk_io": "1",
     "pool_slots": "1",
     "pool_busy": "1",
     "pool_demand": "1",
@@ -65,6 +66,7 @@ OF_NETWORK = frozenset(
     {
         "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput",
         "rtt", "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait",
+        "disk_io",
     }
 )  # fmt: skip
 """Metrics that brokers and agents measure, and all decide by."""

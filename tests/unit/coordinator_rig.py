@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from broker_rig import Clock, demo_network
+from fastapi import APIRouter
 
+from monitors.api import agents as agents_api
 from monitors.archive.archive import Archive
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.coordinator import Coordinator
+from monitors.measurements.disks.periods import DiskPeriods
 from monitors.measurements.registry import TaskRegistry
 from monitors.measurements.run_store import MeasuringStore
 from monitors.measurements.runs import Run, RunState
 from monitors.measurements.task_data import agreement_from_dict
 from monitors.rules import Rules
 from network_provisioner.access import ANYBODY
+from network_provisioner.broker import Broker
 
 UNITS = {"tcp_throughput": "bit/s", "rtt": "s", "loss": "1", "cpu_use": "1", "memory_use": "1"}
 TCP = {"tool": "tcp", "from": "mu", "to": "tacc", "every": "60 s", "for": "10 s"}
@@ -68,6 +72,13 @@ class CoordinatorRig:
     def close(self) -> None:
         self.store.close()
         self.archive.close()
+
+    def agents_router(self, broker: Broker) -> APIRouter:
+        """The agents' routes; what they report goes to the broker."""
+        disks = DiskPeriods(broker.disks, self.archive)
+        return agents_api.router(
+            self.coordinator, self.clock, broker.report_connections, disks.take_in
+        )
 
     def let_pass(self, seconds: float, step: float = 1.0) -> None:
         """Time, with a look at it every ``step`` seconds."""

@@ -16,7 +16,6 @@ from coordinator_rig import HOST, TCP, CoordinatorRig, result_of
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from monitors.api import agents as agents_api
 from monitors.api import measuring as measuring_api
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
@@ -42,9 +41,7 @@ def app(tmp_path: Path, coordinator: CoordinatorRig) -> FastAPI:
     keys += [Key(Principal(name, Role.AGENT), hash_of(token_of(name))) for name in AGENTS]
     ring = Keyring(keys, coordinator.clock)
     routers = [
-        agents_api.router(
-            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
-        ),
+        coordinator.agents_router(rig.broker),
         measuring_api.router(coordinator.coordinator, RULES, ring.principals, coordinator.clock),
     ]
     return create_app(rig.broker, ring, more=routers)
@@ -82,9 +79,7 @@ def test_without_tokens_everybody_is_every_agent(
         Rig(tmp_path / "other.sqlite", clock=coordinator.clock),
         Keyring((), coordinator.clock),
     )
-    routes = agents_api.router(
-        coordinator.coordinator, coordinator.clock, rig.broker.report_connections
-    )
+    routes = coordinator.agents_router(rig.broker)
     with TestClient(create_app(rig.broker, ring, more=[routes])) as web:
         assert web.get("/v1/agents/mu/assignments").json()["agent"] == "mu"
         assert error(web.get("/v1/agents/mars/assignments"))[1] == "unknown_agent"
@@ -132,6 +127,32 @@ def test_an_agent_reports_connections(web: TestClient) -> None:
             400, "bad_request",
         )  # fmt: skip
     assert error(web.post(path, json={"connections": []}, headers=bearer("tacc")))[0] == 403
+
+
+def test_what_the_disks_of_a_host_do_is_archived_by_ten_seconds(
+    web: TestClient, coordinator: CoordinatorRig
+) -> None:
+    path, mu = "/v1/agents/mu/disks", bearer("mu")
+    second, process = [0.25, 0, 8e7, 0.5], ["cp", 4711, 0, 8e7, 0.5]
+    body = {"source": "delay", "seconds": [second], "processes": [process]}
+    for _ in range(11):
+        assert web.post(path, json=body, headers=mu).json() == {"agent": "mu"}
+        coordinator.let_pass(1)
+    (row,) = coordinator.archive.query("disk_io")
+    assert (row.subject, row.value, row.unit, row.source) == ("mu", 0.5, "1", "agent:mu")
+    assert row.details["source"] == "delay" and row.at == row.details["seconds"][-1][0]
+    assert row.details["seconds"][0] == [1_000_000 - 0.25, 0, 80_000_000, 0.5]
+    assert row.details["processes"] == [process] * len(row.details["seconds"])
+    web.post(path, json=body | {"source": "pressure", "processes": []}, headers=mu)
+    assert len(coordinator.archive.query("disk_io")) == 2, "where I/O wait is from is one thing"
+    for wrong in (
+        body | {"seconds": []},
+        body | {"seconds": [[0.25, 0, 8e7, 1.5]]},
+        body | {"seconds": [[0.25, -1, 8e7, 0.5]]},
+        body | {"source": "guess"},
+    ):
+        assert error(web.post(path, json=wrong, headers=mu))[:2] == (400, "bad_request")
+    assert error(web.post(path, json=body, headers=bearer("tacc")))[0] == 403
 
 
 def test_tasks_come_and_go(web: TestClient) -> None:

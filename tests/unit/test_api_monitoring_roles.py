@@ -61,6 +61,10 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, Any]] = {
     ("post", "/v1/agents/{name}/connections"): (
         set(), "/v1/agents/mu/connections", {"connections": []},
     ),
+    ("post", "/v1/agents/{name}/disks"): (
+        set(), "/v1/agents/mu/disks",
+        {"source": "delay", "seconds": [[0, 0, 0, 0]], "processes": []},
+    ),
     ("get", "/v1/tasks"): (SEE, "/v1/tasks", None),
     ("get", "/v1/tasks/{name}"): (SEE, "/v1/tasks/known", None),
     ("put", "/v1/tasks/{name}"): (START, "/v1/tasks/mine", TASK),

@@ -14,7 +14,6 @@ from cli_world import NOBODY, adon
 from coordinator_rig import CoordinatorRig
 
 from adon.cli.measure_text import agents, planned
-from monitors.api import agents as agents_api
 from monitors.api import archive as archive_api
 from monitors.api import measuring as measuring_api
 from monitors.rules import Rules
@@ -33,9 +32,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Coo
     ring = Keyring((), coordinator.clock)
     monkeypatch.setattr("time.time", coordinator.clock)
     routers = [
-        agents_api.router(
-            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
-        ),
+        coordinator.agents_router(rig.broker),
         measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
         archive_api.router(coordinator.archive, Rules(), coordinator.clock),
     ]

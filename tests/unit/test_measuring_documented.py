@@ -17,7 +17,6 @@ from fastapi.testclient import TestClient
 from adon.config.adon_yml import parse_config
 from adon.config.security import keyring_of
 from adon.service.monitoring import described
-from monitors.api import agents as agents_api
 from monitors.api import measuring as measuring_api
 from monitors.archive.measurement import Measurement
 from monitors.rules import Rules, rules_from_list
@@ -45,9 +44,7 @@ def web(tmp_path: Path) -> Iterator[TestClient]:
         coordinator.coordinator.heard(agent)
     coordinator.ask("mu")
     routers = [
-        agents_api.router(
-            coordinator.coordinator, coordinator.clock, rig.broker.report_connections
-        ),
+        coordinator.agents_router(rig.broker),
         measuring_api.router(coordinator.coordinator, Rules(), ring.principals, coordinator.clock),
     ]
     with TestClient(create_app(rig.broker, ring, more=routers)) as client:

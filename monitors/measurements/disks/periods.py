@@ -1,0 +1,97 @@
+"""What agents report of their hosts' disks each second, in the archive as a row per ten."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from monitors.archive.archive import Archive, ArchiveError
+from monitors.archive.measurement import Measurement
+from network_provisioner.reservations.disks import DiskSample
+
+_log = logging.getLogger(__name__)
+
+METRIC = "disk_io"
+PERIOD_S = 10.0
+MOST_SECONDS = 20  # of one report; what waits for longer at an agent is thrown away
+MOST_PROCESSES = 20  # of a second, the busiest
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSecond:
+    """What a process read and wrote in a second (bit/s), and the share of it that it waited for
+    disks; None where delay accounting is off."""
+
+    name: str
+    pid: int
+    read_bps: float
+    write_bps: float
+    io_wait: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReport:
+    """The seconds since the last report, oldest first, and the busiest processes in them.
+    ``source``: where I/O wait is from, ``delay``, ``pressure`` or ``iowait``."""
+
+    source: str
+    seconds: Sequence[DiskSample]
+    processes: Sequence[ProcessSecond]
+
+
+class DiskPeriods:
+    """Hands on what agents report at once, and archives it by tens of seconds. Thread-safe."""
+
+    def __init__(
+        self, hand_on: Callable[[str, Sequence[DiskSample], str], None], archive: Archive
+    ) -> None:
+        self._hand_on, self._archive = hand_on, archive
+        self._lock = threading.Lock()
+        self._open: dict[str, DiskReport] = {}
+
+    def take_in(self, agent: str, report: DiskReport) -> None:
+        """A report of an agent; the first of ten new seconds has those before it archived."""
+        self._hand_on(agent, report.seconds, report.source)
+        with self._lock:
+            before = self._open.get(agent)
+            same = before is not None and _period(before) == _period(report)
+            self._open[agent] = _joined(before, report) if before and same else report
+        if before is None or same:
+            return
+        try:
+            self._archive.record(row(agent, before))
+        except ArchiveError as error:  # no reason to have all of it sent again
+            _log.warning("what the disks of %s did is not archived: %s", agent, error)
+
+
+def _period(report: DiskReport) -> tuple[str, float]:
+    return report.source, report.seconds[0].at // PERIOD_S
+
+
+def _joined(one: DiskReport, other: DiskReport) -> DiskReport:
+    return DiskReport(
+        one.source, [*one.seconds, *other.seconds], [*one.processes, *other.processes]
+    )
+
+
+def row(agent: str, report: DiskReport) -> Measurement:
+    """As the archive has it, at the end of the last second; rates without fractions."""
+    seconds, at = report.seconds, report.seconds[-1].at
+    return Measurement(
+        f"{METRIC}:{agent}:{at:.3f}", METRIC, agent, fmean(s.io_wait for s in seconds), "1", at,
+        f"agent:{agent}", details={
+            "source": report.source,
+            "seconds": [
+                [round(s.at, 3), round(s.read_bps), round(s.write_bps), round(s.io_wait, 3)]
+                for s in seconds
+            ],
+            "processes": [
+                [p.name, p.pid, round(p.read_bps), round(p.write_bps),
+                 None if p.io_wait is None else round(p.io_wait, 3)]
+                for p in report.processes
+            ],
+        },
+    )  # fmt: skip
