@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,9 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
-    from monitors.measurements.agent.connections import reporting
+    from monitors.measurements.agent.beside import reporting
+    from monitors.measurements.agent.connections import ConnectionReporter
+    from monitors.measurements.agent.disks import DiskReporter
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.probes.probe import Halt
 
@@ -97,7 +100,13 @@ def _run(args: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: threading.Thread(target=halt.set).start())
     agent = Agent(settings, halt)
     print(f"{agent.describe()}; asks {settings.broker}", flush=True)
-    with following(settings), reporting(settings):
+    with ExitStack() as stack:
+        stack.enter_context(following(settings))
+        if settings.servers:
+            seen = ConnectionReporter(settings.servers)
+            stack.enter_context(reporting(settings, "connections", seen))
+        if settings.disks:
+            stack.enter_context(reporting(settings, "disks", DiskReporter()))
         agent.run()
     return 0
 

@@ -7,25 +7,15 @@ connection carries files, and by it the switches know the transfer's packets: se
 
 from __future__ import annotations
 
-import json
-import logging
-import threading
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from monitors.measurements.agent.broker_link import BrokerLink
-from monitors.measurements.agent.settings import AgentSettings
-from network_provisioner.base.errors import AdonError
+from monitors.measurements.agent.beside import Post
 
-_log = logging.getLogger(__name__)
-
-LOOK_S = 0.1
 _AGAIN_S = 10.0  # what has not changed is said again: the broker shall know that somebody looks
-_TIMEOUT_S = 5.0
 _ESTABLISHED = "01"  # in /proc/net/tcp
 
 
@@ -70,38 +60,22 @@ def _open(servers: Collection[int]) -> list[dict[str, Any]]:
     return carrying(psutil.net_connections("tcp"), servers)
 
 
-@contextmanager
-def reporting(settings: AgentSettings) -> Iterator[None]:
-    """Report them meanwhile, where the settings name servers."""
-    if not settings.servers:
-        yield
-        return
-    over = threading.Event()
-    link = BrokerLink(settings)
-    thread = threading.Thread(target=_report, args=(settings.servers, link, over), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        link.close()
-        thread.join()
+class ConnectionReporter:
+    """Reports what has changed."""
 
+    every_s = 0.1
 
-def _report(servers: Collection[int], link: BrokerLink, over: threading.Event) -> None:
-    said: list[dict[str, Any]] | None = None
-    looks, trouble = 0, ""
-    while not over.wait(LOOK_S):
-        looks += 1
-        try:
-            found = _open(servers)
-            if found != said or looks * LOOK_S >= _AGAIN_S:
-                body = json.dumps({"connections": found}).encode()
-                link.ask("connections", _TIMEOUT_S, body=body)
-                said, looks, trouble = found, 0, ""
-        except (AdonError, OSError, psutil.Error) as error:
-            if str(error) != trouble and not over.is_set():
-                trouble = str(error)
-                _log.warning("connections are not reported: %s", error)
-            said = None
-            over.wait(1.0)
+    def __init__(self, servers: Collection[int]) -> None:
+        self._servers = servers
+        self._said: list[dict[str, Any]] | None = None
+        self._looks = 0
+
+    def look(self, post: Post) -> None:
+        """See :class:`~.beside.Reporter`."""
+        self._looks += 1
+        before, self._said = self._said, None
+        found = _open(self._servers)
+        if found != before or self._looks * self.every_s >= _AGAIN_S:
+            post({"connections": found})
+            self._looks = 0
+        self._said = found

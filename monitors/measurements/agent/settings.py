@@ -58,7 +58,8 @@ class AgentSettings:
     ``clock_error_s`` what this machine's clock is off by at most where its administrator knows it
     better than the kernel. ``workflows``: whose it follows and reports
     (:class:`~monitors.workflows.service.FollowService`). ``servers``: the ports of this host's
-    transfer servers, whose connections it reports (:mod:`~.connections`)."""
+    transfer servers, whose connections it reports (:mod:`~.connections`). ``disks``: whether it
+    reports what they do (:mod:`~.disks`)."""
 
     name: str
     broker: str
@@ -71,6 +72,7 @@ class AgentSettings:
     clock_error_s: float | None = None
     workflows: tuple[str, ...] = ()
     servers: frozenset[int] = frozenset()
+    disks: bool = False
     version: str = ""
 
 
@@ -128,6 +130,7 @@ class _Agent(Schema):
     commands: dict[_CommandName, _Command] = Field(default={})
     workflows: tuple[str, ...] = ()
     servers: frozenset[Port] = frozenset()
+    disks: bool = False
 
 
 def settings_from_dict(data: object, folder: Path, version: str) -> AgentSettings:
@@ -161,6 +164,7 @@ def settings_from_dict(data: object, folder: Path, version: str) -> AgentSetting
         clock_error_s=doc.clock_error,
         workflows=doc.workflows,
         servers=doc.servers,
+        disks=doc.disks,
         version=version,
     )  # fmt: skip
 

@@ -1,0 +1,248 @@
+"""What this host's disks and processes read and wrote in a second, and who waited for disks.
+
+``read_bytes`` and ``write_bytes`` of ``/proc/PID/io`` and, of each thread, field 42 of its ``stat``
+are what iotop shows, as the Montage paper (§3) took its percent_io_wait. The kernel counts the
+latter where ``kernel.task_delayacct`` is 1, of processes that began since; else the time that
+anybody waited stands in, of ``/proc/pressure/io`` or ``/proc/stat``. What another user's processes
+do only root may see.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from monitors.measurements.disks.periods import MOST_PROCESSES, ProcessSecond
+from network_provisioner.reservations.disks import DiskSample
+
+_log = logging.getLogger(__name__)
+
+_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own are
+_TICKS = os.sysconf("SC_CLK_TCK")  # a second
+_KERNEL_THREAD = 0x00200000
+_AWAKE_S = 30.0
+_SLICES = 10  # looks in which each of the others is looked at once
+
+DELAY = "delay"
+_SOURCES = {
+    DELAY: "I/O wait is told by delay accounting, of processes that began since it is on",
+    "pressure": "I/O wait is the host's (/proc/pressure/io), not that of processes",
+    "iowait": "I/O wait is the host's (/proc/stat), not that of processes",
+}
+_OFF = "; 'sysctl kernel.task_delayacct=1' switches delay accounting on, for what begins then"
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Of ``/proc/PID/stat``; ``started`` and ``waited`` in clock ticks, the latter for disks and
+    by one thread."""
+
+    name: str
+    kernel: bool
+    threads: int
+    started: int
+    waited: int
+
+
+def parse_stat(text: str) -> Stat:
+    """Raises ValueError, IndexError."""
+    end = text.rindex(")")  # a name may have parentheses and blanks
+    fields = text[end + 2 :].split()
+    return Stat(
+        text[text.index("(") + 1 : end],
+        bool(int(fields[6]) & _KERNEL_THREAD),
+        int(fields[17]),
+        int(fields[19]),
+        int(fields[39]),
+    )
+
+
+def parse_io(text: str) -> tuple[int, int]:
+    """Bytes read from and written to disks, of ``/proc/PID/io``. Raises ValueError, IndexError."""
+    rows = text.splitlines()
+    return int(rows[4].removeprefix("read_bytes:")), int(rows[5].removeprefix("write_bytes:"))
+
+
+def parse_disks(text: str) -> dict[str, tuple[int, int]]:
+    """Bytes read from and written to each block device, of ``/proc/diskstats``."""
+    rows = (line.split() for line in text.splitlines())
+    return {r[2]: (int(r[5]) * _SECTOR_BYTES, int(r[9]) * _SECTOR_BYTES) for r in rows}
+
+
+def parse_pressure(text: str) -> float:
+    """Seconds in which anybody waited for a disk since boot, of ``/proc/pressure/io``. Raises
+    ValueError."""
+    return int(text.partition("total=")[2].split("\n", 1)[0]) / 1e6
+
+
+def parse_iowait(text: str) -> float:
+    """Seconds that processors had nothing else to do, all together, of ``/proc/stat``."""
+    return int(text.split(None, 6)[5]) / _TICKS
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Of a host at an instant: where I/O wait is from, seconds waited since boot where that is not
+    delay accounting, and bytes read and written by disk."""
+
+    at: float
+    source: str
+    waited: float
+    disks: Mapping[str, tuple[int, int]]
+
+
+@dataclass(slots=True)
+class _Process:
+    """What was read of a process last. ``busy_at``: when it did something last, or began, and
+    ``weight`` the rate at which it moved bytes last: who only waits counts for as much."""
+
+    started: int
+    at: float
+    busy_at: float
+    read: int = 0
+    written: int = 0
+    waited: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostSecond:
+    """A second of a host, and the busiest processes in it. ``source``: where I/O wait is from."""
+
+    sample: DiskSample
+    source: str
+    processes: tuple[ProcessSecond, ...]
+
+
+def host_second(
+    before: Counters, after: Counters, busy: Sequence[tuple[float, ProcessSecond]]
+) -> HostSecond:
+    """What the disks did between two looks. Its I/O wait is the mean of the processes that were
+    ``busy``, by their weights; of the host as a whole where there is no delay accounting. Where no
+    disk can be seen, as in some containers, what the processes did counts."""
+    seconds = after.at - before.at
+    for name in before.disks.keys() - after.disks.keys():
+        _log.warning("disk %s has gone", name)
+    bits = [0.0, 0.0]
+    for name in before.disks.keys() & after.disks.keys():
+        for i, (old, new) in enumerate(zip(before.disks[name], after.disks[name], strict=True)):
+            bits[i] += 8 * _grown(name, old, new)
+    rates = [n / seconds for n in bits]
+    processes = sorted((p for _, p in busy), key=lambda p: -(p.read_bps + p.write_bps))
+    if not after.disks:
+        rates = [sum(p.read_bps for p in processes), sum(p.write_bps for p in processes)]
+    if after.source == DELAY:
+        total = sum(weight for weight, _ in busy)
+        wait = sum(weight * (p.io_wait or 0.0) for weight, p in busy) / total if busy else 0.0
+    else:
+        wait = min(1.0, max(0.0, after.waited - before.waited) / seconds)
+    sample = DiskSample(after.at, rates[0], rates[1], wait)
+    return HostSecond(sample, after.source, tuple(processes[:MOST_PROCESSES]))
+
+
+def _grown(what: str, old: int, new: int) -> int:
+    if new < old:
+        _log.warning("a counter of %s went back from %d to %d", what, old, new)
+    return max(0, new - old)
+
+
+class DiskReader:
+    """Reads what counts since its last look. For one thread."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        belongs: Callable[[int], bool] = lambda _: True,
+        root: str = "",
+    ) -> None:
+        """``clock`` gives the seconds that samples have; ``belongs`` says whether the process of a
+        number is one of this host's, ``root`` is above ``/proc`` and ``/sys``."""
+        self._clock, self._belongs = clock, belongs
+        self._proc, self._sys = f"{root}/proc", f"{root}/sys"
+        self._looks = 0
+        self._last: Counters | None = None
+        self._processes: dict[int, _Process] = {}
+
+    def read(self) -> HostSecond | None:
+        """The time since the last look, to be called once a second; None for the first, and where
+        I/O wait is from elsewhere since. Raises OSError where there is no ``/proc``."""
+        after = self._counters()
+        before, self._last = self._last, after
+        busy = self._busy(after, before)
+        if before is None or before.source != after.source:
+            _log.info("%s%s", _SOURCES[after.source], "" if after.source == DELAY else _OFF)
+            return None
+        return host_second(before, after, busy) if after.at > before.at else None
+
+    def _counters(self) -> Counters:
+        disks = {
+            name: bytes_
+            for name, bytes_ in parse_disks(_text(f"{self._proc}/diskstats")).items()
+            # Partitions, and what lies on other disks (loop, md, dm), are nobody's device.
+            if os.path.exists(f"{self._sys}/block/{name}/device")  # noqa: PTH110 - each second
+        }
+        with suppress(OSError):
+            if int(_text(f"{self._proc}/sys/kernel/task_delayacct")):
+                return Counters(self._clock(), DELAY, 0.0, disks)
+        with suppress(OSError, ValueError):
+            waited = parse_pressure(_text(f"{self._proc}/pressure/io"))
+            return Counters(self._clock(), "pressure", waited, disks)
+        waited = parse_iowait(_text(f"{self._proc}/stat"))
+        return Counters(self._clock(), "iowait", waited, disks)
+
+    def _busy(self, after: Counters, before: Counters | None) -> list[tuple[float, ProcessSecond]]:
+        """Those that did something, with what they count for: looks at all that are new or did
+        something lately, and at some of the others."""
+        self._looks += 1
+        there = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208
+        self._processes = {pid: p for pid in there if (p := self._processes.get(pid))}
+        busy = []
+        for pid in there:
+            known = self._processes.get(pid)
+            awake = known is None or after.at - known.busy_at < _AWAKE_S
+            if awake or (pid + self._looks) % _SLICES == 0:
+                with suppress(OSError, ValueError, IndexError):  # it ended, or is somebody else's
+                    if (found := self._look_at(pid, after, before)) is not None:
+                        busy.append(found)
+        return busy
+
+    def _look_at(
+        self, pid: int, after: Counters, before: Counters | None
+    ) -> tuple[float, ProcessSecond] | None:
+        folder = f"{self._proc}/{pid}"
+        stat = parse_stat(_text(f"{folder}/stat"))
+        known = self._processes.get(pid)
+        if known is None or known.started != stat.started:
+            # What began since the last look counted from nothing; of what is older, who knows.
+            born = (before.at, after.at) if before else (after.at, -math.inf)
+            known = self._processes[pid] = _Process(stat.started, *born)
+        if stat.kernel or not self._belongs(pid):
+            known.busy_at = -math.inf
+            return None
+        read, written = parse_io(_text(f"{folder}/io"))
+        waited = stat.waited
+        if stat.threads > 1 and after.source == DELAY:
+            tasks = os.listdir(f"{folder}/task")  # noqa: PTH208
+            waited = sum(parse_stat(_text(f"{folder}/task/{t}/stat")).waited for t in tasks)
+        seconds = after.at - known.at
+        moved = _grown(stat.name, known.read, read), _grown(stat.name, known.written, written)
+        ticks = max(0, waited - known.waited)  # less where a thread has ended
+        known.at, known.read, known.written, known.waited = after.at, read, written, waited
+        if seconds <= 0 or not (any(moved) or ticks):
+            return None
+        known.busy_at = after.at
+        known.weight = sum(moved) / seconds or known.weight
+        share = min(1.0, ticks / _TICKS / seconds) if after.source == DELAY else None
+        read_bps, write_bps = (8 * n_bytes / seconds for n_bytes in moved)
+        return known.weight, ProcessSecond(stat.name, pid, read_bps, write_bps, share)
+
+
+def _text(path: str) -> str:
+    # A Path for each of some hundred files would take longer than to read it.
+    with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return file.read()
