@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from adon.cli.monitor_disks import add_disks
 from adon.cli.monitor_show import add_anomalies, add_shows
 from adon.cli.options import moment_of
 from adon.cli.parsing import DEFAULT_BROKER, CommandParser, Nouns, add_command, add_json, add_noun
@@ -86,6 +87,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     add_json(run, "print one JSON object per line and change")
     add_shows(verbs)
     add_anomalies(verbs)
+    add_disks(verbs)
 
 
 def _add_sink(run: CommandParser) -> None:

@@ -91,11 +91,12 @@ def add_shows(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )
     show.add_argument("--alone", action="store_true", help="without those inside it")
     for command in (listing, status, show):
-        _add_source(command)
+        add_source(command)
         add_json(command)
 
 
-def _add_source(parser: CommandParser) -> None:
+def add_source(parser: CommandParser) -> None:
+    """Add what says whether an archive or a broker is asked."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--archive", type=place, default="adon-archive.sqlite", metavar="FILE_OR_URL",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from monitors.archive.archive import Archive
+from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.service import LOOK_S, Refresher
@@ -46,6 +46,11 @@ class WorkflowSource(Protocol):
 
     def refresh(self, key: str) -> bool:
         """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
+
+    def measurements(
+        self, metric: str, subject: str | None, since: float | None, until: float | None
+    ) -> list[Measurement]:
+        """All pages of ``GET /v1/measurements``."""
 
 
 @contextmanager
@@ -157,6 +162,12 @@ class ArchiveSource:
             time.sleep(LOOK_S / 2)
         return answered
 
+    def measurements(
+        self, metric: str, subject: str | None, since: float | None, until: float | None
+    ) -> list[Measurement]:
+        """See :class:`WorkflowSource`."""
+        return self._archive.query(metric, subject, None, since, until)
+
 
 class BrokerSource:
     """Asks a broker. Raises InputError for a URL or token that is none; every question raises
@@ -188,6 +199,20 @@ class BrokerSource:
     def refresh(self, key: str) -> bool:
         """See :class:`WorkflowSource`."""
         return bool(self._one("POST", key, "/refresh", {})["refreshed"])
+
+    def measurements(
+        self, metric: str, subject: str | None, since: float | None, until: float | None
+    ) -> list[Measurement]:
+        """See :class:`WorkflowSource`."""
+        asked = {"metric": metric, "subject": subject, "since": since, "until": until}
+        asked = {key: value for key, value in asked.items() if value is not None}
+        found: list[Measurement] = []
+        while True:
+            page = self._ask("GET", "/v1/measurements", asked)
+            found += (Measurement(**one) for one in page["measurements"])
+            if page["next"] is None:
+                return found
+            asked["cursor"] = page["next"]
 
     def _one(self, verb: str, key: str, ending: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", asked)

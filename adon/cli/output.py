@@ -62,6 +62,15 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+_BAR = 10
+
+
+def bar(share: float) -> str:
+    """A tenth for each mark; one for the least that there is."""
+    marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
+    return f"{'#' * marks:.<{_BAR}} {100 * share:3.0f} %"
+
+
 def fits(text: str) -> bool:
     """Whether all lines fit into the terminal."""
     return max(map(len, text.splitlines()), default=0) <= columns()

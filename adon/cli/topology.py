@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.options import bad_answer, client, instant_of
-from adon.cli.output import duration, print_json, table
+from adon.cli.output import bar, duration, print_json, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, add_plot
 from network_provisioner.base.units import format_rate
 
@@ -40,7 +40,6 @@ Examples:
   adon topology export --config examples/adon.yml --format yaml
   adon topology export --discovered --format yaml            to begin an adon.yml with
 """
-_BAR = 10
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
@@ -141,19 +140,13 @@ def _loads(data: dict[str, Any]) -> str:
                 *vlan,
                 format_rate(link["capacity_bps"]),
                 format_rate(load["reserved_bps"]),
-                _bar(share),
+                bar(share),
                 format_rate(load["reservable_bps"] - load["reserved_bps"]),
                 format_rate(load.get("granted_bps", 0)),
                 duration(link["delay_s"]),
                 ", ".join(map(str, load["transits"])),
             ])  # fmt: skip
     return table(head, rows)
-
-
-def _bar(share: float) -> str:
-    """A tenth of a link for each mark; one for the least that is reserved."""
-    marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
-    return f"{'#' * marks:.<{_BAR}} {100 * share:3.0f} %"
 
 
 def _held(data: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from monitor_files import START, Submitted, append, starting, table
 from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
+from monitors.api import archive as archive_api
 from monitors.api import refreshes, workflows
 from monitors.api.visible import Visible
 from monitors.archive.archive import Archive, ArchiveError, Measurement
@@ -58,7 +59,11 @@ class Web:
             self.rig.broker,
             keyring(self.rig) if keys else Keyring((), self.rig.clock),
             books(self.rig),
-            [refreshes.router(seen, refresher), workflows.router(seen)],
+            [
+                refreshes.router(seen, refresher),
+                workflows.router(seen),
+                archive_api.router(self.archive, Rules(), self.clock),
+            ],
         )
 
 

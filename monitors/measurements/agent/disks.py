@@ -17,8 +17,8 @@ class DiskReporter:
 
     every_s = 1.0
 
-    def __init__(self) -> None:
-        self._reader = DiskReader(since_boot)
+    def __init__(self, reader: DiskReader | None = None) -> None:
+        self._reader = reader or DiskReader(since_boot)
         self._kept: deque[HostSecond] = deque(maxlen=MOST_SECONDS)
 
     def look(self, post: Post) -> None:
