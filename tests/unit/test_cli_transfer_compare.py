@@ -1,0 +1,144 @@
+"""``adon transfer compare``: both kinds of runs, what is said of them, and paths given back."""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from api_rig import application, serving
+from broker_rig import Rig, fill
+from cli_world import adon, refusal
+
+from adon.cli import transfer_compare
+from adon.cli.transfer_compare import WITH, WITHOUT, by_chance, rounds, spread_of
+from network_provisioner.base.model import LIVE, Transit, TransitState
+
+NOTHING = shlex.join([sys.executable, "-c", "pass"])
+FAILS = shlex.join([sys.executable, "-c", "import sys; sys.exit('no such file')"])
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    rig = Rig(tmp_path / "state.sqlite")
+    with serving(application(rig)) as port:
+        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
+        yield rig
+
+
+def transits(rig: Rig) -> list[Transit]:
+    return rig.broker.list()
+
+
+def compare(*words: str, times: int = 2) -> Any:
+    return adon("transfer", "compare", "mu", "tacc", "--times", str(times), *words)
+
+
+class TestFigures:
+    def test_of_each_two_runs_one_has_a_path(self) -> None:
+        kinds = rounds(50, seed=1)
+        assert all({*pair} == {WITH, WITHOUT} for pair in zip(kinds[::2], kinds[1::2], strict=True))
+        assert {*kinds[::2]} == {WITH, WITHOUT}
+        assert kinds == rounds(50, seed=1) != rounds(50, seed=2)
+
+    def test_spread(self) -> None:
+        found = spread_of([5.0, 1.0, 2.0, 3.0, 4.0])
+        assert (found.runs, found.mean, found.quartiles, found.iqr) == (5, 3, (1, 2, 3, 4, 5), 2)
+        assert found.sd == pytest.approx(2.5**0.5)
+        assert spread_of([7.0]).quartiles == (7, 7, 7, 7, 7)
+
+    def test_what_is_alike_may_be_chance_and_what_is_apart_is_not(self) -> None:
+        dice = random.Random(1)
+        one, other = ([dice.gauss(630, 30) for _ in range(30)] for _ in range(2))
+        assert by_chance(one, other) > 0.05
+        assert by_chance(one, [value + 33 for value in one]) < 0.01
+        assert by_chance([1.0], [1.0]) == 1
+        # Of the 20 ways to deal out three and three, two are as far apart.
+        assert by_chance([1, 2, 3], [4, 5, 6]) == pytest.approx(0.1, abs=0.02)
+
+
+class TestCompare:
+    def test_both_kinds_are_run_and_every_path_is_given_back(self, rig: Rig) -> None:
+        ran = compare("--command", NOTHING, "--size", "1 GB", "--json", times=3)
+        assert (ran.code, ran.err) == (0, "")
+        found = json.loads(ran.out)
+        assert found["unit"] == "b/s"
+        assert [len(found[kind]["values"]) for kind in (WITHOUT, WITH)] == [3, 3]
+        assert found["change"] == found[WITH]["mean"] / found[WITHOUT]["mean"] - 1
+        assert [(t.state, t.outcome, t.bytes) for t in transits(rig)] == [
+            (TransitState.RELEASED, "success", 10**9)
+        ] * 3
+
+    def test_text_and_plot(self, rig: Rig, tmp_path: Path) -> None:
+        ran = compare("--command", NOTHING, "--out", str(tmp_path / "plot.svg"))
+        assert ran.code == 0
+        head, without, with_path, words = ran.out.splitlines()
+        assert "IQR" in head and without.split()[:2] == ["without", "2"]
+        assert with_path.split()[:2] == ["with", "2"]
+        assert words.startswith("with a path: ") and "(p = " in words
+        drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()
+        assert len(drawn.findall(".//{*}circle")) == 4
+
+    def test_commands_that_fail_are_counted_and_said(self, rig: Rig) -> None:
+        ran = compare("--command", FAILS)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.count("a path: exit code 1: no such file\n") == 4
+        assert "no transfer without a path succeeded" in ran.err
+        assert {t.outcome for t in transits(rig)} == {"exit code 1: no such file"}
+        assert {t.state for t in transits(rig)} == {TransitState.RELEASED}
+
+    def test_so_are_those_without_room(self, rig: Rig) -> None:
+        fill(rig)
+        held = {t.id for t in transits(rig)}
+        ran = compare("--command", NOTHING, "--min", "100 Mb/s")
+        assert ran.code == 1 and "with a path: best_effort: " in ran.err
+        assert {t.id for t in transits(rig) if t.state in LIVE} == held
+
+    def test_so_is_one_that_lost_its_path(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+        def run(*_: object) -> float:
+            rig.let_pass(86_400)
+            return 1.0
+
+        monkeypatch.setattr(transfer_compare, "_timed", run)
+        ran = compare("--command", NOTHING)
+        assert ran.code == 1 and ran.err.count("with a path: expired: ") == 2
+
+    def test_an_interrupt_gives_the_path_back(
+        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run(*_: object, **__: object) -> float:
+            if any(t.state is TransitState.INSTALLED for t in transits(rig)):
+                raise KeyboardInterrupt
+            return 1.0
+
+        monkeypatch.setattr(transfer_compare, "_timed", run)
+        ran = compare("--command", NOTHING)
+        assert (ran.code, ran.err) == (130, "adon: interrupted\n")
+        assert [(t.state, t.outcome) for t in transits(rig)] == [
+            (TransitState.RELEASED, "interrupted")
+        ]
+
+
+@pytest.mark.usefixtures("rig")
+class TestRefusals:
+    def test_a_site_that_is_not_there(self) -> None:
+        said = refusal("transfer", "compare", "mu", "nowhere", "--command", NOTHING)
+        assert "nowhere" in said
+
+    def test_no_command(self) -> None:
+        said = refusal("transfer", "compare", "mu", "tacc", "--command", " ")
+        assert said == "--command: found nothing, expected a command"
+
+    def test_no_size(self) -> None:
+        said = refusal("transfer", "compare", "mu", "tacc", "--command", NOTHING, "--size", "0 B")
+        assert said == "--size: found '0 B', expected more than 0"
+
+    def test_a_program_that_is_not_there(self) -> None:
+        said = refusal("transfer", "compare", "mu", "tacc", "--command", "no-such-program x")
+        assert said == "no-such-program: No such file or directory"
