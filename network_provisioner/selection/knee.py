@@ -1,0 +1,291 @@
+"""Where more bandwidth stops to help: the knee of goodput over provisioned bandwidth. Pure.
+
+Transfers end on disks, so goodput g(b) grows with the provisioned bandwidth b up to what the disks
+take and hardly beyond (Montage paper, section 3.1). The knee is the least b beyond which the
+marginal gain dg/db stays under a threshold, or where processes wait for disks more than 90 % of
+the time although more bandwidth was given. Every curve is taken for one of
+
+    g = (b^-p + D^-p)^(-1/p) · min(1, (b/K)^-f)
+
+D is what the disks take at most, K the knee, p how sharp the corner is, f how much goodput falls
+beyond (seeks). Each of many such curves is weighted by how well it explains what periods showed
+(Student's t with three degrees of freedom, for bursts), and the next period is provisioned where
+the outcome is expected to tell most about the knee.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+SHARPNESS = {1.0: 1, 1.5: 1, 2.0: 1, 3.0: 1, 4.0: 1, 6.0: 1, 8.0: 1, 12.0: 1, 24.0: 1, 500.0: 6}
+"""How sharp corners are, and how common each is."""
+FALLS = {0.0: 6, 0.1: 1, 0.3: 1, 0.8: 1}
+"""Powers of b with which goodput falls beyond the knee, and how common each is."""
+NOISES = 0.003, 0.015, 0.045  # spreads of a period's goodput (logarithm)
+PLACES = (0.5, 0.7, 0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.3, 1.5, 2.0, 3.0)
+"""Of the knee: where the next period may be."""
+STEP = 0.08  # between the knees that are tried at first (logarithms)
+FINE = 40  # knees that are tried between those that explain what was seen
+BEYOND = 2.0  # knees are tried up to so many times the most bandwidth
+UNTRUE = 0.1  # of the way beyond the knee (logarithms), how far goodput may be off the curve there
+SHARP = 12.0  # so far from a corner (times its sharpness) nothing is left of it
+LIKELY = 6.0  # a curve whose weight (logarithm) is so far below the best does not matter
+WAITED = 5.0  # of weight lose knees beyond where two periods in a row waited for disks
+PROBES = 10  # after so many the knee is taken for what it seems
+CLOSE = 1.05  # within this factor the knee is known well enough
+HEADROOM = 1.02  # what is provisioned when it is known
+WAITING = 0.9  # share of a period waited for disks, above which they are saturated
+PAUSE = 0.4  # of what was expected: less is a pause between two files
+PERSISTS = 4  # so many pauses in a row are none
+ODD = 0.08  # of what was expected: so far off twice in a row, something has changed
+LOOK_UP = 1.25
+LOOKS = 10, 80  # periods from one look up to the next, at first and at most
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What one period showed: bandwidth and goodput in b/s, and the share of the time, 0 to 1, that
+    processes waited for disks; None where nobody reports it."""
+
+    provisioned_bps: float
+    goodput_bps: float
+    io_wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """The knee in b/s, where it is with 95 % confidence, and by what: "marginal gain" or "I/O
+    wait"."""
+
+    bps: float
+    low_bps: float
+    high_bps: float
+    cause: str
+
+
+class _Shape(NamedTuple):
+    """How sharp a corner is, how much goodput falls beyond, and knee ÷ limit as a logarithm."""
+
+    sharpness: float
+    fall: float
+    corner: float
+
+
+@dataclass(slots=True)
+class _Curve:
+    """One that goodput may follow, and the logarithm of its weight for each of NOISES. Knee and
+    rates are logarithms."""
+
+    knee: float
+    shape: _Shape
+    weights: list[float]
+
+    def goodput(self, rate: float) -> float:
+        """With so much bandwidth."""
+        sharpness, fall, corner = self.shape
+        far = rate - self.knee + corner
+        rounded = sharpness * abs(far)
+        return (
+            (rate if far < 0 else rate - far)
+            - (math.log1p(math.exp(-rounded)) / sharpness if rounded < SHARP else 0.0)
+            - (fall * (rate - self.knee) if rate > self.knee else 0.0)
+        )
+
+
+class _Fit:
+    """How well curves explain what was seen; ``grain`` is the distance of their knees."""
+
+    def __init__(
+        self, low: float, high: float, grain: float, shapes: Mapping[_Shape, float]
+    ) -> None:
+        self._variances = [noise**2 + grain**2 / 12 for noise in NOISES]
+        self.curves = [
+            _Curve(low + place * grain, shape, [weight] * len(NOISES))
+            for shape, weight in shapes.items()
+            for place in range(math.ceil((high - low) / grain) + 1)
+        ]
+
+    def weigh(self, rate: float, goodput: float, saturated: float) -> None:
+        """By one period; knees beyond what saturates disks are not likely. All logarithms."""
+        for curve in self.curves:
+            away = (goodput - curve.goodput(rate)) ** 2
+            untrue = (UNTRUE * max(0.0, rate - curve.knee)) ** 2
+            lost = WAITED if curve.knee > saturated else 0.0
+            curve.weights = [
+                weight
+                - 2 * math.log1p(away / (3 * (variance + untrue)))
+                - math.log(variance + untrue) / 2
+                - lost
+                for variance, weight in zip(self._variances, curve.weights, strict=True)
+            ]
+
+    def likely(self) -> list[tuple[_Curve, float]]:
+        """The curves that matter by their knees, with their weights."""
+        best = max(max(curve.weights) for curve in self.curves)
+        likely = [
+            (curve, sum(math.exp(weight - best) for weight in curve.weights))
+            for curve in self.curves
+            if max(curve.weights) > best - LIKELY
+        ]
+        return sorted(likely, key=lambda each: each[0].knee)
+
+
+class KneeFinder:
+    """Finds the knee between two bandwidths in b/s, one period after the other, and follows it.
+
+    ``gain`` is the marginal gain, in b/s of goodput for each more of bandwidth, that is too little.
+    """
+
+    _pauses: list[Probe]
+    _odd: list[Probe]
+
+    def __init__(self, least_bps: float, most_bps: float, gain: float = 0.1) -> None:
+        self._least, self._most = least_bps, most_bps
+        self._shapes = {
+            _Shape(sharpness, fall, _corner(sharpness, gain)): math.log(common * often)
+            for sharpness, common in SHARPNESS.items()
+            for fall, often in FALLS.items()
+        }
+        self._restart([])
+
+    @property
+    def next_bps(self) -> float:
+        """What to provision in the next period."""
+        return self._next
+
+    @property
+    def knee(self) -> Knee | None:
+        """The knee; None while unknown, and where more bandwidth always helped."""
+        return self._knee
+
+    @property
+    def sure(self) -> bool:
+        """Whether the knee, or that there is none, is known well enough to stop probing for it."""
+        return self._sure
+
+    def add(self, probe: Probe) -> None:
+        """Takes in what a period showed; values that cannot be are ignored."""
+        bps, goodput, wait = probe.provisioned_bps, probe.goodput_bps, probe.io_wait
+        if not (math.isfinite(bps) and math.isfinite(goodput) and bps > 0 and goodput >= 0):
+            return
+        saturated = wait is not None and WAITING < wait <= 1
+        if goodput < self._least / 100 and not saturated:
+            return  # nothing was moving
+        probe = Probe(bps, max(goodput, self._least / 100), 1.0 if saturated else None)
+        expected = math.exp(self._best.goodput(math.log(bps))) if self._probes else 0.0
+        if goodput < PAUSE * expected and not saturated:
+            self._pauses.append(probe)
+            if len(self._pauses) == PERSISTS:
+                self._restart(self._pauses)
+            return
+        self._pauses = []
+        if self._sure:
+            self._follow(probe, expected)
+        else:
+            self._learn(probe)
+
+    def _restart(self, probes: list[Probe]) -> None:
+        """Forgets all but these."""
+        self._coarse = _Fit(
+            math.log(self._least), math.log(self._most * BEYOND), STEP, self._shapes
+        )
+        self._probes: list[Probe] = []
+        self._knee: Knee | None = None
+        self._sure = False
+        self._cause = "marginal gain"
+        self._next = self._most
+        self._every, self._since = LOOKS[0], 0
+        self._odd = []
+        self._pauses = []
+        for probe in probes:
+            self._learn(probe)
+
+    def _learn(self, probe: Probe) -> None:
+        """Weighs the curves by one more period."""
+        self._probes.append(probe)
+        self._weigh(self._coarse, len(self._probes) - 1)
+        near = [curve for curve, _ in self._coarse.likely()]
+        low, high = near[0].knee - STEP, near[-1].knee + STEP
+        left = {curve.shape: self._shapes[curve.shape] for curve in near}
+        fine = _Fit(low, high, (high - low) / FINE, left)
+        for place in range(len(self._probes)):
+            self._weigh(fine, place)
+        self._conclude(fine.likely())
+
+    def _weigh(self, fit: _Fit, place: int) -> None:
+        """Weighs curves by one of the periods."""
+        probe, before = self._probes[place], self._probes[max(0, place - 1)]
+        rate, saturated = math.log(probe.provisioned_bps), math.inf
+        if place and probe.io_wait and before.io_wait:
+            self._cause = "I/O wait"
+            saturated = min(rate, math.log(before.provisioned_bps))
+        fit.weigh(rate, math.log(probe.goodput_bps), saturated)
+
+    def _conclude(self, likely: Sequence[tuple[_Curve, float]]) -> None:
+        """From curves by their knees, and their weights."""
+        self._best = max(likely, key=lambda each: each[1])[0]
+        shares = list(accumulate(weight for _, weight in likely))
+        low, middle, high = (
+            likely[bisect_left(shares, share * shares[-1])][0].knee for share in (0.025, 0.5, 0.975)
+        )
+        top = math.log(self._most)
+        spent = len(self._probes) >= PROBES
+        if middle >= top:
+            self._knee = None
+            self._sure = spent or low >= top - math.log(CLOSE)
+        else:
+            bps, least, most = (
+                min(max(math.exp(log), self._least), self._most) for log in (middle, low, high)
+            )
+            self._knee = Knee(bps, least, most, self._cause)
+            self._sure = spent or high - low <= 2 * math.log(CLOSE)
+        self._next = self._settled if self._sure else self._telling(likely, middle)
+
+    @property
+    def _settled(self) -> float:
+        return min(self._most, self._knee.bps * HEADROOM) if self._knee else self._most
+
+    def _telling(self, likely: Sequence[tuple[_Curve, float]], middle: float) -> float:
+        """The bandwidth at which goodput is expected to tell most about the knee."""
+        total = sum(weight for _, weight in likely)
+        mean = sum(weight * curve.knee for curve, weight in likely) / total
+
+        def told(bandwidth: float) -> float:
+            outcomes = [curve.goodput(bandwidth) for curve, _ in likely]
+            level = sum(y * w for y, (_, w) in zip(outcomes, likely, strict=True)) / total
+            both = spread = 0.0
+            for outcome, (curve, weight) in zip(outcomes, likely, strict=True):
+                both += weight * (outcome - level) * (curve.knee - mean)
+                spread += weight * ((outcome - level) ** 2 + NOISES[1] ** 2)
+            return both**2 / spread
+
+        lowest, highest = math.log(self._least), math.log(self._most)
+        places = {min(max(middle + math.log(place), lowest), highest) for place in PLACES}
+        return math.exp(max(places, key=told))
+
+    def _follow(self, probe: Probe, expected: float) -> None:
+        """Looks whether what is known still holds, and whether there is more now and then."""
+        ratio = probe.goodput_bps / expected
+        looked = probe.provisioned_bps > self._settled * 1.05
+        if abs(ratio - 1) > ODD:
+            self._odd.append(probe)
+            if len(self._odd) == 2:
+                self._restart(self._odd)
+            return
+        self._odd = []
+        if looked:
+            self._every = min(2 * self._every, LOOKS[1])
+            self._since = 0
+        self._since += 1
+        look = self._since >= self._every
+        self._next = min(self._most, self._settled * (LOOK_UP if look else 1))
+
+
+def _corner(sharpness: float, gain: float) -> float:
+    """The logarithm of knee ÷ limit: where (1 + x^p)^(-1/p - 1) is the gain."""
+    return math.log(gain ** (-sharpness / (sharpness + 1)) - 1) / sharpness
