@@ -17,25 +17,29 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-SHARPNESS = {1.0: 1, 1.5: 1, 2.0: 1, 3.0: 1, 4.0: 1, 6.0: 1, 8.0: 1, 12.0: 1, 24.0: 1, 500.0: 6}
+SHARPNESS = {p: 1.0 for p in (1, 1.4, 2, 2.8, 4, 5.7, 8, 11, 16, 32)} | {500: 5.0}
 """How sharp corners are, and how common each is."""
-FALLS = {0.0: 6, 0.1: 1, 0.3: 1, 0.8: 1}
-"""Powers of b with which goodput falls beyond the knee, and how common each is."""
+FALLS = {0.0: 8.0, 0.1: 1.0, 0.25: 1.0, 0.5: 1.0, 0.75: 1.0, 1.0: 1.0}
+"""Powers of b with which goodput falls beyond a knee that is as sharp as FALLING at least, and how
+common each is."""
+FALLING = 8
 NOISES = 0.003, 0.015, 0.045  # spreads of a period's goodput (logarithm)
-PLACES = (0.5, 0.7, 0.8, 0.87, 0.93, 1.0, 1.07, 1.15, 1.3, 1.5, 2.0, 3.0)
+PLACES = 0.6, 0.74, 0.86, 0.93, 1.0, 1.1, 1.3, 1.8, 4.0
 """Of the knee: where the next period may be."""
 STEP = 0.08  # between the knees that are tried at first (logarithms)
 FINE = 40  # knees that are tried between those that explain what was seen
 BEYOND = 2.0  # knees are tried up to so many times the most bandwidth
-UNTRUE = 0.1  # of the way beyond the knee (logarithms), how far goodput may be off the curve there
+UNTRUE = 0.03  # of the way beyond the knee (logarithms), how far goodput may be off the curve there
 SHARP = 12.0  # so far from a corner (times its sharpness) nothing is left of it
-LIKELY = 6.0  # a curve whose weight (logarithm) is so far below the best does not matter
-WAITED = 5.0  # of weight lose knees beyond where two periods in a row waited for disks
+LIKELY = 0.003  # of the best one's weight: a curve with less does not matter
+WAITED = 0.01  # of their weight keep knees beyond where two periods in a row waited for disks
+QUANTILES = 0.025, 0.45, 0.975  # the knee is rather taken for too low: beyond is for others
 PROBES = 10  # after so many the knee is taken for what it seems
 CLOSE = 1.05  # within this factor the knee is known well enough
 HEADROOM = 1.02  # what is provisioned when it is known
@@ -78,8 +82,8 @@ class _Shape(NamedTuple):
 
 @dataclass(slots=True)
 class _Curve:
-    """One that goodput may follow, and the logarithm of its weight for each of NOISES. Knee and
-    rates are logarithms."""
+    """One that goodput may follow, and its weight for each of NOISES. Knee and rates are
+    logarithms."""
 
     knee: float
     shape: _Shape
@@ -115,24 +119,16 @@ class _Fit:
         for curve in self.curves:
             away = (goodput - curve.goodput(rate)) ** 2
             untrue = (UNTRUE * max(0.0, rate - curve.knee)) ** 2
-            lost = WAITED if curve.knee > saturated else 0.0
-            curve.weights = [
-                weight
-                - 2 * math.log1p(away / (3 * (variance + untrue)))
-                - math.log(variance + untrue) / 2
-                - lost
-                for variance, weight in zip(self._variances, curve.weights, strict=True)
-            ]
+            kept = WAITED if curve.knee > saturated else 1.0
+            for place, variance in enumerate(self._variances):
+                spread = variance + untrue
+                curve.weights[place] *= kept / (math.sqrt(spread) * (1 + away / (3 * spread)) ** 2)
 
     def likely(self) -> list[tuple[_Curve, float]]:
         """The curves that matter by their knees, with their weights."""
-        best = max(max(curve.weights) for curve in self.curves)
-        likely = [
-            (curve, sum(math.exp(weight - best) for weight in curve.weights))
-            for curve in self.curves
-            if max(curve.weights) > best - LIKELY
-        ]
-        return sorted(likely, key=lambda each: each[0].knee)
+        weighed = [(curve, sum(curve.weights)) for curve in self.curves]
+        least = LIKELY * max(weight for _, weight in weighed)
+        return sorted((each for each in weighed if each[1] > least), key=lambda each: each[0].knee)
 
 
 class KneeFinder:
@@ -147,9 +143,10 @@ class KneeFinder:
     def __init__(self, least_bps: float, most_bps: float, gain: float = 0.1) -> None:
         self._least, self._most = least_bps, most_bps
         self._shapes = {
-            _Shape(sharpness, fall, _corner(sharpness, gain)): math.log(common * often)
+            _Shape(sharpness, fall, _corner(sharpness, gain)): common * often
             for sharpness, common in SHARPNESS.items()
             for fall, often in FALLS.items()
+            if not fall or sharpness >= FALLING
         }
         self._restart([])
 
@@ -231,7 +228,7 @@ class KneeFinder:
         self._best = max(likely, key=lambda each: each[1])[0]
         shares = list(accumulate(weight for _, weight in likely))
         low, middle, high = (
-            likely[bisect_left(shares, share * shares[-1])][0].knee for share in (0.025, 0.5, 0.975)
+            likely[bisect_left(shares, share * shares[-1])][0].knee for share in QUANTILES
         )
         top = math.log(self._most)
         spent = len(self._probes) >= PROBES
@@ -252,21 +249,24 @@ class KneeFinder:
 
     def _telling(self, likely: Sequence[tuple[_Curve, float]], middle: float) -> float:
         """The bandwidth at which goodput is expected to tell most about the knee."""
-        total = sum(weight for _, weight in likely)
-        mean = sum(weight * curve.knee for curve, weight in likely) / total
+        noise = NOISES[max(range(len(NOISES)), key=self._best.weights.__getitem__)]
 
-        def told(bandwidth: float) -> float:
-            outcomes = [curve.goodput(bandwidth) for curve, _ in likely]
-            level = sum(y * w for y, (_, w) in zip(outcomes, likely, strict=True)) / total
-            both = spread = 0.0
-            for outcome, (curve, weight) in zip(outcomes, likely, strict=True):
-                both += weight * (outcome - level) * (curve.knee - mean)
-                spread += weight * ((outcome - level) ** 2 + NOISES[1] ** 2)
-            return both**2 / spread
+        def unknown(rate: float) -> float:
+            """The variance of the knee that is left when goodput is known as well as it can be."""
+            far = UNTRUE * max(0.0, rate - middle)
+            width = 2 * math.hypot(noise, far)
+            alike: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+            for curve, weight in likely:
+                sums = alike[round(curve.goodput(rate) / width)]
+                away = curve.knee - middle
+                sums[0] += weight
+                sums[1] += weight * away
+                sums[2] += weight * away * away
+            return sum(squares - knees * knees / all_ for all_, knees, squares in alike.values())
 
         lowest, highest = math.log(self._least), math.log(self._most)
         places = {min(max(middle + math.log(place), lowest), highest) for place in PLACES}
-        return math.exp(max(places, key=told))
+        return math.exp(min(places, key=unknown))
 
     def _follow(self, probe: Probe, expected: float) -> None:
         """Looks whether what is known still holds, and whether there is more now and then."""

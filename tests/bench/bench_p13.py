@@ -1,0 +1,176 @@
+"""P13: where more bandwidth stops to help, on curves that are made up.
+
+A probe is a period of 2 s at one provisioned bandwidth: the mean of two seconds' goodput, each with
+the noise that is named (standard deviation). Knees are spread evenly (in the logarithm) over the
+decade from 50 to 500 Mb/s, between the least of 10 Mb/s and the most of 1 Gb/s that are provisioned.
+
+- corner: g = min(b, K)
+- smooth: g = (b^-p + D^-p)^(-1/p), p from 1.5 to 16; the knee is where dg/db is a tenth
+- falling: g = min(b, K) / (1 + s·(b/K - 1)) beyond the knee, s from 0.1 to 1
+- unknown: g = D·tanh(b/D) and g = D·(1 - exp(-b/D)), which are not of the finder's family
+
+Every way has the same curves and the same luck, and ten probes; what it says then is judged.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from random import Random
+from statistics import fmean, median
+
+from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe
+from tests.bench import Figure, Tell, bench
+from tests.bench.knee_peers import (
+    GAIN,
+    LEAST_BPS,
+    MOST_BPS,
+    STEPS,
+    Goodput,
+    Way,
+    falcon,
+    fixed_steps,
+    fts,
+    ours,
+    ternary,
+)
+
+OURS = "ADON"
+FAMILIES = "corner", "smooth", "falling"
+UNKNOWN = "unknown"
+NOISES = 0.0, 0.02, 0.05
+RUNS = 60
+PROBES = 10
+CLOSE = 0.05
+NEIGHBOURS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Goodput for bandwidth, both in b/s, and its knee in b/s."""
+
+    goodput: Goodput
+    knee_bps: float
+
+
+def curve(family: str, rng: Random) -> Curve:
+    """One of a family."""
+    knee = 10 ** rng.uniform(math.log10(50e6), math.log10(500e6))
+    if family == "corner":
+        return Curve(lambda b: min(b, knee), knee)
+    if family == "falling":
+        slope = 10 ** rng.uniform(-1, 0)
+        return Curve(lambda b: min(b, knee) / (1 + slope * max(0.0, b / knee - 1)), knee)
+    if family == "smooth":
+        p = math.exp(rng.uniform(math.log(1.5), math.log(16)))
+        limit = knee / (GAIN ** (-p / (p + 1)) - 1) ** (1 / p)
+        return Curve(lambda b: (b**-p + limit**-p) ** (-1 / p), knee)
+    if rng.random() < 0.5:
+        limit = knee / math.atanh(math.sqrt(1 - GAIN))
+        return Curve(lambda b: limit * math.tanh(b / limit), knee)
+    limit = knee / -math.log(GAIN)
+    return Curve(lambda b: limit * (1 - math.exp(-b / limit)), knee)
+
+
+def noisy(exact: Goodput, noise: float, rng: Random) -> Goodput:
+    """As a period of two seconds shows it."""
+    return lambda b: exact(b) * max(0.0, fmean(rng.gauss(1, noise) for _ in range(2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the ways took for the knee, as a ratio to it."""
+
+    family: str
+    noise: float
+    found: Mapping[str, float]
+    kept: Mapping[str, float]  # goodput there ÷ at the knee
+
+
+def run(ways: Mapping[str, Way], work: tuple[str, float, int]) -> Row:
+    """One curve."""
+    family, noise, seed = work
+    made = curve(family, Random(f"{family} {seed}"))
+    found = {
+        name: way(noisy(made.goodput, noise, Random(f"{family} {noise} {seed}")), PROBES)
+        for name, way in ways.items()
+    }
+    at_knee = made.goodput(made.knee_bps)
+    return Row(
+        family,
+        noise,
+        {name: bps / made.knee_bps for name, bps in found.items()},
+        {name: made.goodput(bps) / at_knee for name, bps in found.items()},
+    )
+
+
+@bench("P13")
+def knee(tell: Tell) -> Iterable[Figure]:
+    """How near to the knee, and how far beyond."""
+    ways = {
+        OURS: ours, "Falcon": falcon(tell), "FTS's rule": fts, "steps of 10 %": fixed_steps,
+        "ternary search": ternary,
+    }  # fmt: skip
+    work = list(product((*FAMILIES, UNKNOWN), NOISES, range(RUNS)))
+    rows = [run(ways, each) for each in work]
+    for family, noise in product((*FAMILIES, UNKNOWN), NOISES):
+        of = [row for row in rows if (row.family, row.noise) == (family, noise)]
+        tell(f"{family}, noise {100 * noise:g} %: {_line(of)}")
+    for noise in NOISES:
+        known = [row for row in rows if row.family != UNKNOWN and row.noise == noise]
+        yield from figures(known, f"noise {100 * noise:g} %")
+    yield from figures([row for row in rows if row.family == UNKNOWN], "shapes not of its family")
+
+
+def _line(rows: Sequence[Row]) -> str:
+    return (
+        f"{_within(rows, OURS):.0f} % within 5 %, median {_median(rows, OURS):.1f} %, worst "
+        f"{_worst(rows, OURS):.1f} %, beyond {_beyond(rows, OURS):.1f} %"
+    )
+
+
+def figures(rows: Sequence[Row], words: str) -> Iterable[Figure]:
+    """Ours beside the others'."""
+
+    def figure(
+        what: str, of: Callable[[Sequence[Row], str], float], goal: float | None = None
+    ) -> Figure:
+        values = {name: of(rows, name) for name in rows[0].found}
+        mine = values.pop(OURS)
+        better = "higher" if of in (_within, _kept) else "lower"
+        return Figure(f"{what}, {words}", mine, "%", better, goal, values)  # type: ignore[arg-type]
+
+    yield figure("knee within 5 % after 10 probes of 2 s", _within, 100)
+    yield figure("knee's error, median", _median, 5)
+    yield figure("knee's error, worst", _worst)
+    yield figure("beyond the knee, worst", _beyond, 5)
+    yield figure("goodput kept, worst", _kept)
+
+
+def _errors(rows: Sequence[Row], name: str) -> list[float]:
+    return [100 * (row.found[name] - 1) for row in rows]
+
+
+def _within(rows: Sequence[Row], name: str) -> float:
+    return fmean(100.0 * (abs(e) <= 100 * CLOSE) for e in _errors(rows, name))
+
+
+def _median(rows: Sequence[Row], name: str) -> float:
+    return median(map(abs, _errors(rows, name)))
+
+
+def _worst(rows: Sequence[Row], name: str) -> float:
+    return max(map(abs, _errors(rows, name)))
+
+
+def _beyond(rows: Sequence[Row], name: str) -> float:
+    return max(0.0, *_errors(rows, name))
+
+
+def _kept(rows: Sequence[Row], name: str) -> float:
+    return min(100 * row.kept[name] for row in rows)
