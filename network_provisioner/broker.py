@@ -53,6 +53,7 @@ from network_provisioner.steps.advance import AdvanceReservations
 from network_provisioner.steps.changes import Changes
 from network_provisioner.steps.early import EarlyTransits
 from network_provisioner.steps.held_packets import HeldPackets
+from network_provisioner.steps.io_aware import DiskRateOf, IoAware
 from network_provisioner.steps.rerouting import Rerouting
 from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.stores.store import Store, StoreError
@@ -92,11 +93,12 @@ class Broker(Queries):
         limits: BrokerLimits | None = None,
         policies: Differentiator | None = None,
         best_effort_of: BestEffortOf | None = None,
+        disk_rate_of: DiskRateOf | None = None,
     ) -> None:
-        """``metrics_of`` gives what was measured of a path, and ``best_effort_of`` the throughput
-        (b/s) of transfers without one between two sites and its age (s), or None; ``clock`` gives
-        Unix seconds; ``policies`` say which transfers share queues. Call :meth:`start` before
-        anything else."""
+        """``metrics_of`` gives what was measured of a path, ``best_effort_of`` the throughput (b/s)
+        of transfers without one between two sites and its age (s), or None, and ``disk_rate_of``
+        what disks were found to take; ``clock`` gives Unix seconds; ``policies`` say which
+        transfers share queues. Call :meth:`start` before anything else."""
         self.topology = topology
         self.templates = templates
         self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change
@@ -154,6 +156,15 @@ class Broker(Queries):
         )
         self._changes = Changes(
             topology, self._admission, self._lifecycle, self._active, connections
+        )
+        self.io_aware = IoAware(
+            templates,
+            self._active,
+            self._desired,
+            self._changes,
+            self._disks,
+            disk_rate_of,
+            self._clock,
         )
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
@@ -257,6 +268,7 @@ class Broker(Queries):
         with self._turn() as now:
             self._repository.retry()
             self._lifecycle.moved(moving, now)
+            self.io_aware.follow(now)
             self._serve_queue(now)
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
@@ -363,6 +375,7 @@ class Broker(Queries):
             if reason := self._admission.over_quota(transit, now):
                 self._do_without(transit, reason, now)
                 return transit
+            self.io_aware.begin(transit, template)
             claims = self._active.waitlist.claims_before(transit, now)
             self._place(transit, template, claims, now, arriving=True)
         return transit

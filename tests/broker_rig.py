@@ -25,6 +25,7 @@ from network_provisioner.controllers.base import (
 )
 from network_provisioner.desired_state import Differentiator
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf
+from network_provisioner.steps.io_aware import DiskRateOf
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
@@ -181,6 +182,7 @@ class Rig:
         store: Store | None = None,
         policies: Differentiator | None = None,
         best_effort_of: Callable[[str, str, str], tuple[float, float] | None] | None = None,
+        disk_rate_of: DiskRateOf | None = None,
         **can: bool,
     ) -> None:
         self.file = file
@@ -201,6 +203,7 @@ class Rig:
             limits,
             policies,
             best_effort_of,
+            disk_rate_of,
         )
         self.broker.start()
 

@@ -330,6 +330,8 @@ def explained(transit: Transit) -> str:
 
 
 def _summary(t: Transit) -> list[str]:
+    from network_provisioner.selection.knee import described
+
     lines = [
         listed([t]),
         f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)} by template "
@@ -352,8 +354,11 @@ def _summary(t: Transit) -> list[str]:
     lines += [
         f"changed {_when(c['at'])}: {format_rate(c['min_bps'])} to {format_rate(c['max_bps'])}, "
         f"before {format_rate(c['was_min_bps'])} to {format_rate(c['was_max_bps'])}"
+        + (f" ({c['why']})" if c.get("why") else "")
         for c in t.changes
     ]
+    if knee := described(t.knee):
+        lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
     if t.moves:
         lines.append(f"moved {t.moves} times to another path")
     return [*lines, t.reason or "no reason was recorded"]

@@ -263,6 +263,8 @@ function about(d, names, now) {
       goodput: t.goodput_bps ? rate(t.goodput_bps) : "",
       "could start": t.earliest ? clock(t.earliest, now) : "",
       "no room on": blocked(t),
+      "up to the disk": t.knee,
+      "given back": t.given_back_bps ? rate(t.given_back_bps) : "",
       moved: t.moves ? counted(t.moves, "time") : "",
     };
   }

@@ -19,6 +19,7 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
+from network_provisioner.selection.knee import described
 
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
@@ -85,6 +86,8 @@ def of_transit(transit: Transit) -> ShownDecision:
             "earliest": transit.earliest,
             "blocking": list(transit.blocking),
             "moves": transit.moves,
+            "knee": described(transit.knee),
+            "given_back_bps": transit.given_back_bps,
         },
     )
 
@@ -98,8 +101,8 @@ def of_changes(transit: Transit) -> list[ShownDecision]:
             at=change["at"],
             subject=f"{transit.src} → {transit.dst}",
             outcome=f"{format_rate(change['min_bps'])} to {format_rate(change['max_bps'])}",
-            why=f"its owner changed {format_rate(change['was_min_bps'])} to "
-            f"{format_rate(change['was_max_bps'])}",
+            why=f"{change.get('why') or 'its owner'} changed "
+            f"{format_rate(change['was_min_bps'])} to {format_rate(change['was_max_bps'])}",
             workflow=transit.workflow,
             job=transit.job,
             details=dict(change),

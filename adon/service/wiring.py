@@ -233,6 +233,19 @@ def measured_best_effort(
     return lookup
 
 
+def known_disks(
+    archive: Archive, clock: Callable[[], float] = time.time
+) -> Callable[[str, str, str], float | None]:
+    """Look up what the disk of a site was found to take of an application, bit/s, or None."""
+    from monitors.archive.knowledge import disk_rate
+
+    def lookup(site: str, way: str, application: str) -> float | None:
+        found = disk_rate(archive, site, way, application, clock())
+        return found.value if found else None
+
+    return lookup
+
+
 def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
     """A broker as configured, not started yet, and its books.
 
@@ -277,6 +290,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
             limits=limits_of(config.limits),
             policies=books.policies,
             best_effort_of=measured_best_effort(archive),
+            disk_rate_of=known_disks(archive),
         )
     except BaseException:
         store.close()

@@ -18,7 +18,7 @@ from typing import Protocol
 from monitors.archive.estimates import WINDOW, Estimate
 from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfer_times import Moved, transfer_times
-from monitors.archive.transfers import BEST_EFFORT
+from monitors.archive.transfers import BEST_EFFORT, disk_subject
 from network_provisioner.topology.graph import way_of
 
 FRESH_S = 86400.0
@@ -27,7 +27,7 @@ FRESH_S = 86400.0
 LIVE_S = 900.0
 """How long what was measured of a path says how it is, in seconds: a template's ``max_age``."""
 
-_PROBES = "tcp_throughput"
+_PROBES, _DISKS = "tcp_throughput", "disk_rate"
 _OF_PATHS = frozenset({"rtt", "loss"})
 TRANSFER_RATE, TRANSFER_START, FILE_START = "transfer_rate", "transfer_start", "file_start"
 _TERMS = (TRANSFER_RATE, TRANSFER_START, FILE_START)
@@ -181,6 +181,13 @@ def gamma_c(source: Source, transformation: str, site: str, now: float) -> Known
     return _known(source, "compute_rate", subject, now) or _known(source, "runtime", subject, now)
 
 
+def disk_rate(source: Source, site: str, way: str, application: str, now: float) -> Estimate | None:
+    """What an application gets from the disk of a site, bit/s, as the broker found it; where it
+    never was the limit there, what others got. ``way``: ``read`` or ``write``."""
+    own = source.estimate("disk_rate", disk_subject(site, way, application), now)
+    return own or source.estimate("disk_rate", disk_subject(site, way), now)
+
+
 def queue_wait(source: Source, site: str, now: float) -> Known | None:
     """T_q: how long a job waits at a site, s."""
     return _known(source, "queue_wait", site, now)
@@ -222,7 +229,7 @@ class Knowledge:
 
 _FOR_MAPPING = (
     "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead", *sorted(_OF_NO_PLACE),
+    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
     *_TERMS, *sorted(_OF_PATHS), _PROBES,
 )  # fmt: skip
 
@@ -263,9 +270,9 @@ def known_estimates(
             asked = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
-            if all(end in sites for end in ends):  # hosts speak for their sites
+            if all(end in sites for end in ends) and metric != _DISKS:  # hosts speak for sites
                 key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif not asked and metric not in _OF_NO_PLACE:
+            elif not asked and metric not in _OF_NO_PLACE and not {*ends} <= {*sites}:
                 continue
             if key not in found and may_see(*key):
                 # What has only measurements of the future is told too: who reads it says so.

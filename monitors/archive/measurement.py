@@ -42,6 +42,7 @@ UNITS = {
     "memory_use": "1",
     "io_wait": "1",
     "disk_io": "1",
+    "disk_rate": "bit/s",
     "pool_slots": "1",
     "pool_busy": "1",
     "pool_demand": "1",

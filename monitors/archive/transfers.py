@@ -1,4 +1,4 @@
-"""What an ended transfer teaches about the network: Γ_a between two sites and over one path."""
+"""What an ended transfer teaches: Γ_a between two sites and over one path, and what disks take."""
 
 from __future__ import annotations
 
@@ -53,6 +53,36 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     return facts
 
 
+def disk_facts(transit: Transit) -> list[Measurement]:
+    """``disk_rate`` of :func:`disk_subject`, in bits per second that its switches carried, where
+    the disk of one of its sites was found to be the limit: of the site, and of its application
+    there. It was measured, not claimed."""
+    knee = transit.knee
+    if not knee.get("site"):
+        return []
+    details = {name: knee[name] for name in ("low_bps", "high_bps", "cause", "io_wait")}
+    return [
+        Measurement(
+            id=f"disk_rate:{kind}:{transit.id}",
+            metric="disk_rate",
+            subject=disk_subject(knee["site"], knee["way"], application),
+            value=knee["bps"],
+            unit="bit/s",
+            at=knee["at"],
+            source="broker",
+            workflow=transit.workflow,
+            details=details | {"application": transit.application, "job": transit.job},
+        )
+        for kind, application in (("application", transit.application), ("site", ""))
+        if application or kind == "site"
+    ]
+
+
+def disk_subject(site: str, way: str, application: str = "") -> str:
+    """``SITE/read`` or ``SITE/write``, of all applications or one: ``SITE/write/montage``."""
+    return f"{site}/{way}/{application}" if application else f"{site}/{way}"
+
+
 def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) -> Measurement:
     return Measurement(
         id=f"{metric}:transit:{transit.id}",
@@ -82,4 +112,4 @@ class Recorder:
 
     def record(self, transit: Transit) -> int:
         """How many measurements of the transit were new. Raises ArchiveError."""
-        return self._archive.record_many(transfer_facts(transit))
+        return self._archive.record_many([*transfer_facts(transit), *disk_facts(transit)])

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 1.0
 LOOK_EVERY_S = 0.2  # for links that fail: what runs there does not wait for the next sweep
+COUNT_EVERY_S = 0.1  # bytes of transits whose disks are looked for
 _DESCRIPTION = """
 Paths with bandwidth between sites: requests become circuits on switches, never more than the links
 carry. Sizes are bytes, rates bits per second, times seconds. Every error has the shape of
@@ -57,13 +58,14 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(_sweep_for_ever(broker, turns))
+        works = (_sweep_for_ever, _count_for_ever)
+        tasks = [asyncio.create_task(work(broker, turns)) for work in works]
         try:
             yield
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             turns.close()
 
     # "default" also keeps FastAPI from describing its own shape of validation errors.
@@ -132,6 +134,19 @@ async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
             log.debug("a sweep was refused: %s", error)
         except Exception:  # leases must go on ending whatever one sweep met
             log.exception("a sweep failed; the next one is due in %g s", SWEEP_EVERY_S)
+
+
+async def _count_for_ever(broker: Broker, turns: Turns) -> None:
+    while True:
+        await asyncio.sleep(COUNT_EVERY_S)
+        if broker.io_aware.counts:
+            try:
+                if await turns.read(broker.io_aware.count):
+                    await turns.change(broker.sweep)
+            except BrokerError as error:
+                log.debug("a period waits for the next sweep: %s", error)
+            except Exception:  # what is not counted now is counted later
+                log.exception("transits cannot be counted")
 
 
 async def given_once(request: Request) -> None:

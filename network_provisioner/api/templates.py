@@ -41,6 +41,7 @@ class TemplateBody(Body):
     when_queued: Text | None = Field(default=None, description="wait, defer or best_effort")
     small: Text | None = Field(default=None, description="best_effort or share")
     better_path: Text | None = Field(default=None, description="stay or move")
+    io_aware: bool | None = None
     max_age: Quantity | None = None
     paths: int | None = None
     tuning: dict[str, Quantity] | None = None

@@ -139,7 +139,11 @@ class Transit:
     ``expected_end``    where it began before others who wait: when it was expected to be done. From
                         then on it gives way to them, and becomes best effort; 0 for all others
     ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
-                        and what they were: was_min_bps, was_max_bps
+                        what they were: was_min_bps, was_max_bps, and why ("" for its owner's)
+    ``knee``            beyond which rate more does not help it (:mod:`~.steps.io_aware`): bps,
+                        low_bps, high_bps, cause, site and way (read, write) of the disk ("" for
+                        none), io_wait, at; remembered_bps where earlier transfers taught it; and
+                        asked_min_bps, asked_max_bps, what it would have else. Empty for others
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
     ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
                         before the transfer of what is reserved in advance begins
@@ -197,6 +201,7 @@ class Transit:
     vouched: bool = True
     expected_end: float = 0.0
     changes: list[dict[str, Any]] = field(default_factory=list)
+    knee: dict[str, Any] = field(default_factory=dict)
     hosts: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     ports_at: str = ""
@@ -205,6 +210,11 @@ class Transit:
     def awaits_flows(self) -> bool:
         """Whether its packets are told apart, but nobody knows yet which they are."""
         return bool(self.ports_at) and not self.flows
+
+    @property
+    def given_back_bps(self) -> float:
+        """What it leaves to others of the ceiling that was asked for."""
+        return max(0.0, float(self.knee.get("asked_max_bps", self.max_bps)) - self.max_bps)
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -220,7 +230,7 @@ class Transit:
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
         other.ports = list(self.ports)
         other.parts = [dict(part) for part in self.parts]
-        other.changes = list(self.changes)
+        other.changes, other.knee = list(self.changes), dict(self.knee)
         return other
 
     def assign(self, other: Transit) -> None:

@@ -21,7 +21,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from network_provisioner.base.units import format_rate
 
 SHARPNESS = {p: 1.0 for p in (1, 1.4, 2, 2.8, 4, 5.7, 8, 11, 16, 32)} | {500: 5.0}
 """How sharp corners are, and how common each is."""
@@ -289,3 +291,17 @@ class KneeFinder:
 def _corner(sharpness: float, gain: float) -> float:
     """The logarithm of knee ÷ limit: where (1 + x^p)^(-1/p - 1) is the gain."""
     return math.log(gain ** (-sharpness / (sharpness + 1)) - 1) / sharpness
+
+
+def described(knee: Mapping[str, Any]) -> str:
+    """:attr:`Transit.knee <network_provisioner.base.model.Transit>` in words; "" for nothing."""
+    if "bps" in knee:
+        between = f"{format_rate(knee['low_bps'])} to {format_rate(knee['high_bps'])}"
+        limit = "more does not help"
+        if knee["site"]:
+            limit = f"the disk of {knee['site']} {knee['way']}s no more"
+            limit += f" (I/O wait {knee['io_wait']:.0%})"
+        return f"knee at {format_rate(knee['bps'])} ({between}): {limit}"
+    if "remembered_bps" in knee:
+        return f"began at {format_rate(knee['remembered_bps'])}, which disks were found to take"
+    return ""

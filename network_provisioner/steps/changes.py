@@ -34,9 +34,15 @@ class Changes:
     _connections: ReportedConnections
 
     def rates(
-        self, transit: Transit, min_bps: float | None, max_bps: float | None, now: float
+        self,
+        transit: Transit,
+        min_bps: float | None,
+        max_bps: float | None,
+        now: float,
+        why: str = "",
     ) -> None:
-        """Other rates on the paths it has; of one that waits, what it waits for."""
+        """Other rates on the paths it has; of one that waits, what it waits for. ``why``, in words;
+        "" where its owner wants it."""
         terms = self._admission.changed_terms(transit, min_bps, max_bps)
         low, high = terms.min_bps, terms.max_bps
         was = transit.requested_bps, transit.max_bps
@@ -52,7 +58,7 @@ class Changes:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
         change = {
             "at": now, "min_bps": low, "max_bps": high,
-            "was_min_bps": was[0], "was_max_bps": was[1],
+            "was_min_bps": was[0], "was_max_bps": was[1], "why": why,
         }  # fmt: skip
         changes = [*transit.changes, change][-_KEPT:]
         values = {"requested_bps": low, "max_bps": high, "changes": changes}

@@ -84,7 +84,10 @@ def believe(
     return World(
         now,
         sites,
-        with_place_of_all(path_beliefs(inputs.sites, places, measured, network, now), output_site),
+        with_place_of_all(
+            path_beliefs(inputs.sites, places, measured, network, now, inputs.workflow.name),
+            output_site,
+        ),
         compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
         Belief(0.0, "default") if overhead is None else archived(overhead),

@@ -22,7 +22,7 @@ _BEYOND = 2.0  # times what a path carries: less may be how somebody counts
 _MOST_TOLD = 3
 _RANGES: Mapping[str, tuple[float, float]] = {
     "throughput": (_LEAST, _MOST_BPS),
-    "transfer_rate": (_LEAST, _MOST_BPS),
+    **dict.fromkeys(("transfer_rate", "disk_rate"), (_LEAST, _MOST_BPS)),
     "compute_rate": (_LEAST, _MOST_BYTES_PER_S),
     "runtime": (_LEAST, _YEAR_S),
     **dict.fromkeys(("queue_wait", "transfer_setup", "transfer_start"), (0.0, _YEAR_S)),

@@ -3,7 +3,8 @@
 Γ_a     archive transfer_rate (the rate apart from hand-shakes), else throughput, weighed by age
         and spread ─► topology: capacity minus use, or site catalog adon.bandwidth, each times what
         measured paths got of theirs ─► default
-Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer
+Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer, and no more than
+        the disks at its ends were found to take: archive disk_rate of the application, else of all
 set-up  archive transfer_setup of the path ─► of the measured path with the RTT nearest to its own
         ─► 0; and likewise transfer_start, the hand-shakes of its tool there, and file_start, what
         each further file of a transfer takes
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from monitors.archive.estimates import weighted
+from monitors.archive.transfers import disk_subject
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
 from site_selector.cost import tuned_throughput
@@ -86,12 +88,22 @@ def path_beliefs(
     measured: MeasurementSource,
     network: Network,
     now: float,
+    application: str = "",
 ) -> dict[tuple[str, str], PathBelief]:
-    """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog."""
+    """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
+    an application, "" for any."""
     names = list(places)
     found = {
         (a, b): _path(sites, measured, network, now, a, b) for a in names for b in names if a != b
     }
+    disks = {
+        way: {name: _disk(measured, name, way, application, now) for name in names}
+        for way in ("read", "write")
+    }
+    for (a, b), (path, written) in found.items():
+        ends = [one for one in (path.gamma_t, disks["read"][a], disks["write"][b]) if one]
+        least = min(ends, key=lambda one: one.value)
+        found[a, b] = replace(path, gamma_t=least), written
     ratio = ratio_of(
         (path.gamma_a.value, written)
         for path, written in found.values()
@@ -102,6 +114,15 @@ def path_beliefs(
         for pair, (path, _) in found.items()
     }
     return _with_setup(paths, measured, now)
+
+
+def _disk(
+    measured: MeasurementSource, site: str, way: str, application: str, now: float
+) -> Belief | None:
+    """What transfers are believed to get from the disk of a site."""
+    own = measured.estimate("disk_rate", disk_subject(site, way, application), now)
+    found = own or measured.estimate("disk_rate", disk_subject(site, way), now)
+    return archived(found, f"all that its disk {way}s") if found is not None else None
 
 
 def with_place_of_all(

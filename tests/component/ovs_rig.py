@@ -231,9 +231,10 @@ def load(site: str | LanHost, *words: object) -> subprocess.Popen[str]:
 
 
 @contextlib.contextmanager
-def sink(site: str | LanHost, port: int) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Receive at a site; what is yielded waits for the end of one stream."""
-    process = load(site, "sink", host_of(site).address, port)
+def sink(site: str | LanHost, port: int, *file: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Receive at a site, into a file where one is named; what is yielded waits for the end of one
+    stream."""
+    process = load(site, "sink", host_of(site).address, port, *file)
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.archive.archive import Archive
-from monitors.archive.transfers import SMALL_BYTES, Recorder, transfer_facts
+from monitors.archive.transfers import SMALL_BYTES, Recorder, disk_facts, transfer_facts
 from network_provisioner.base.model import SHARES, Transit, TransitState
 
 ENDED = Transit(
@@ -100,3 +100,25 @@ def test_whatever_is_told_can_be_recorded(
     transit = replace(ENDED, bytes=moved, seconds=seconds, state=state)
     with Archive(":memory:") as archive:
         assert Recorder(archive).record(transit) == len(transfer_facts(transit))
+
+
+KNEE = {"bps": 60e6, "low_bps": 58e6, "high_bps": 62e6, "cause": "I/O wait", "site": "mu",
+        "way": "write", "io_wait": 0.95, "at": 1005.0, "asked_max_bps": 2e8}  # fmt: skip
+
+
+def test_a_disk_that_was_the_limit_is_kept_of_its_site_and_of_the_application() -> None:
+    knee = replace(ENDED, knee=KNEE, application="montage")
+    facts = {fact.subject: fact for fact in disk_facts(knee)}
+    assert sorted(facts) == ["mu/write", "mu/write/montage"]
+    assert {(f.metric, f.value, f.at, f.source) for f in facts.values()} == {
+        ("disk_rate", 60e6, 1005.0, "broker")
+    }
+    assert [f.subject for f in disk_facts(replace(knee, application=""))] == ["mu/write"]
+    with Archive(":memory:") as archive:
+        assert Recorder(archive).record(knee) == 4
+        assert Recorder(archive).record(knee) == 0
+
+
+@pytest.mark.parametrize("knee", [{}, {**KNEE, "site": ""}, {"remembered_bps": 1e6}])
+def test_a_limit_that_was_no_disk_is_not_kept_as_one(knee: dict[str, Any]) -> None:
+    assert disk_facts(replace(ENDED, knee=knee)) == []

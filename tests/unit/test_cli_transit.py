@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from api_rig import application, bearer, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
 
-from adon.cli.transit import _STATES, _packets
+from adon.cli.transit import _STATES, _packets, explained
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
 from network_provisioner.base.model import Transit, TransitState
@@ -127,6 +128,19 @@ def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     assert adon("transit", "renew", "a", "2 h").code == 1
     assert "'a' is released" in refusal("transit", "flows", "a", "50000")
     assert refusal("transit", "renew", "a", "0 s") == "TIME: found '0 s', expected more than 0"
+
+
+def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
+    knee = {"bps": 30e6, "low_bps": 29e6, "high_bps": 31e6, "cause": "I/O wait", "site": "tacc",
+            "way": "write", "io_wait": 0.93, "at": 1.0, "asked_min_bps": 5e6,
+            "asked_max_bps": 1e8}  # fmt: skip
+    asked = Transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
+    assert (
+        "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
+        "69 Mb/s of its ceiling given back"
+    ) in explained(asked)
+    remembered = replace(asked, knee={"remembered_bps": 30e6, "asked_max_bps": 1e8})
+    assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explained(remembered)
 
 
 def test_rates_are_changed_while_it_runs(rig: Rig) -> None:

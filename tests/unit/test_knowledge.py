@@ -17,7 +17,7 @@ from site_selector.estimates.rates import Network, path_beliefs
 NOW = 1e6
 UNITS = {"throughput": "bit/s", "tcp_throughput": "bit/s", "rtt": "s", "path_throughput": "bit/s",
          "compute_rate": "byte/s", "runtime": "s", "queue_wait": "s", "loss": "1",
-         "jitter": "s"}  # fmt: skip
+         "jitter": "s", "disk_rate": "bit/s"}  # fmt: skip
 
 
 def archive_of(*facts: tuple[str, str, float, float]) -> Archive:
@@ -235,3 +235,23 @@ def test_probes_between_two_sites_are_of_the_way_that_best_effort_takes() -> Non
     assert knowledge.path_metrics(archive, L2, False, NOW) == {}
     found = knowledge.path_metrics(archive, L3, True, NOW)
     assert {name: one.value for name, one in found.items()} == {"throughput": 5e6, "delay": 3.0}
+
+
+def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> None:
+    archive = archive_of(
+        ("disk_rate", "tacc/write", 30e6, 9.0),
+        ("disk_rate", "tacc/write/montage", 20e6, 9.0),
+        ("disk_rate", "mu/read", 50e6, 9.0),
+        ("disk_rate", "elsewhere/read", 1e6, 9.0),
+    )
+    known = knowledge.known_estimates(archive, ["mu", "tacc"], [], NOW)
+    assert {subject for _, subject in known} == {"tacc/write", "tacc/write/montage", "mu/read"}
+    source, names = Measurements(known), ["mu", "tacc"]
+    found = path_beliefs({}, names, source, Network(), NOW, "montage")
+    there, back = found["mu", "tacc"], found["tacc", "mu"]
+    assert (there.rate_bps, there.bound) == (20e6, "Γ_t")
+    assert there.gamma_t.note == "all that its disk writes" and there.gamma_t.source == "archive"
+    assert back.rate_bps > 50e6  # tacc has never read too slowly, nor mu written
+    other = path_beliefs({}, names, source, Network(), NOW, "soykb")["mu", "tacc"]
+    assert other.rate_bps == 30e6
+    assert knowledge.disk_rate(archive, "tacc", "read", "montage", NOW) is None

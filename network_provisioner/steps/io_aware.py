@@ -1,0 +1,209 @@
+"""Bandwidth up to what the disks take, and no further (Montage paper, §3.1 and §6).
+
+    bytes that switches count ─► goodput of a period ─┐
+    I/O wait that hosts report ───────────────────────┴─► knee ─► rates of the transit; others get
+                                                                  the rest at once
+
+Of each live transit whose template is ``io_aware`` periods are measured, and its rates follow the
+:class:`~network_provisioner.selection.knee.KneeFinder`: the ceiling is where it says, the minimum
+no higher. The terms that were asked for stay in ``transit.knee``, and it comes back to them where
+more bandwidth helps again. Where a disk was found to be the limit it is said of which site: later
+transfers of the application begin with that rate, and site selection counts with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
+from network_provisioner.base.units import BITS_PER_BYTE
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.disks import ReportedDisks
+from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, described
+from network_provisioner.steps.changes import Changes
+from network_provisioner.templates.template import Template
+from network_provisioner.terms import Templates, template_of
+
+log = logging.getLogger(__name__)
+
+READ, WRITE = "read", "write"
+SETTLE_S = 0.5  # after a change of its rate
+START_S = 2.0  # until TCP has found a rate, and disks cache no more of what they are given
+PERIOD_S = 2.0
+STEADY_S = 5.0  # a period where the knee is known
+DISK_WAITS = 0.3  # share of the time that processes waited for a disk that is the limit
+FILLED = 0.95  # of what was provisioned: who moves less is held up by something else
+_WATCHED = 32  # transits at once
+_WORTH = 0.02  # a change of less is none
+_LEAST = 0.02  # of what was asked for: no transit is brought below
+
+DiskRateOf = Callable[[str, str, str], float | None]
+"""What the disk of a site was found to take: site, READ or WRITE, application; b/s or None."""
+
+
+@dataclass(eq=False)
+class Meter:
+    """Goodput of one transit by a counter that switches bring up to date only now and then: from
+    one moment at which it moved to another, at one rate."""
+
+    _rate_bps: float = 0.0
+    _ready_at: float = 0.0
+    _last: int = -1
+    _since: tuple[int, float] | None = None
+
+    def take(self, n_bytes: int, at: float, rate_bps: float, period_s: float) -> float | None:
+        """Take in what was counted ``at`` a second, while ``rate_bps`` was provisioned; b/s where
+        that ends a period."""
+        if rate_bps != self._rate_bps or n_bytes < self._last:
+            self._rate_bps, self._ready_at, self._since = rate_bps, at + SETTLE_S, None
+        if self._last <= 0 < n_bytes:
+            self._ready_at = at + START_S
+        moved, self._last = n_bytes > self._last, n_bytes
+        if not moved or at < self._ready_at:
+            return None
+        before, self._since = self._since, self._since or (n_bytes, at)
+        if before is None or at - before[1] < period_s:
+            return None
+        self._since = (n_bytes, at)
+        return (n_bytes - before[0]) * BITS_PER_BYTE / (at - before[1])
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A transit whose knee is looked for. ``rates`` are what it was last given here; ``disk`` is
+    whose it is (site, READ or WRITE, I/O wait) where one was seen to be the limit."""
+
+    finder: KneeFinder
+    rates: tuple[float, float]
+    meter: Meter = field(default_factory=Meter)
+    disk: tuple[str, str, float] | None = None
+
+
+@dataclass(eq=False)
+class IoAware:
+    """Not thread-safe but for :meth:`count`: the broker's turn is around every other call."""
+
+    _templates: Templates
+    _active: ActiveTransits
+    _desired: DesiredState
+    _changes: Changes
+    _disks: ReportedDisks
+    _rate_of: DiskRateOf | None
+    _clock: Callable[[], float]
+    _followed: dict[str, _Followed] = field(default_factory=dict)
+    _periods: deque[tuple[str, float, float]] = field(default_factory=deque)
+
+    def begin(self, transit: Transit, template: Template) -> None:
+        """Have a new transit ask for no more than the disks at its ends were found to take."""
+        if not template.io_aware or self._rate_of is None:
+            return
+        ends = (transit.src, READ), (transit.dst, WRITE)
+        known = [self._rate_of(site, way, transit.application) for site, way in ends]
+        knee_bps = min((bps for bps in known if bps), default=math.inf)
+        if knee_bps * HEADROOM < transit.max_bps:
+            transit.knee = _asked(transit) | {"remembered_bps": knee_bps}
+            low, high = _lowered(transit.knee, knee_bps * HEADROOM)
+            transit.requested_bps, transit.max_bps = low, high
+
+    @property
+    def counts(self) -> bool:
+        """Whether there is anything for :meth:`count` to do."""
+        return bool(self._followed) and self._desired.counts
+
+    def count(self) -> bool:
+        """Ask the switches what transits have carried; whether a period of any has ended, and
+        :meth:`follow` is due. May be called while others change transits, but not by two."""
+        for name, followed in list(self._followed.items()):
+            transit = self._active.all.get(name)
+            if transit is not None:
+                rate_bps = transit.granted_bps
+                n_bytes, at = self._desired.bytes_of(name), self._clock()
+                period_s = STEADY_S if followed.finder.sure else PERIOD_S
+                goodput_bps = followed.meter.take(n_bytes, at, rate_bps, period_s)
+                if goodput_bps is not None:
+                    self._periods.append((name, rate_bps, goodput_bps))
+        return bool(self._periods)
+
+    def follow(self, now: float) -> None:
+        """Take in the periods that have ended, and give transits the rates that follow from them.
+        The queue is to be served then."""
+        self._choose()
+        while self._periods:
+            name, rate_bps, goodput_bps = self._periods.popleft()
+            followed, transit = self._followed.get(name), self._active.all.get(name)
+            if followed is not None and transit is not None:
+                self._take_in(transit, followed, rate_bps, goodput_bps, now)
+                self._settle(transit, followed, now)
+
+    def _choose(self) -> None:
+        """Who is followed: those on the switches whose templates say so. An owner who changes the
+        rates begins anew."""
+        live = {t.id: t for t in self._active.on_switches() if self._is_aware(t)}
+        for name in self._followed.keys() - live.keys():
+            del self._followed[name]
+        for name, transit in live.items():
+            rates, known = (transit.requested_bps, transit.max_bps), self._followed.get(name)
+            if known is not None and known.rates != rates:
+                transit.knee = {}
+            elif known is not None or len(self._followed) >= _WATCHED:
+                continue
+            most_bps = transit.knee.get("asked_max_bps", transit.max_bps)
+            self._followed[name] = _Followed(KneeFinder(_LEAST * most_bps, most_bps), rates)
+
+    def _is_aware(self, transit: Transit) -> bool:
+        template = template_of(transit, self._templates)
+        return template is not None and template.io_aware and transit.requested_bps > 0
+
+    def _take_in(
+        self,
+        transit: Transit,
+        followed: _Followed,
+        rate_bps: float,
+        goodput_bps: float,
+        now: float,
+    ) -> None:
+        ends = (transit.src, READ), (transit.dst, WRITE)
+        waits = [(self._disks.io_wait(site, now), site, way) for site, way in ends]
+        known = [(io_wait, site, way) for io_wait, site, way in waits if io_wait is not None]
+        io_wait, site, way = max(known, default=(None, "", ""))
+        if io_wait is not None and io_wait >= DISK_WAITS and goodput_bps < FILLED * rate_bps:
+            followed.disk = (site, way, io_wait)
+        followed.finder.add(Probe(rate_bps, goodput_bps, io_wait))
+
+    def _settle(self, transit: Transit, followed: _Followed, now: float) -> None:
+        """Give a transit the rates that its finder says."""
+        finder = followed.finder
+        transit.knee = {**_asked(transit), **transit.knee}
+        if finder.sure and finder.knee is not None:
+            site, way, io_wait = followed.disk or ("", "", 0.0)
+            transit.knee |= dict(asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
+        low, high = _lowered(transit.knee, finder.next_bps)
+        if abs(high - transit.max_bps) <= _WORTH * transit.max_bps:
+            return
+        why = described(transit.knee) if finder.sure else "to find out what the disks take"
+        # Where others have the room that it gave back, it goes without a minimum so high.
+        for least in dict.fromkeys((low, min(low, transit.requested_bps))):
+            try:
+                self._changes.rates(transit, least, high, now, why)
+            except BrokerError as error:
+                log.debug("transit %s: %s", transit.id, error)
+                continue
+            followed.rates = (transit.requested_bps, transit.max_bps)
+            return
+
+
+def _asked(transit: Transit) -> dict[str, Any]:
+    return {"asked_min_bps": transit.requested_bps, "asked_max_bps": transit.max_bps}
+
+
+def _lowered(asked: Mapping[str, Any], limit_bps: float) -> tuple[float, float]:
+    """Minimum and ceiling, b/s, no higher than a limit."""
+    high = min(asked["asked_max_bps"], limit_bps)
+    return min(asked["asked_min_bps"], high), high

@@ -1,0 +1,65 @@
+"""Runs inside a box for the bench P13: the knee of real disks, found over real switches.
+
+    python -m tests.bench.knee_inside FOLDER
+
+Writes a line of JSON for each disk: what a transfer gets of it where it has all of the path
+(``true_bps``, as switches count it), the knee that was found (``bps``), periods (``probes``) and
+seconds until then, the most that was provisioned afterwards (``most_bps``), and seconds until the
+rate followed a neighbour that took half of the disk (``followed_s``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "component"))
+from disk_rig import DiskRig, transfer_into
+from network_world import slower
+from ovs_rig import OvsRig, network_up
+
+from network_provisioner.topology.data import topology_from_dict
+
+RATE_BPS = 150e6
+DISKS_BPS = (20e6, 40e6, 80e6)
+WINDOW_S, SETTLE_S, KEPT_S, MOST_S = 10.0, 5.0, 20.0, 60.0
+FOLLOWED = 0.6
+
+
+def main(where: Path) -> None:
+    """Every disk once."""
+    topology = topology_from_dict(slower(RATE_BPS).topology())
+    with network_up(where) as network:
+        for number, disk_bps in enumerate(DISKS_BPS):
+            folder = where / f"disk{number}"
+            folder.mkdir()
+            with transfer_into(OvsRig(network, topology), folder, disk_bps, RATE_BPS) as made:
+                print(json.dumps({"disk_bps": disk_bps, **one(made, disk_bps)}), flush=True)
+
+
+def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
+    """The figures of one disk."""
+    seconds = made.until(lambda: "bps" in made.get().knee, MOST_S)
+    found = made.get()
+    rates = [found.max_bps]
+    made.until(lambda: rates.append(made.get().max_bps) or False, KEPT_S)  # type: ignore[func-returns-value]
+    made.disk.set_rate(disk_bps / 2)
+    followed_s = made.until(lambda: made.get().max_bps < FOLLOWED * found.max_bps, MOST_S)
+    made.over.set()
+    made.disk.set_rate(disk_bps)
+    made.broker.change("a", max_bps=RATE_BPS)
+    made.until(lambda: False, SETTLE_S)
+    return {
+        "bps": found.knee["bps"],
+        "probes": len(found.changes),
+        "seconds": seconds,
+        "most_bps": max(rates),
+        "true_bps": made.goodput(WINDOW_S),
+        "followed_s": followed_s,
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

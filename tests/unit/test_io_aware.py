@@ -1,0 +1,189 @@
+"""Transits get what the disks at their ends take, and no more, and others the rest at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from broker_rig import Rig
+
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.selection.knee import described
+from network_provisioner.steps.io_aware import Meter
+
+RATES = {"qspec": {"min_throughput": "100 Mb/s"}, "rspec": {"max_throughput": "150 Mb/s"}}
+TEMPLATES = {"mosaic": {**RATES, "io_aware": True}, "plain": RATES}
+
+
+class World(Rig):
+    """Transits of mosaics into one disk, which takes ``disk_bps`` of all of them together."""
+
+    disk_bps = 60e6
+    reports = True
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, with all that a broker does meanwhile."""
+        for n in range(1, round(seconds * 10) + 1):
+            live = [self.broker.get(name) for name in self.controller.circuits]
+            into = [t for t in live if t.template == "mosaic"]
+            wanted = sum(t.granted_bps for t in into)
+            share = min(1.0, self.disk_bps / wanted) if wanted else 0.0
+            for transit in into:
+                carried = self.controller.bytes.get(transit.id, 0)
+                moved = int(transit.granted_bps * share / 80)
+                self.controller.bytes[transit.id] = carried + moved
+            self.clock.now += 0.1
+            if n % 10 == 0 and self.reports:
+                io_wait = 0.95 if share < 1 else 0.2
+                sample = DiskSample(self.clock.now, 0.0, wanted * share, io_wait)
+                self.broker.disks("tacc/dtn1", [sample], "delay")
+            if self.broker.io_aware.count() or n % 10 == 0:
+                self.broker.sweep()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "state.sqlite", templates=TEMPLATES)
+
+
+def within(transit: Transit, disk_bps: float) -> bool:
+    return 0.95 * disk_bps <= transit.max_bps <= 1.05 * disk_bps
+
+
+def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    waits = world.ask("b", "local", "tacc", template="plain", min_bps=110e6, max_bps=110e6)
+    assert waits.state is TransitState.QUEUED
+    world.run(45)
+    found = world.broker.get("a")
+    assert within(found, 60e6) and found.requested_bps == found.max_bps
+    assert world.broker.get("b").state is TransitState.INSTALLED
+    knee = found.knee
+    assert (knee["site"], knee["way"], knee["asked_max_bps"]) == ("tacc", "write", 150e6)
+    assert knee["low_bps"] <= 63e6 and knee["high_bps"] >= 57e6 and knee["io_wait"] > 0.5
+    assert "the disk of tacc" in described(found.knee) and found.changes[-1]["why"] == described(
+        found.knee
+    )
+
+
+def test_other_templates_keep_what_they_asked_for(world: World) -> None:
+    before = world.ask("a", "mu", "tacc", template="plain")
+    world.run(45)
+    after = world.broker.get("a")
+    assert (after.requested_bps, after.max_bps, after.knee) == (100e6, 150e6, {})
+    assert before.changes == after.changes == []
+
+
+def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(45)
+    world.disk_bps = 30e6
+    world.run(60)
+    assert within(world.broker.get("a"), 30e6)
+    world.disk_bps = 1e9  # faster than all that was asked for
+    world.run(500)
+    found = world.broker.get("a")
+    assert (found.requested_bps, found.max_bps) == (100e6, 150e6)
+
+
+def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(45)
+    world.ask("b", "local", "tacc", template="plain", min_bps=110e6, max_bps=110e6)
+    world.disk_bps = 1e9
+    world.run(500)
+    found = world.broker.get("a")
+    assert found.max_bps == 150e6 and found.requested_bps <= 70e6
+    assert found.granted_bps == 70e6  # all that is left
+
+
+def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
+    world.disk_bps = 500e6
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(60)
+    found = world.broker.get("a")
+    assert (found.requested_bps, found.max_bps) == (100e6, 150e6) and "bps" not in found.knee
+
+
+def test_where_no_host_reports_its_disks_no_disk_is_blamed(world: World) -> None:
+    world.reports = False
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(45)
+    found = world.broker.get("a")
+    assert within(found, 60e6) and found.knee["site"] == ""
+    assert described(found.knee).endswith("more does not help")
+
+
+def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(45)
+    world.broker.change("a", min_bps=20e6, max_bps=50e6)
+    world.run(45)
+    found = world.broker.get("a")
+    assert (found.requested_bps, found.max_bps) == (20e6, 50e6)
+
+
+def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(world: World) -> None:
+    world.ask("a", "mu", "tacc", template="mosaic")
+    world.run(45)
+    again = World(world.file, templates=TEMPLATES, clock=world.clock)
+    again.disk_bps, again.controller.bytes = 1e9, world.controller.bytes
+    again.run(500)
+    assert again.broker.get("a").max_bps == 150e6
+
+
+@pytest.mark.parametrize(
+    ("known", "most"),
+    [
+        ({("tacc", "write"): 40e6}, 40e6),
+        ({("mu", "read"): 30e6, ("tacc", "write"): 40e6}, 30e6),
+        ({("tacc", "read"): 40e6}, 150e6),
+        ({("tacc", "write"): 400e6}, 150e6),
+    ],
+)
+def test_a_transfer_begins_with_what_others_of_its_application_found(
+    tmp_path: Path, known: dict[tuple[str, str], float], most: float
+) -> None:
+    asked: list[str] = []
+
+    def rate_of(site: str, way: str, application: str) -> float | None:
+        asked.append(application)
+        return known.get((site, way))
+
+    rig = World(tmp_path / "state.sqlite", templates=TEMPLATES, disk_rate_of=rate_of)
+    got = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
+    assert most <= got.max_bps <= 1.05 * most and {*asked} == {"montage"}
+    assert got.requested_bps == min(100e6, got.max_bps)
+    assert ("remembered_bps" in got.knee) == (most < 150e6) == bool(described(got.knee))
+    rig.disk_bps = 1e9
+    rig.run(500)
+    assert rig.broker.get("a").max_bps == 150e6  # the disk is free now
+
+
+def meter_of(bps: Callable[[float], float], every_s: float) -> list[float]:
+    """What a meter makes of a counter that is brought up to date so often, looked at ten times a
+    second."""
+    meter, found = Meter(), []
+    for n in range(200):
+        at = n / 10
+        counted_at = at // every_s * every_s
+        rate = meter.take(int(bps(counted_at) * counted_at / 8), at, 100e6, 1.0)
+        if rate is not None:
+            found.append(rate)
+    return found
+
+
+@pytest.mark.parametrize("every_s", [0.1, 0.5, 1.0, 3.0])
+def test_a_counter_that_lags_is_read_where_it_moves(every_s: float) -> None:
+    found = meter_of(lambda at: 60e6, every_s)
+    assert len(found) >= 4
+    assert all(0.9 * 60e6 <= rate <= 1.12 * 60e6 for rate in found)
+
+
+def test_a_counter_that_goes_backwards_begins_a_new_period() -> None:
+    meter = Meter()
+    taken = [(0, 0.0), (10, 1.0), (20, 4.0), (30, 5.0), (5, 6.0), (15, 8.0), (25, 9.1)]
+    rates = [meter.take(n_bytes, at, 1e6, 1.0) for n_bytes, at in taken]
+    assert rates == [None, None, None, 80.0, None, None, pytest.approx(80 / 1.1)]
