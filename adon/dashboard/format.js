@@ -97,7 +97,7 @@ const SHOWN = {
   s: duration,
   "%": (value) => `${number(value)} %`,
 };
-const SHARES = new Set(["loss", "cpu_use", "memory_use", "io_wait"]);
+const SHARES = new Set(["loss", "cpu_use", "memory_use", "io_wait", "disk_io"]);
 
 /** A value of a metric, in its unit. */
 export function quantity(value, unit, metric = "") {

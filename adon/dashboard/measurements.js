@@ -37,6 +37,7 @@ const FIRST = [
   "cpu_use",
   "memory_use",
   "io_wait",
+  "disk_io",
 ];
 const ELSEWHERE = new Set([
   "status",

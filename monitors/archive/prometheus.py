@@ -17,8 +17,8 @@ from network_provisioner.api.metrics import SCRAPING
 # a scraper tells it; ``workflows`` counts them.
 SHOWN = (
     "throughput", "path_throughput", "transfer_latency", "tcp_throughput", "udp_throughput", "rtt",
-    "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait", "queue_wait",
-    "compute_rate", "runtime", "pool_slots", "pool_busy", "pool_demand",
+    "loss", "one_way_delay", "jitter", "hops", "cpu_use", "memory_use", "io_wait", "disk_io",
+    "queue_wait", "compute_rate", "runtime", "pool_slots", "pool_busy", "pool_demand",
 )  # fmt: skip
 MOST_SUBJECTS = 1000
 RECENT_S = 86400.0

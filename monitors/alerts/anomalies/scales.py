@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SHARES = frozenset({"loss", "cpu_use", "memory_use", "io_wait", "belief_error"})
+SHARES = frozenset({"loss", "cpu_use", "memory_use", "io_wait", "disk_io", "belief_error"})
 _RATES = frozenset({"throughput", "path_throughput", "tcp_throughput", "udp_throughput"})
 
 
