@@ -69,7 +69,7 @@ def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]
     Raises AdonError, OSError and Interrupted where it does not come so far.
     """
     run_dir = options.state / "testbed"
-    _clear(run_dir)
+    clear(run_dir)
     scenario = scenarios.load(options.example).on(options.network)
     found = options.programs
     programs = Programs(
@@ -175,7 +175,7 @@ def _report(facts: RunFacts, folder: Path, trouble: Trouble | None) -> tuple[Pat
         return None
 
 
-def _clear(run_dir: Path) -> None:
+def clear(run_dir: Path) -> None:
     """Forget an earlier run: what of it was killed and has not ended yet, its sites, its submit
     directory, and what its broker had promised on switches that are gone with it. Keys, pool and
     logs are used again. Raises AdonError, OSError."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -55,21 +55,22 @@ _OF_MOSAIC_S = {
 
 class Mosaic(Jobs):
     """The workflow's jobs, band by band, and its tables. Files are named by their band and tile;
-    projected ones begin with ``p-``, those with a common background with ``c-``."""
+    projected ones begin with ``p-``, those with a common background with ``c-``. With ``keep_all``
+    the tiles are results, too."""
 
-    def __init__(self, sky: Sky, inputs: Mapping[str, int]) -> None:
+    def __init__(self, sky: Sky, inputs: Mapping[str, int], keep_all: bool = False) -> None:
         super().__init__(NAME, NAME, inputs, lambda lfn: _size_of(sky, lfn))
         self._sky = sky
         self.workflow.add_metadata(project=NAME, **sky.recipe.as_dict())
         for band in sky.bands:
-            self._add_band(band)
+            self._add_band(band, keep_all)
         chosen = (sky.bands[0], sky.bands[len(sky.bands) // 2], sky.bands[-1])
         args = [word for colour, band in zip(("red", "green", "blue"), chosen, strict=True)
                 for word in (f"-{colour}", _mosaic(band), *_RANGE)]  # fmt: skip
         mosaics = tuple(_mosaic(band) for band in sky.bands)
         self.job("mViewer", (*args, "-out", COLOUR), mosaics, (COLOUR,), publish=True)
 
-    def _add_band(self, band: str) -> None:
+    def _add_band(self, band: str, keep_all: bool) -> None:
         add = partial(self.job, band=band)
         before, after, fitted, corrections, images = (
             f"{band}-{of}.tbl" for of in (*TABLES, "fits", "corrections", "images")
@@ -77,7 +78,7 @@ class Mosaic(Jobs):
         tiles = [_tile(band, n) for n in range(len(self._sky.tiles))]
         projected, corrected = ([f"{first}-{tile}" for tile in tiles] for first in "pc")
         for raw, new in zip(tiles, projected, strict=True):
-            add("mProject", (raw, new, REGION), (raw, REGION), _with_area(new))
+            add("mProject", (raw, new, REGION), (raw, REGION), _with_area(new), publish=keep_all)
         planes = tuple(f"{band}-{i:03d}-{j:03d}.txt" for i, j in self._sky.pairs)
         for (i, j), plane in zip(self._sky.pairs, planes, strict=True):
             one, other = projected[i], projected[j]
@@ -88,7 +89,13 @@ class Mosaic(Jobs):
         add("mBgModel", model, (before, fitted), (corrections,))
         for old, new in zip(projected, corrected, strict=True):
             reads = (*_with_area(old), before, corrections)
-            add("mBackground", ("-t", old, new, before, corrections), reads, _with_area(new))
+            add(
+                "mBackground",
+                ("-t", old, new, before, corrections),
+                reads,
+                _with_area(new),
+                publish=keep_all,
+            )
         add("mImgtbl", ("-t", after, ".", images), (after, *corrected), (images,))
         mosaic, picture = _mosaic(band), f"{band}.png"
         reads = (images, REGION, *(file for name in corrected for file in _with_area(name)))
@@ -150,15 +157,22 @@ def _table(sky: Sky, names: list[str]) -> bytes:
     return "\n".join([*lines, ""]).encode()
 
 
-def write(recipe: Recipe, out: Path, testbed: Path | None = None) -> str:
-    """Write data, workflow and catalogs; returns one sentence about it. Raises InputError,
-    OSError."""
+def write(
+    recipe: Recipe,
+    out: Path,
+    testbed: Path | None = None,
+    racks: Sequence[str] = EXECUTION,
+    keep_all: bool = False,
+) -> str:
+    """Write data, workflow and catalogs for workers at ``racks``; returns one sentence about it.
+    With ``keep_all`` every tile is wanted back. Raises InputError, OSError."""
     sky = Sky(recipe)
+    hosts = {site: _HOSTS[site] for site in (HEAD, *racks)}
     if testbed is None:
-        sites, inputs = places.example_places(NAME, _HOSTS), out.resolve() / "inputs"
+        sites, inputs = places.example_places(NAME, hosts), out.resolve() / "inputs"
         folder = f"{sites[HEAD].storage}/{NAME}"
     else:
-        sites = places.testbed_places(testbed, _HOSTS, TOOLS)
+        sites = places.testbed_places(testbed, hosts, TOOLS)
         inputs = Path(sites[HEAD].storage) / NAME
         folder = str(inputs)
     (out / "workflow.yml").unlink(missing_ok=True)
@@ -169,13 +183,13 @@ def write(recipe: Recipe, out: Path, testbed: Path | None = None) -> str:
         put(inputs / name, content)
     sizes = {name: len(content) for name, content in made.items()}
     put(out / "truth.json", (json.dumps(recipe.as_dict()) + "\n").encode())
-    mosaic = Mosaic(sky, sizes)
+    mosaic = Mosaic(sky, sizes, keep_all)
 
     def installed(program: str) -> dict[str, str]:
         own = (TOOLS / program).is_file()
         return {
             site: f"{sites[site].tools if own else sites[site].packages}/{program}"
-            for site in EXECUTION
+            for site in racks
         }
 
     write_plan(

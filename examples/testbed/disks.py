@@ -25,7 +25,7 @@ from examples.testbed import procs
 from network_provisioner.base.errors import AdonError, MissingError
 from network_provisioner.base.units import bytes_of
 
-DIRTY_BYTES = 8 << 20
+DIRTY_BYTES = 1 << 20
 _ROOT = Path(__file__).resolve().parents[2]
 _CGROUPS, _SYS = Path("/sys/fs/cgroup"), Path("/sys")
 _MAKE = ("mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", "lazy_itable_init=0")

@@ -42,10 +42,10 @@ def compare(*words: str, times: int = 2) -> Any:
 
 class TestFigures:
     def test_of_each_two_runs_one_has_a_path(self) -> None:
-        kinds = rounds(50, seed=1)
+        kinds = rounds(50)
         assert all({*pair} == {WITH, WITHOUT} for pair in zip(kinds[::2], kinds[1::2], strict=True))
         assert {*kinds[::2]} == {WITH, WITHOUT}
-        assert kinds == rounds(50, seed=1) != rounds(50, seed=2)
+        assert kinds == rounds(50)
 
     def test_spread(self) -> None:
         found = spread_of([5.0, 1.0, 2.0, 3.0, 4.0])
@@ -96,7 +96,7 @@ class TestCompare:
     def test_so_are_those_without_room(self, rig: Rig) -> None:
         fill(rig)
         held = {t.id for t in transits(rig)}
-        ran = compare("--command", NOTHING, "--min", "100 Mb/s")
+        ran = compare("--command", NOTHING)
         assert ran.code == 1 and "with a path: best_effort: " in ran.err
         assert {t.id for t in transits(rig) if t.state in LIVE} == held
 
@@ -131,13 +131,9 @@ class TestRefusals:
         said = refusal("transfer", "compare", "mu", "nowhere", "--command", NOTHING)
         assert "nowhere" in said
 
-    def test_no_command(self) -> None:
-        said = refusal("transfer", "compare", "mu", "tacc", "--command", " ")
-        assert said == "--command: found nothing, expected a command"
-
-    def test_no_size(self) -> None:
-        said = refusal("transfer", "compare", "mu", "tacc", "--command", NOTHING, "--size", "0 B")
-        assert said == "--size: found '0 B', expected more than 0"
+    def test_neither_command_nor_size(self) -> None:
+        for words in (("--command", " "), ("--command", NOTHING, "--size", "0 B")):
+            assert ", expected more" in refusal("transfer", "compare", "mu", "tacc", *words)
 
     def test_a_program_that_is_not_there(self) -> None:
         said = refusal("transfer", "compare", "mu", "tacc", "--command", "no-such-program x")

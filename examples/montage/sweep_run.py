@@ -1,0 +1,183 @@
+"""One run of the sweep: a mosaic on a slice with links of a rate and disks of a speed.
+
+Every tile goes to the head node, whose disk is the one that counts, as where HTCondor carries all
+files from and to it. Links and disks are all that differs: data and plan are the same each time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from threading import Event, Thread
+from typing import Self
+
+from adon.machine import box, syscalls
+from examples.compare.record import Cores
+from examples.demo import running, steps
+from examples.demo.line import clear
+from examples.demo.supervise import BrokerProcess
+from examples.montage.scenario import SCENARIO
+from examples.montage.sky import Recipe
+from examples.montage.workflow import write
+from examples.testbed.disks import Disk
+from examples.testbed.layout import HUB, Layout, Link, Site
+from examples.testbed.testbed import Programs, Testbed
+from monitors.archive.archive import Archive
+from monitors.measurements.disks.histograms import io_wait_histogram
+from monitors.measurements.disks.reader import DiskReader
+from network_provisioner.base.errors import AdonError
+from pegasus_hooks.planner.model import Options, Sources
+from pegasus_hooks.planner.plan import plan
+from site_selector.inputs import load_inputs
+from site_selector.wholefile import write_whole
+
+RACK = "fiu"
+PLACEMENTS = {"default": (".",), "isolated": (HUB, RACK)}
+"""The folders with a disk each: head and workers share one, or have one each."""
+_RECIPE = Recipe(bands=1, tiles=2)
+_DELAY_S = 0.02
+_DISK_BYTES = 1 << 30
+_LEAST_BPS = 0.5e6  # of a process: less is of log files
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRun:
+    """What it is made with, and what came of it: ``seconds`` from submission to the end, the mean
+    load of all ``cores``, and ``io_wait``, the histogram of the head's processes."""
+
+    placement: str
+    rate_bps: float
+    disk_bps: float
+    number: int
+    state: str = ""
+    seconds: float = 0.0
+    cores: float = 0.0
+    io_wait: Sequence[float] = ()
+
+    @classmethod
+    def load(cls, file: Path) -> Self | None:
+        """The run in ``file``, None where there is none."""
+        return cls(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+
+def make(run: SweepRun, state: Path, programs: Programs, file: Path) -> None:
+    """Have it run by processes of its own, in mounts of its own: those of this one would be kept by
+    each box that somebody starts meanwhile. Writes ``file`` where it came to its end."""
+    unshare = ["unshare", "--mount", "--propagation", "private", "--"]
+    about = json.dumps({"run": asdict(run), "programs": asdict(programs)}, default=str)
+    # Of what begins while it is on, the kernel counts what it waits for disks.
+    switch = Path("/proc/sys/kernel/task_delayacct")
+    before = switch.read_text(encoding="ascii")
+    switch.write_text("1", encoding="ascii")
+    try:
+        subprocess.run([*unshare, *_words("on_disks", about, str(state), str(file))], check=False)
+    finally:
+        switch.write_text(before, encoding="ascii")
+
+
+def _words(function: str, *arguments: str) -> list[str]:
+    start = (
+        f"import sys; sys.path.insert(0, {str(steps.ROOT)!r}); "
+        f"from examples.montage import sweep_run; sys.exit(sweep_run.{function}(*sys.argv[1:]))"
+    )
+    return [sys.executable, "-c", start, *arguments]
+
+
+def on_disks(about: str, state: str, file: str) -> int:
+    """Make the disks, and run it on them in a box. Returns the exit code."""
+    syscalls.tie_to(os.getppid())
+    run = SweepRun(**json.loads(about)["run"])
+    try:
+        with ExitStack() as stack:
+            for folder in PLACEMENTS[run.placement]:
+                path = Path(state) / "testbed/sites" / folder
+                stack.enter_context(Disk(path.resolve(), _DISK_BYTES, run.disk_bps))
+            words = [*box.command(), *_words("inside", about, state, file)]
+            return subprocess.run(words, check=False).returncode
+    except AdonError as error:
+        print(f"adon: {error}", file=sys.stderr)
+        return 2
+
+
+def inside(about: str, state: str, file: str) -> int:
+    """Run it, within the box, and write ``file``. Returns 0 for a run that came to its end."""
+    given = json.loads(about)
+    programs = Programs(**{name: Path(folder) for name, folder in given["programs"].items()})
+    try:
+        done = _run(SweepRun(**given["run"]), Path(state) / "testbed", programs)
+        text = json.dumps(asdict(done)) + "\n"
+        write_whole(file, lambda stream: stream.write(text), "a run")
+    except (AdonError, OSError, KeyboardInterrupt) as error:
+        print(f"adon: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
+    """Bring the testbed up and run the workflow. Raises AdonError, OSError."""
+    clear(run_dir)
+    layout = Layout(
+        sites=(Site(HUB, 1, "s1", workers=1), Site(RACK, 2, "s2", workers=4)),
+        links=(Link("l3", "s1", "s2", run.rate_bps, _DELAY_S, routed=True),),
+    )
+    say, made, kept = (
+        steps.clock(time.monotonic()),
+        run_dir / "workflow",
+        run_dir / "archive.sqlite",
+    )
+    with ExitStack() as stack:
+        testbed = stack.enter_context(Testbed(layout, run_dir, programs, say))
+        archive = stack.enter_context(Archive(kept))
+        scenario = replace(SCENARIO, layout=layout)
+        config, url = steps.write_config(scenario, testbed.real, kept, run_dir)
+        broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
+        say(write(_RECIPE, made, testbed.write(), (RACK,), keep_all=True))
+        broker.ready()
+        inputs = load_inputs(made / "workflow.yml")
+        planned = plan(
+            inputs, Sources(made / "workflow.yml"), dict.fromkeys(inputs.workflow.jobs, RACK),
+            run_dir / "submit", HUB, None,
+            Options(user=testbed.pool.user.name, check="", cleanup=False),
+        )  # fmt: skip
+        os.sync()  # the input is on the disk before the clock starts
+        cores, waits = stack.enter_context(Cores()), stack.enter_context(_Waits())
+        end = running.follow(planned, testbed.pool, archive, say, lambda _stuck: None)
+    return replace(
+        run, state=end.state, seconds=end.ended - end.started,
+        cores=fmean(load for _, load in cores.loads), io_wait=io_wait_histogram(waits.found),
+    )  # fmt: skip
+
+
+class _Waits:
+    """Meanwhile what the head's processes wait for disks is noted each second."""
+
+    def __init__(self) -> None:
+        self.found: list[float] = []
+        self._stop = Event()
+        self._thread = Thread(target=self._look, name="waits", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        own = Path("/proc/self/ns/net").readlink()  # the head's network is the box's
+        reader = DiskReader(belongs=lambda pid: Path(f"/proc/{pid}/ns/net").readlink() == own)
+        while not self._stop.wait(1.0):
+            second = reader.read()
+            for one in second.processes if second else ():
+                moved = one.read_bps + one.write_bps > _LEAST_BPS
+                if one.io_wait is not None and (moved or one.io_wait):
+                    self.found.append(one.io_wait)
