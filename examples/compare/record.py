@@ -138,4 +138,8 @@ class Cores:
 
     def _look(self) -> None:
         while not self._stop.wait(_LOOK_S):
-            self.loads.append((self._clock(), psutil.cpu_percent() / 100))
+            self.note()
+
+    def note(self) -> None:
+        """Look once."""
+        self.loads.append((self._clock(), psutil.cpu_percent() / 100))

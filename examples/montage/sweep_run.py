@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from threading import Event, Thread
 from typing import Self
 
 from adon.machine import box, syscalls
@@ -148,36 +147,27 @@ def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
             Options(user=testbed.pool.user.name, check="", cleanup=False),
         )  # fmt: skip
         os.sync()  # the input is on the disk before the clock starts
-        cores, waits = stack.enter_context(Cores()), stack.enter_context(_Waits())
+        seen = stack.enter_context(_Seen())
         end = running.follow(planned, testbed.pool, archive, say, lambda _stuck: None)
     return replace(
         run, state=end.state, seconds=end.ended - end.started,
-        cores=fmean(load for _, load in cores.loads), io_wait=io_wait_histogram(waits.found),
+        cores=fmean(load for _, load in seen.loads), io_wait=io_wait_histogram(seen.waits),
     )  # fmt: skip
 
 
-class _Waits:
-    """Meanwhile what the head's processes wait for disks is noted each second."""
+class _Seen(Cores):
+    """Each second also what the head's processes wait for disks is noted: ``waits``."""
 
     def __init__(self) -> None:
-        self.found: list[float] = []
-        self._stop = Event()
-        self._thread = Thread(target=self._look, name="waits", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _look(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
         own = Path("/proc/self/ns/net").readlink()  # the head's network is the box's
-        reader = DiskReader(belongs=lambda pid: Path(f"/proc/{pid}/ns/net").readlink() == own)
-        while not self._stop.wait(1.0):
-            second = reader.read()
-            for one in second.processes if second else ():
-                moved = one.read_bps + one.write_bps > _LEAST_BPS
-                if one.io_wait is not None and (moved or one.io_wait):
-                    self.found.append(one.io_wait)
+        self._reader = DiskReader(belongs=lambda pid: Path(f"/proc/{pid}/ns/net").readlink() == own)
+
+    def note(self) -> None:
+        super().note()
+        second = self._reader.read()
+        for one in second.processes if second else ():
+            moved = one.read_bps + one.write_bps > _LEAST_BPS
+            if one.io_wait is not None and (moved or one.io_wait):
+                self.waits.append(one.io_wait)
