@@ -110,6 +110,21 @@ def test_it_is_placed_and_planned(tmp_path: Path, recipe: Recipe, jobs: int) -> 
     assert planned.dag.read_text().count("\nJOB m") == jobs
 
 
+def test_all_tiles_are_wanted_back_from_one_rack_where_that_is_asked_for(tmp_path: Path) -> None:
+    write(Recipe(bands=1, tiles=2), tmp_path, racks=("fiu",), keep_all=True)
+    documents = read(tmp_path)
+    assert [site["name"] for site in documents["sites.yml"]["sites"]] == [HEAD, "fiu"]
+    back = {
+        use["lfn"]
+        for job in documents["workflow.yml"]["jobs"]
+        for use in job["uses"]
+        if use["type"] == "output" and use["stageOut"]
+    }
+    tiles = {f"{kind}-red-{n:03d}{area}.fits" for kind in "pc" for n in range(4)
+             for area in ("", "_area")}  # fmt: skip
+    assert tiles < back
+
+
 def test_rates_of_the_template_are_the_papers_scaled_alike() -> None:
     paper, ours = (template_from_dict("montage", one) for one in (BUILT_IN["montage"], TEMPLATE))
     scale = paper.rspec.max_bps / ours.rspec.max_bps
