@@ -90,7 +90,7 @@ def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
     compare.add_argument("dst", metavar="TO", help="site that receives")
     compare.add_argument("--command", metavar="WORDS", required=True, help="makes one transfer")
     compare.add_argument(
-        "--times", type=whole(1, 10_000), default=100, metavar="N",
+        "--times", type=whole(1, 1000), default=100, metavar="N",
         help="runs of each kind (default: %(default)s)",
     )  # fmt: skip
     compare.add_argument("--size", help="bytes that a run moves, such as '1 GB'")
