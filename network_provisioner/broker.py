@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
 from network_provisioner.base.clock import steady
@@ -29,6 +30,7 @@ from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
     LIVE,
     RequestAnswer,
+    Service,
     Transit,
     TransitRequest,
     TransitState,
@@ -56,7 +58,9 @@ from network_provisioner.steps.held_packets import HeldPackets
 from network_provisioner.steps.io_aware import DiskRateOf, IoAware
 from network_provisioner.steps.rerouting import Rerouting
 from network_provisioner.steps.standing import StandingCircuits
+from network_provisioner.steps.tuning import FiguresOf, TransferTuning
 from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.templates.match import DEFAULT
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
@@ -66,7 +70,6 @@ from network_provisioner.terms import (
     is_claim,
     is_recorded,
     same_owner,
-    service_for,
     template_of,
     unwanted,
 )
@@ -94,10 +97,12 @@ class Broker(Queries):
         policies: Differentiator | None = None,
         best_effort_of: BestEffortOf | None = None,
         disk_rate_of: DiskRateOf | None = None,
+        figures_of: FiguresOf | None = None,
     ) -> None:
-        """``metrics_of`` gives what was measured of a path, ``best_effort_of`` the throughput (b/s)
-        of transfers without one between two sites and its age (s), or None, and ``disk_rate_of``
-        what disks were found to take; ``clock`` gives Unix seconds; ``policies`` say which
+        """``metrics_of`` gives what was measured of a path, ``figures_of`` what transfers over it
+        are tuned by, ``best_effort_of`` the throughput (b/s) of transfers without one between two
+        sites and its age (s), or None, and ``disk_rate_of`` what disks were found to take;
+        ``clock`` gives Unix seconds; ``policies`` say which
         transfers share queues. Call :meth:`start` before anything else."""
         self.topology = topology
         self.templates = templates
@@ -166,6 +171,7 @@ class Broker(Queries):
             disk_rate_of,
             self._clock,
         )
+        self._tuning = TransferTuning(topology, templates, figures_of)
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
@@ -313,7 +319,10 @@ class Broker(Queries):
         with self._turn() as now:
             answers = [self._answer(request, now) for request in requests]
             self._lifecycle.apply(now)
-            return [answer.copy() for answer in answers]
+            return [
+                replace(one, service=self._tuning.service(request, one.transit)).copy()
+                for request, one in zip(requests, answers, strict=True)
+            ]
 
     def _answer(self, request: TransitRequest, now: float) -> RequestAnswer:
         transit, new, error = None, False, None
@@ -324,7 +333,7 @@ class Broker(Queries):
             error = refusal
         except StoreError as problem:
             error = BrokerError(str(problem), "store_unavailable")
-        return RequestAnswer(transit, service_for(request, transit, self.templates), error, new)
+        return RequestAnswer(transit, Service(), error, new)
 
     def _transit_for(self, request: TransitRequest, now: float) -> tuple[Transit, bool]:
         """What a request gets that may be repeated, and whether it is new:
@@ -448,6 +457,13 @@ class Broker(Queries):
         """Take its path from a live transit, whose transfer goes on without."""
         self._lifecycle.withdraw(transit, now)
         self._do_without(transit, reason, now)
+
+    def advise(
+        self, src: str, dst: str, rate_bps: float | None = None, template: str = DEFAULT,
+        user: str = "",
+    ) -> dict[str, Any]:  # fmt: skip
+        """As :meth:`~network_provisioner.steps.tuning.TransferTuning.advise`."""
+        return self._tuning.advise(src, dst, rate_bps, template, user)
 
     # -- the queue, and the end ----------------------------------------------------------------
 

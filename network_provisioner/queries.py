@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # What changes too often to be saved each time.
-_CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at")
+_CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at", "tuning")
 
 
 class TransitRecorder(Protocol):

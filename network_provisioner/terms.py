@@ -18,6 +18,7 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.base.units import format_rate, format_size
+from network_provisioner.templates.advice import Advice
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.template import Template, Tuning
@@ -85,8 +86,14 @@ def template_for(request: TransitRequest, templates: Templates) -> Template:
     return template
 
 
-def service_for(request: TransitRequest, transit: Transit | None, templates: Templates) -> Service:
-    """How the template of a request, or of the transit that it got, wants it served."""
+def service_for(
+    request: TransitRequest,
+    transit: Transit | None,
+    templates: Templates,
+    advice: Advice | None = None,
+) -> Service:
+    """How the template of a request, or of the transit that it got, wants it served; tuned by the
+    ``advice`` for its path where the template leaves it open."""
     try:
         template = None if transit is None else template_of(transit, templates)
         template = template or template_for(request, templates)
@@ -95,12 +102,15 @@ def service_for(request: TransitRequest, transit: Transit | None, templates: Tem
     taught = None
     if isinstance(templates, TemplateRegistry):
         taught = templates.tuning_of(template.name, request.user)
-    return service_of(template, taught)
+    return service_of(template, taught, advice)
 
 
-def service_of(template: Template, taught: Tuning | None = None) -> Service:
+def service_of(
+    template: Template, taught: Tuning | None = None, advice: Advice | None = None
+) -> Service:
     """How a template wants its transfers served. Tuned as it says; where it says nothing of its
-    own, as the best transfer was that it ``taught``; else not at all."""
+    own, by the ``advice`` for the path, else as the best transfer was that it ``taught``; else not
+    at all."""
     usual = Tuning()
 
     def figure(name: str) -> int:
@@ -109,14 +119,24 @@ def service_of(template: Template, taught: Tuning | None = None) -> Service:
         value = own if own != plain else learned
         return 0 if value == plain else int(value)
 
+    streams, buffer_bytes, threads = map(figure, ("streams", "buffer_bytes", "threads"))
+    why = "as the best transfer with this template was" if taught else ""
+    if template.tuning != usual:
+        why = "as the template says"
+    if advice and (template.tuning.streams, template.tuning.buffer_bytes) == (
+        usual.streams,
+        usual.buffer_bytes,
+    ):
+        streams, buffer_bytes, why = advice.streams, advice.buffer_bytes, advice.why
     return Service(
         template=template.name,
         version=template.version,
         patience_s=template.patience_s,
         when_queued=template.when_queued,
-        streams=figure("streams"),
-        buffer_bytes=figure("buffer_bytes"),
-        threads=figure("threads"),
+        streams=streams,
+        buffer_bytes=buffer_bytes,
+        threads=threads,
+        why=why if streams or buffer_bytes or threads else "",
     )
 
 

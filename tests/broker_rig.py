@@ -26,6 +26,7 @@ from network_provisioner.controllers.base import (
 from network_provisioner.desired_state import Differentiator
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf
 from network_provisioner.steps.io_aware import DiskRateOf
+from network_provisioner.steps.tuning import FiguresOf
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
@@ -183,6 +184,7 @@ class Rig:
         policies: Differentiator | None = None,
         best_effort_of: Callable[[str, str, str], tuple[float, float] | None] | None = None,
         disk_rate_of: DiskRateOf | None = None,
+        figures_of: FiguresOf | None = None,
         **can: bool,
     ) -> None:
         self.file = file
@@ -204,6 +206,7 @@ class Rig:
             policies,
             best_effort_of,
             disk_rate_of,
+            figures_of,
         )
         self.broker.start()
 

@@ -340,6 +340,8 @@ def _summary(t: Transit) -> list[str]:
     if t.start or t.end:
         lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
     lines.append(f"packets: {_packets(t)}")
+    if t.tuning.get("why"):
+        lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning['why']}")
     if t.queue:
         lines.append(f"shares queue {t.queue!r}")
     if len(t.parts) > 1:
@@ -398,6 +400,15 @@ def _packets(t: Transit) -> str:
     if t.ports_at:
         return f"{between}, from ports that it is given when it begins"
     return f"all that no other transit names, {between}"
+
+
+def _tuned(tuning: dict[str, Any]) -> str:
+    """How a transfer is to be tuned; of a 0 its tool decides."""
+    from network_provisioner.base.units import format_size
+
+    buffer = tuning["buffer_bytes"] and format_size(tuning["buffer_bytes"])
+    given = {"streams": tuning["streams"], "buffer": buffer, "threads": tuning["threads"]}
+    return ", ".join(f"{name} {value}" for name, value in given.items() if value)
 
 
 def _flow(flow: dict[str, Any]) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from network_provisioner.queries import TransitRecorder
     from network_provisioner.selection.admission import BrokerLimits
     from network_provisioner.selection.transit import Metric
+    from network_provisioner.steps.tuning import FiguresOf
+    from network_provisioner.templates.advice import PathFigures
     from network_provisioner.templates.registry import TemplateRegistry
 
 _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
@@ -215,6 +217,23 @@ def measured_paths(
     return lookup
 
 
+def measured_figures(
+    archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
+) -> FiguresOf:
+    """Look up what transfers over a path are tuned by, as it was up to :data:`_KNOWN_S` ago."""
+    from monitors.archive.believed import BelievedBy
+    from monitors.archive.tuning import figures
+    from network_provisioner.controllers.routes import default_path
+
+    @lru_cache(_PATHS_KEPT)
+    def lookup(path: NetworkPath, user: str, _: float) -> PathFigures:
+        usual = default_path(topology, path.nodes[0], path.nodes[-1])
+        source = BelievedBy(archive, {user})
+        return figures(source, path, usual is not None and usual.nodes == path.nodes, clock())
+
+    return lambda path, user: lookup(path, user, clock() // _KNOWN_S)
+
+
 def measured_best_effort(
     archive: Archive, clock: Callable[[], float] = time.time
 ) -> Callable[[str, str, str], tuple[float, float] | None]:
@@ -291,6 +310,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
             policies=books.policies,
             best_effort_of=measured_best_effort(archive),
             disk_rate_of=known_disks(archive),
+            figures_of=measured_figures(archive, topology),
         )
     except BaseException:
         store.close()

@@ -98,6 +98,8 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
             "bytes": transit.bytes,
             "seconds": transit.seconds,
             "granted_bps": transit.granted_bps,
+            "streams": transit.streams,
+            "buffer_bytes": transit.buffer_bytes,
             "path": list(transit.path),
             "state": str(transit.state),
         },

@@ -12,13 +12,16 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.metrics import CONTENT_TYPE, Metrics
 from network_provisioner.api.shapes import (
     MOST,
+    AdviceAnswer,
     CountersAnswer,
     DiscoveredAnswer,
     HealthAnswer,
+    Text,
     TopologyAnswer,
 )
 from network_provisioner.api.turns import Turns
 from network_provisioner.broker import Broker
+from network_provisioner.templates.match import DEFAULT
 
 
 def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
@@ -47,6 +50,22 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         not as it was said to be. Takes seconds."""
         caller.need(May.MEASURE)
         return answers.answer(await turns.read(broker.discover))
+
+    @routes.get("/v1/advice", response_model=AdviceAnswer)
+    async def get_advice(
+        caller: Caller,
+        src: Text,
+        dst: Text,
+        template: Text = DEFAULT,
+        rate_bps: Annotated[
+            float | None, Query(gt=0, le=MOST, description="default: all that may be had")
+        ] = None,
+    ) -> Response:
+        """How a transfer between two sites is tuned best, what to expect of it, what bounds that,
+        and by which figures of the path and of the hosts at its ends."""
+        caller.need(May.READ)
+        asked = (src, dst, rate_bps, template, caller.name)
+        return answers.answer(await turns.read(broker.advise, *asked))
 
     @routes.get("/v1/counters", response_model=CountersAnswer)
     async def get_counters(caller: Caller) -> Response:

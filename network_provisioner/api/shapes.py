@@ -13,6 +13,7 @@ from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
 from network_provisioner.controllers.base import Capabilities, LinkCounter
+from network_provisioner.templates.advice import Advice, PathFigures
 
 _LARGEST = 2**63 - 1
 MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
@@ -262,6 +263,17 @@ class FailedLinkAnswer(Answer):
     link: str
     reason: str
     since: float
+
+
+class AdviceAnswer(Answer):
+    """``path`` by its nodes, the ``figures`` known of it, the ``advice`` made of them, how the
+    template has its transfers served, and the addresses of the ``hosts`` of both sites."""
+
+    path: list[str]
+    figures: PathFigures
+    advice: Advice
+    service: Service
+    hosts: list[list[str]]
 
 
 class HealthAnswer(Answer):

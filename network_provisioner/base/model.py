@@ -102,6 +102,7 @@ class Service:
                      ``best_effort`` (go on without, at once)
     ``streams``, ``buffer_bytes``  of GridFTP; ``threads`` of iRODS and pegasus-transfer, 0 where
                      theirs are to be kept
+    ``why``          it is tuned so, in words; "" where it is not
     """
 
     template: str = "default"
@@ -111,6 +112,7 @@ class Service:
     streams: int = 0
     buffer_bytes: int = 0
     threads: int = 0
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -147,6 +149,7 @@ class Transit:
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
     ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
                         before the transfer of what is reserved in advance begins
+    ``tuning``          how its transfer is to be tuned: streams, buffer_bytes, threads, and why
     """
 
     id: str
@@ -205,6 +208,7 @@ class Transit:
     hosts: list[str] = field(default_factory=list)
     ports: list[int] = field(default_factory=list)
     ports_at: str = ""
+    tuning: dict[str, Any] = field(default_factory=dict)
 
     @property
     def awaits_flows(self) -> bool:

@@ -130,6 +130,13 @@ class BrokerClient:
         also who holds it until then. Unix seconds."""
         return self._ask(dict, "GET", "/v1/topology" + _query({"at": at, "until": until}))
 
+    def advice(
+        self, src: str, dst: str, rate_bps: float | None = None, template: str = "default"
+    ) -> dict[str, Any]:
+        """How a transfer between two sites is tuned best, and by which figures."""
+        given = {"src": src, "dst": dst, "rate_bps": rate_bps, "template": template}
+        return self._ask(dict, "GET", "/v1/advice" + _query(given))
+
     def discovered(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and ``differences`` in words."""
         return self._ask(dict, "GET", "/v1/topology/discovered")

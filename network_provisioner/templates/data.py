@@ -55,7 +55,6 @@ BUILT_IN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "patience": "20 s",
             "break_even": "1 MiB",
             "io_aware": True,
-            "tuning": {"streams": 4, "buffer": "4 MiB"},
         },
     }
 )  # fmt: skip

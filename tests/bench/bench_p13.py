@@ -15,22 +15,15 @@ Every way has the same curves and the same luck, and ten probes; what it says th
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from random import Random
 from statistics import fmean, median
 
-from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe
 from tests.bench import Figure, Tell, bench
 from tests.bench.knee_peers import (
     GAIN,
-    LEAST_BPS,
-    MOST_BPS,
-    STEPS,
     Goodput,
     Way,
     falcon,

@@ -118,5 +118,8 @@ def _falcon_search(progress: Progress) -> ModuleType:
 
     make_once(home, "Falcon", 1_000_000, build, progress)
     stubs = {"skopt": mock.MagicMock(), "skopt.space": mock.MagicMock()}
-    with mock.patch.dict(sys.modules, stubs), mock.patch.object(sys, "path", [str(home), *sys.path]):
+    with (
+        mock.patch.dict(sys.modules, stubs),
+        mock.patch.object(sys, "path", [str(home), *sys.path]),
+    ):
         return importlib.import_module("falcon.search")

@@ -44,6 +44,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ),
     ("get", "/v1/topology"): (EVERYBODY, "/v1/topology", None),
     ("get", "/v1/topology/discovered"): ({E, OP, M}, "/v1/topology/discovered", None),
+    ("get", "/v1/advice"): (EVERYBODY, "/v1/advice?src=mu&dst=tacc", None),
     ("get", "/v1/health"): (EVERYBODY, "/v1/health", None),
     ("get", "/v1/counters"): ({E, OP, M}, "/v1/counters", None),
     ("get", "/metrics"): ({E, OP, M}, "/metrics", None),

@@ -181,7 +181,9 @@ def test_the_template_says_how_it_wants_to_be_served(tmp_path: Path) -> None:
         "tuning": {"streams": 8, "buffer": "4 MiB", "threads": 6},
     }
     rig = Rig(tmp_path / "s.sqlite", templates={"mine": mine})
-    assert one(rig, template="mine").service == Service("mine", 1, 300.0, "defer", 8, 4 << 20, 6)
+    assert one(rig, template="mine").service == Service(
+        "mine", 1, 300.0, "defer", 8, 4 << 20, 6, "as the template says"
+    )
     assert one(rig, "b").service == Service("default", 1, 20.0, "wait", 0, 0, 0)
 
 

@@ -1,15 +1,20 @@
-"""How busy this machine is: CPU, memory, and waiting for input and output."""
+"""How busy this machine is: CPU, memory, and waiting for input and output; and what its system
+allows TCP connections."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 
 _END_S = 0.1  # kept of the time for reading a second time
+_NET = Path("/proc/sys/net")
 _GUESTS = ("guest", "guest_nice")  # their time is in that of users already
 
 
@@ -25,6 +30,24 @@ def shares(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str,
     return {name: seconds / total for name, seconds in spent.items()}
 
 
+def tcp_limits(net: Path = _NET) -> dict[str, Any]:
+    """Buffers (bytes; 0 for what a container does not show) and congestion control; none of it
+    where the system is no Linux."""
+    core = {"core_rmem_max": 0, "core_wmem_max": 0}
+    for name in core:
+        with suppress(OSError):
+            core[name] = int((net / "core" / name.removeprefix("core_")).read_text())
+    try:
+        sizes = {
+            name: [int(size) for size in (net / f"ipv4/tcp_{name}").read_text().split()]
+            for name in ("rmem", "wmem")
+        }
+        congestion = (net / "ipv4/tcp_congestion_control").read_text().strip()
+    except OSError:
+        return {}
+    return {**sizes, **core, "congestion": congestion}
+
+
 def measure(order: ProbeRequest) -> list[Reading]:
     """CPU and input/output over the time of the order, memory at its end. Raises ProbeError."""
     before = psutil.cpu_times()._asdict()
@@ -38,7 +61,7 @@ def measure(order: ProbeRequest) -> list[Reading]:
     load = os.getloadavg()[0]
     return [
         reading("cpu_use", min(1.0, max(0.0, 1 - idle - waits)), cores=os.cpu_count(), load=load,
-              shares=cpu),
+              shares=cpu, tcp=tcp_limits()),
         reading("memory_use", 1 - memory.available / memory.total, total_bytes=memory.total),
         reading("io_wait", waits, cores=os.cpu_count()),
     ]  # fmt: skip

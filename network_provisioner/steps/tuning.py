@@ -1,0 +1,88 @@
+"""How transfers are tuned by their path: once for each transit, and for people who ask."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest
+from network_provisioner.templates.advice import PathFigures, advise, varied
+from network_provisioner.terms import Templates, service_for, template_for
+from network_provisioner.topology.graph import Path, Topology
+
+log = logging.getLogger(__name__)
+
+FiguresOf = Callable[[Path, str], PathFigures]
+"""What is known of a path, as a user decides by it."""
+_TUNED = ("streams", "buffer_bytes", "threads", "why")
+
+
+@dataclass(eq=False)
+class TransferTuning:
+    """Changes nothing of a transit but its ``tuning``. Without ``figures_of`` nobody is advised."""
+
+    _topology: Topology
+    _templates: Templates
+    _figures_of: FiguresOf | None
+
+    def service(self, request: TransitRequest, transit: Transit | None) -> Service:
+        """How a request that has its answer is served. What has a path is tuned the same way
+        however often it is asked for, and by advice where the path was measured."""
+        if transit is None or transit.state not in LIVE:
+            return service_for(request, transit, self._templates)
+        if not transit.tuning:
+            advice = None
+            figures = self._known(transit)
+            if figures is not None and figures.measured and figures.rtt_s > 0:
+                advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
+            found = service_for(request, transit, self._templates, advice)
+            transit.tuning = {name: getattr(found, name) for name in _TUNED}
+        return replace(service_for(request, transit, self._templates), **transit.tuning)
+
+    def advise(
+        self, src: str, dst: str, rate_bps: float | None, template: str, user: str
+    ) -> dict[str, Any]:
+        """The advice for a transfer between two sites over the path with the most room, what it was
+        made of, and what the template has of it; JSON-ready. The rate (b/s) is the most that the
+        template and the path allow where nothing is said.
+
+        Raises BrokerError ``unknown_site``, ``unknown_template``, ``conflict`` (no path).
+        """
+        request = TransitRequest("advice", src, dst, template=template, user=user)
+        found = template_for(request, self._templates)
+        try:
+            sites = [self._topology.site(name) for name in (src, dst)]
+        except InputError as error:
+            raise BrokerError(str(error), "unknown_site") from error
+        paths = self._topology.candidate_paths(src, dst) if src != dst else []
+        if not paths:
+            raise BrokerError(f"no path joins {src} and {dst}, expected one", "conflict")
+        path = max(paths, key=lambda p: (p.capacity_bps, -p.rtt_s))
+        rate = rate_bps or min(found.rspec.max_bps, path.capacity_bps)
+        known = PathFigures(path.capacity_bps, path.rtt_s, path.loss)
+        figures = replace(
+            self._figures_of(path, user) if self._figures_of else known, rate_bps=rate
+        )
+        advice = advise(figures)
+        return {
+            "path": list(path.nodes),
+            "figures": asdict(figures),
+            "advice": asdict(advice),
+            "service": asdict(service_for(request, None, self._templates, advice)),
+            "hosts": [[host.address for host in site.hosts] for site in sites],
+        }
+
+    def _known(self, transit: Transit) -> PathFigures | None:
+        if self._figures_of is None or len(transit.parts) > 1 or transit.max_bps <= 0:
+            return None
+        try:
+            path = self._topology.path(transit.path)
+            figures = self._figures_of(path, transit.user)
+        except Exception:  # a foreign archive that fails costs its opinion, never the transfer
+            log.exception("transit %s is not tuned by its path", transit.id)
+            return None
+        # What it is given now may become more as others end: its windows must not be in the way.
+        return replace(figures, rate_bps=min(transit.max_bps, path.capacity_bps))
