@@ -30,6 +30,7 @@ VERBS = {
     "monitor": ("run", "list", "status", "show", "anomalies"),
     "workflow": ("provision", "reserve"),
     "pool": ("enlarge", "shrink", "show"),
+    "transfer": ("advise",),
 }
 COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [
     (noun,) for noun in NOUNS if noun not in VERBS
