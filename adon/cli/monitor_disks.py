@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import moment_of
 from adon.cli.output import bar, print_json, table
@@ -15,7 +15,6 @@ from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
     from adon.cli.monitor_source import WorkflowSource
-    from monitors.measurements.disks.histograms import HostDisks
 
 _DISKS = """Show how long hosts waited for their disks, and what these read and wrote.
 
@@ -56,13 +55,16 @@ def _run(args: argparse.Namespace) -> int:
     with source_of(args) as source:
         if args.workflow is not None:
             since, until = _span(source, args.workflow)
-        found = hosts_disks(source.measurements("disk_io", args.host, since, until))
+        found = hosts_disks(
+            source.measurements("disk_io", subject=args.host, since=since, until=until)
+        )
     if args.json:
-        print_json({"hosts": [asdict(one) for one in found]})
+        print_json({"hosts": found})
     elif not found:
         print("no disks were reported: agents with 'disks: true' do it")
     else:
-        print(_text(found))
+        head = ("host", "seconds>", "I/O wait>", "95 %>", "read>", "95 %>", "write>", "95 %>")
+        print(table((*head, "from"), [tuple(_row(one)) for one in found]))
         if args.host is not None:
             print(_histograms(*found))
     return 0
@@ -78,26 +80,19 @@ def _span(source: WorkflowSource, wanted: str) -> tuple[float, float]:
     return changes[0]["at"], changes[-1]["at"]
 
 
-def _text(found: list[HostDisks]) -> str:
-    rows = [
-        (
-            one.host,
-            str(one.seconds),
-            *(f"{100 * share:.0f} %" for share in (one.io_wait.mean, one.io_wait.p95)),
-            *(format_rate(r) for s in (one.read_bps, one.write_bps) for r in (s.mean, s.p95)),
-            ", ".join(one.sources),
-        )
-        for one in found
-    ]
-    head = ("host", "seconds>", "I/O wait>", "95 %>", "read>", "95 %>", "write>", "95 %>", "from")
-    return table(head, rows)
+def _row(one: dict[str, Any]) -> Iterator[str]:
+    yield one["host"]
+    yield str(one["seconds"])
+    yield from (f"{100 * share:.0f} %" for share in one["io_wait"].values())
+    yield from map(format_rate, (*one["read_bps"].values(), *one["write_bps"].values()))
+    yield ", ".join(one["sources"])
 
 
-def _histograms(one: HostDisks) -> str:
+def _histograms(one: dict[str, Any]) -> str:
     lines = ["", "I/O wait of processes, by their seconds"]
-    lines += [f"{10 * i:10d} - {10 * i + 10} %  {bar(n)}" for i, n in enumerate(one.io_waits)]
+    lines += [f"{10 * i:10d} - {10 * i + 10} %  {bar(n)}" for i, n in enumerate(one["io_waits"])]
     lines += ["", "write rate of processes, by their seconds with 10 Mb/s or more"]
-    width = one.most_write_bps / len(one.writes)
-    for i, share in enumerate(one.writes):
-        lines.append(f"{'up to ' + format_rate(width * (i + 1)):>17}  {bar(share)}")
+    for i, share in enumerate(one["writes"], 1):
+        most = format_rate(one["most_write_bps"] * i / len(one["writes"]))
+        lines.append(f"{'up to ' + most:>17}  {bar(share)}")
     return "\n".join(lines)

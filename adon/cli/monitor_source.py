@@ -47,9 +47,7 @@ class WorkflowSource(Protocol):
     def refresh(self, key: str) -> bool:
         """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
 
-    def measurements(
-        self, metric: str, subject: str | None, since: float | None, until: float | None
-    ) -> list[Measurement]:
+    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
         """All pages of ``GET /v1/measurements``."""
 
 
@@ -162,11 +160,9 @@ class ArchiveSource:
             time.sleep(LOOK_S / 2)
         return answered
 
-    def measurements(
-        self, metric: str, subject: str | None, since: float | None, until: float | None
-    ) -> list[Measurement]:
+    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
         """See :class:`WorkflowSource`."""
-        return self._archive.query(metric, subject, None, since, until)
+        return self._archive.query(metric, **asked)
 
 
 class BrokerSource:
@@ -200,19 +196,15 @@ class BrokerSource:
         """See :class:`WorkflowSource`."""
         return bool(self._one("POST", key, "/refresh", {})["refreshed"])
 
-    def measurements(
-        self, metric: str, subject: str | None, since: float | None, until: float | None
-    ) -> list[Measurement]:
+    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
         """See :class:`WorkflowSource`."""
-        asked = {"metric": metric, "subject": subject, "since": since, "until": until}
-        asked = {key: value for key, value in asked.items() if value is not None}
+        words = {"metric": metric} | {k: v for k, v in asked.items() if v is not None}
         found: list[Measurement] = []
-        while True:
-            page = self._ask("GET", "/v1/measurements", asked)
+        while words.get("cursor", "first"):
+            page = self._ask("GET", "/v1/measurements", words)
             found += (Measurement(**one) for one in page["measurements"])
-            if page["next"] is None:
-                return found
-            asked["cursor"] = page["next"]
+            words["cursor"] = page["next"]
+        return found
 
     def _one(self, verb: str, key: str, ending: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", asked)

@@ -24,6 +24,7 @@ from network_provisioner.reservations.disks import DiskSample
 Quantity = Text | float
 _MOST_RESULTS = 50
 _MOST_CONNECTIONS = 10_000
+_MOST_PROCESSES = MOST_SECONDS * MOST_PROCESSES
 _WITHIN = "10 min"
 
 
@@ -114,17 +115,11 @@ class ConnectionsBody(Body):
 Bps = Annotated[float, Field(ge=0, le=MAX_RATE_BPS)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Age = Annotated[float, Field(ge=0, le=3600)]
-Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]  # JSON has lists
-Process = Annotated[
-    tuple[
-        Annotated[str, Field(max_length=64)],
-        Annotated[int, Field(ge=1, lt=2**31)],
-        Bps,
-        Bps,
-        Share | None,
-    ],
-    Field(strict=False),
-]
+ProcessName = Annotated[str, Field(max_length=64)]
+Pid = Annotated[int, Field(ge=1, lt=2**31)]
+# A list in JSON.
+Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]
+Process = Annotated[tuple[ProcessName, Pid, Bps, Bps, Share | None], Field(strict=False)]
 
 
 class DisksBody(Body):
@@ -134,12 +129,8 @@ class DisksBody(Body):
     disks, null where that is not known."""
 
     source: Literal["delay", "pressure", "iowait"]
-    seconds: Annotated[list[Second], Field(min_length=1, max_length=MOST_SECONDS)] = Field(
-        examples=[[[0.01, 0, 8e8, 0.93]]]
-    )
-    processes: Annotated[list[Process], Field(max_length=MOST_SECONDS * MOST_PROCESSES)] = Field(
-        examples=[[["cp", 4711, 0, 8e8, 0.93]]]
-    )
+    seconds: Annotated[list[Second], Field(min_length=1, max_length=MOST_SECONDS)]
+    processes: Annotated[list[Process], Field(max_length=_MOST_PROCESSES)]
 
     def report(self, received: float) -> DiskReport:
         """With instants by the clock that says when it was ``received``."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from monitors.archive.measurement import Measurement
 
@@ -31,56 +31,33 @@ def _shares(bins: Iterable[int]) -> list[float]:
     return [counts[i] / max(1, counts.total()) for i in range(BINS)]
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Of some values."""
-
-    mean: float
-    p95: float
-
-
-@dataclass(frozen=True, slots=True)
-class HostDisks:
-    """What the disks of a host did in some seconds, read and written in bit/s, and where I/O wait
-    is from. The histograms are of its processes' seconds: of their I/O waits where these are
-    known, and of their write rates up to ``most_write_bps``."""
-
-    host: str
-    seconds: int
-    sources: Sequence[str]
-    io_wait: Spread
-    read_bps: Spread
-    write_bps: Spread
-    io_waits: Sequence[float]
-    writes: Sequence[float]
-    most_write_bps: float
-
-
-def hosts_disks(rows: Iterable[Measurement]) -> list[HostDisks]:
-    """Of measurements ``disk_io`` (:func:`~.periods.row`), by host."""
+def hosts_disks(rows: Iterable[Measurement]) -> list[dict[str, Any]]:
+    """Of measurements ``disk_io`` (:func:`~.periods.row`), by host: ``mean`` and ``p95`` of its
+    seconds, and histograms of its processes' seconds: ``io_waits`` where they are known, and
+    ``writes`` up to ``most_write_bps``. JSON-ready."""
     by_host: dict[str, list[Measurement]] = {}
     for row in rows:
         by_host.setdefault(row.subject, []).append(row)
     return [_host(host, by_host[host]) for host in sorted(by_host)]
 
 
-def _host(host: str, rows: Sequence[Measurement]) -> HostDisks:
+def _host(host: str, rows: Sequence[Measurement]) -> dict[str, Any]:
     seconds = [second for row in rows for second in row.details["seconds"]]
     processes = [process for row in rows for process in row.details["processes"]]
     writes = [write_bps for _, _, _, write_bps, _ in processes]
     most_bps = max([LEAST_WRITE_BPS, *writes])
-    return HostDisks(
-        host,
-        len(seconds),
-        sorted({row.details["source"] for row in rows}),
-        _spread([io_wait for *_, io_wait in seconds]),
-        _spread([read_bps for _, read_bps, _, _ in seconds]),
-        _spread([write_bps for _, _, write_bps, _ in seconds]),
-        io_wait_histogram(wait for *_, wait in processes if wait is not None),
-        write_histogram(writes, most_bps),
-        most_bps,
-    )
+    return {
+        "host": host,
+        "seconds": len(seconds),
+        "sources": sorted({row.details["source"] for row in rows}),
+        "io_wait": _spread([io_wait for *_, io_wait in seconds]),
+        "read_bps": _spread([read_bps for _, read_bps, _, _ in seconds]),
+        "write_bps": _spread([write_bps for _, _, write_bps, _ in seconds]),
+        "io_waits": io_wait_histogram(wait for *_, wait in processes if wait is not None),
+        "writes": write_histogram(writes, most_bps),
+        "most_write_bps": most_bps,
+    }
 
 
-def _spread(values: Sequence[float]) -> Spread:
-    return Spread(fmean(values), sorted(values)[math.ceil(0.95 * len(values)) - 1])
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": fmean(values), "p95": sorted(values)[math.ceil(0.95 * len(values)) - 1]}

@@ -34,12 +34,17 @@ class ProcessSecond:
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """The seconds since the last report, oldest first, and the busiest processes in them.
-    ``source``: where I/O wait is from, ``delay``, ``pressure`` or ``iowait``."""
+    """Seconds of a host, oldest first, and the busiest processes in them. ``source``: where I/O
+    wait is from, ``delay``, ``pressure`` or ``iowait``."""
 
     source: str
     seconds: Sequence[DiskSample]
     processes: Sequence[ProcessSecond]
+
+    def __add__(self, later: DiskReport) -> DiskReport:
+        """Both, from the same source."""
+        processes = [*self.processes, *later.processes]
+        return DiskReport(self.source, [*self.seconds, *later.seconds], processes)
 
 
 class DiskPeriods:
@@ -58,7 +63,7 @@ class DiskPeriods:
         with self._lock:
             before = self._open.get(agent)
             same = before is not None and _period(before) == _period(report)
-            self._open[agent] = _joined(before, report) if before and same else report
+            self._open[agent] = before + report if before and same else report
         if before is None or same:
             return
         try:
@@ -71,27 +76,19 @@ def _period(report: DiskReport) -> tuple[str, float]:
     return report.source, report.seconds[0].at // PERIOD_S
 
 
-def _joined(one: DiskReport, other: DiskReport) -> DiskReport:
-    return DiskReport(
-        one.source, [*one.seconds, *other.seconds], [*one.processes, *other.processes]
-    )
-
-
 def row(agent: str, report: DiskReport) -> Measurement:
     """As the archive has it, at the end of the last second; rates without fractions."""
-    seconds, at = report.seconds, report.seconds[-1].at
+    at = report.seconds[-1].at
+    seconds = [
+        [round(s.at, 3), round(s.read_bps), round(s.write_bps), round(s.io_wait, 3)]
+        for s in report.seconds
+    ]
+    processes = [
+        [p.name, p.pid, round(p.read_bps), round(p.write_bps), p.io_wait and round(p.io_wait, 3)]
+        for p in report.processes
+    ]
     return Measurement(
-        f"{METRIC}:{agent}:{at:.3f}", METRIC, agent, fmean(s.io_wait for s in seconds), "1", at,
-        f"agent:{agent}", details={
-            "source": report.source,
-            "seconds": [
-                [round(s.at, 3), round(s.read_bps), round(s.write_bps), round(s.io_wait, 3)]
-                for s in seconds
-            ],
-            "processes": [
-                [p.name, p.pid, round(p.read_bps), round(p.write_bps),
-                 None if p.io_wait is None else round(p.io_wait, 3)]
-                for p in report.processes
-            ],
-        },
+        f"{METRIC}:{agent}:{at:.3f}", METRIC, agent, fmean(s.io_wait for s in report.seconds), "1",
+        at, f"agent:{agent}",
+        details={"source": report.source, "seconds": seconds, "processes": processes},
     )  # fmt: skip

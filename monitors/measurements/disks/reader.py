@@ -16,34 +16,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from monitors.measurements.disks.periods import MOST_PROCESSES, ProcessSecond
+from monitors.measurements.disks.periods import MOST_PROCESSES, DiskReport, ProcessSecond
 from network_provisioner.reservations.disks import DiskSample
 
 _log = logging.getLogger(__name__)
 
+DELAY = "delay"
+_OFF = (
+    ", the host's and not that of processes: 'sysctl kernel.task_delayacct=1' switches delay"
+    " accounting on, for what begins then"
+)
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own are
 _TICKS = os.sysconf("SC_CLK_TCK")  # a second
 _KERNEL_THREAD = 0x00200000
 _AWAKE_S = 30.0
 _SLICES = 10  # looks in which each of the others is looked at once
 
-DELAY = "delay"
-_SOURCES = {
-    DELAY: "I/O wait is told by delay accounting, of processes that began since it is on",
-    "pressure": "I/O wait is the host's (/proc/pressure/io), not that of processes",
-    "iowait": "I/O wait is the host's (/proc/stat), not that of processes",
-}
-_OFF = "; 'sysctl kernel.task_delayacct=1' switches delay accounting on, for what begins then"
 
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """Of ``/proc/PID/stat``; ``started`` and ``waited`` in clock ticks, the latter for disks and
-    by one thread."""
+class Stat(NamedTuple):
+    """Of ``/proc/PID/stat``; ``started``, and what one thread ``waited`` for disks, in ticks."""
 
     name: str
-    kernel: bool
+    flags: int
     threads: int
     started: int
     waited: int
@@ -53,13 +49,7 @@ def parse_stat(text: str) -> Stat:
     """Raises ValueError, IndexError."""
     end = text.rindex(")")  # a name may have parentheses and blanks
     fields = text[end + 2 :].split()
-    return Stat(
-        text[text.index("(") + 1 : end],
-        bool(int(fields[6]) & _KERNEL_THREAD),
-        int(fields[17]),
-        int(fields[19]),
-        int(fields[39]),
-    )
+    return Stat(text[text.index("(") + 1 : end], *(int(fields[i]) for i in (6, 17, 19, 39)))
 
 
 def parse_io(text: str) -> tuple[int, int]:
@@ -74,21 +64,10 @@ def parse_disks(text: str) -> dict[str, tuple[int, int]]:
     return {r[2]: (int(r[5]) * _SECTOR_BYTES, int(r[9]) * _SECTOR_BYTES) for r in rows}
 
 
-def parse_pressure(text: str) -> float:
-    """Seconds in which anybody waited for a disk since boot, of ``/proc/pressure/io``. Raises
-    ValueError."""
-    return int(text.partition("total=")[2].split("\n", 1)[0]) / 1e6
-
-
-def parse_iowait(text: str) -> float:
-    """Seconds that processors had nothing else to do, all together, of ``/proc/stat``."""
-    return int(text.split(None, 6)[5]) / _TICKS
-
-
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Of a host at an instant: where I/O wait is from, seconds waited since boot where that is not
-    delay accounting, and bytes read and written by disk."""
+    """Of a host at an instant: where I/O wait is from, seconds ``waited`` since boot where that is
+    not delay accounting, and bytes read and written by disk."""
 
     at: float
     source: str
@@ -104,51 +83,40 @@ class _Process:
     started: int
     at: float
     busy_at: float
-    read: int = 0
-    written: int = 0
+    moved: tuple[int, int] = (0, 0)
     waited: int = 0
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class HostSecond:
-    """A second of a host, and the busiest processes in it. ``source``: where I/O wait is from."""
-
-    sample: DiskSample
-    source: str
-    processes: tuple[ProcessSecond, ...]
+Busy = Sequence[tuple[float, ProcessSecond]]
+"""Processes that did something, with what they count for."""
 
 
-def host_second(
-    before: Counters, after: Counters, busy: Sequence[tuple[float, ProcessSecond]]
-) -> HostSecond:
-    """What the disks did between two looks. Its I/O wait is the mean of the processes that were
-    ``busy``, by their weights; of the host as a whole where there is no delay accounting. Where no
-    disk can be seen, as in some containers, what the processes did counts."""
+def host_second(before: Counters, after: Counters, busy: Busy) -> DiskReport:
+    """What was done between two looks. I/O wait is the mean of the busy processes by their weights;
+    of the host as a whole where there is no delay accounting. Where no disk can be seen, as in some
+    containers, what processes did counts."""
     seconds = after.at - before.at
     for name in before.disks.keys() - after.disks.keys():
         _log.warning("disk %s has gone", name)
-    bits = [0.0, 0.0]
-    for name in before.disks.keys() & after.disks.keys():
-        for i, (old, new) in enumerate(zip(before.disks[name], after.disks[name], strict=True)):
-            bits[i] += 8 * _grown(name, old, new)
-    rates = [n / seconds for n in bits]
+    known = before.disks.keys() & after.disks.keys()
+    moved = [_grown(name, before.disks[name], after.disks[name]) for name in known]
     processes = sorted((p for _, p in busy), key=lambda p: -(p.read_bps + p.write_bps))
-    if not after.disks:
-        rates = [sum(p.read_bps for p in processes), sum(p.write_bps for p in processes)]
+    rates = [8 * sum(both) / seconds for both in zip(*moved, strict=True)]
+    rates = rates or [sum(p.read_bps for p in processes), sum(p.write_bps for p in processes)]
     if after.source == DELAY:
-        total = sum(weight for weight, _ in busy)
-        wait = sum(weight * (p.io_wait or 0.0) for weight, p in busy) / total if busy else 0.0
+        waited = sum(weight * (p.io_wait or 0.0) for weight, p in busy)
+        wait = waited / sum(weight for weight, _ in busy) if busy else 0.0
     else:
         wait = min(1.0, max(0.0, after.waited - before.waited) / seconds)
     sample = DiskSample(after.at, rates[0], rates[1], wait)
-    return HostSecond(sample, after.source, tuple(processes[:MOST_PROCESSES]))
+    return DiskReport(after.source, [sample], processes[:MOST_PROCESSES])
 
 
-def _grown(what: str, old: int, new: int) -> int:
-    if new < old:
-        _log.warning("a counter of %s went back from %d to %d", what, old, new)
-    return max(0, new - old)
+def _grown(what: str, old: tuple[int, int], new: tuple[int, int]) -> tuple[int, int]:
+    if new[0] < old[0] or new[1] < old[1]:
+        _log.warning("bytes read and written by %s went back from %s to %s", what, old, new)
+    return max(0, new[0] - old[0]), max(0, new[1] - old[1])
 
 
 class DiskReader:
@@ -168,52 +136,48 @@ class DiskReader:
         self._last: Counters | None = None
         self._processes: dict[int, _Process] = {}
 
-    def read(self) -> HostSecond | None:
+    def read(self) -> DiskReport | None:
         """The time since the last look, to be called once a second; None for the first, and where
         I/O wait is from elsewhere since. Raises OSError where there is no ``/proc``."""
-        after = self._counters()
-        before, self._last = self._last, after
+        before, after = self._last, self._counters()
         busy = self._busy(after, before)
+        self._last = after
         if before is None or before.source != after.source:
-            _log.info("%s%s", _SOURCES[after.source], "" if after.source == DELAY else _OFF)
+            off = "" if after.source == DELAY else _OFF
+            _log.info("I/O wait is told by %s%s", after.source, off)
             return None
         return host_second(before, after, busy) if after.at > before.at else None
 
     def _counters(self) -> Counters:
-        disks = {
-            name: bytes_
-            for name, bytes_ in parse_disks(_text(f"{self._proc}/diskstats")).items()
-            # Partitions, and what lies on other disks (loop, md, dm), are nobody's device.
-            if os.path.exists(f"{self._sys}/block/{name}/device")  # noqa: PTH110 - each second
-        }
+        known = parse_disks(_text(f"{self._proc}/diskstats"))
+        # Partitions, and what lies on other disks (loop, md, dm), are nobody's device.
+        whole = (n for n in known if os.path.exists(f"{self._sys}/block/{n}/device"))  # noqa: PTH110
+        return Counters(self._clock(), *self._waited(), {name: known[name] for name in whole})
+
+    def _waited(self) -> tuple[str, float]:
         with suppress(OSError):
             if int(_text(f"{self._proc}/sys/kernel/task_delayacct")):
-                return Counters(self._clock(), DELAY, 0.0, disks)
-        with suppress(OSError, ValueError):
-            waited = parse_pressure(_text(f"{self._proc}/pressure/io"))
-            return Counters(self._clock(), "pressure", waited, disks)
-        waited = parse_iowait(_text(f"{self._proc}/stat"))
-        return Counters(self._clock(), "iowait", waited, disks)
+                return DELAY, 0.0
+        with suppress(OSError):
+            some = _text(f"{self._proc}/pressure/io").splitlines()[0]
+            return "pressure", int(some.rpartition("total=")[2]) / 1e6
+        return "iowait", int(_text(f"{self._proc}/stat").split(None, 6)[5]) / _TICKS
 
-    def _busy(self, after: Counters, before: Counters | None) -> list[tuple[float, ProcessSecond]]:
-        """Those that did something, with what they count for: looks at all that are new or did
-        something lately, and at some of the others."""
+    def _busy(self, after: Counters, before: Counters | None) -> Busy:
+        """Looks at all that are new or did something lately, and at some of the others."""
         self._looks += 1
         there = [int(name) for name in os.listdir(self._proc) if name.isdecimal()]  # noqa: PTH208
         self._processes = {pid: p for pid in there if (p := self._processes.get(pid))}
-        busy = []
+        busy: list[tuple[float, ProcessSecond]] = []
         for pid in there:
             known = self._processes.get(pid)
             awake = known is None or after.at - known.busy_at < _AWAKE_S
             if awake or (pid + self._looks) % _SLICES == 0:
                 with suppress(OSError, ValueError, IndexError):  # it ended, or is somebody else's
-                    if (found := self._look_at(pid, after, before)) is not None:
-                        busy.append(found)
+                    busy += self._look_at(pid, after, before)
         return busy
 
-    def _look_at(
-        self, pid: int, after: Counters, before: Counters | None
-    ) -> tuple[float, ProcessSecond] | None:
+    def _look_at(self, pid: int, after: Counters, before: Counters | None) -> Busy:
         folder = f"{self._proc}/{pid}"
         stat = parse_stat(_text(f"{folder}/stat"))
         known = self._processes.get(pid)
@@ -221,25 +185,24 @@ class DiskReader:
             # What began since the last look counted from nothing; of what is older, who knows.
             born = (before.at, after.at) if before else (after.at, -math.inf)
             known = self._processes[pid] = _Process(stat.started, *born)
-        if stat.kernel or not self._belongs(pid):
+        if stat.flags & _KERNEL_THREAD or not self._belongs(pid):
             known.busy_at = -math.inf
-            return None
-        read, written = parse_io(_text(f"{folder}/io"))
-        waited = stat.waited
+            return []
+        io, waited = parse_io(_text(f"{folder}/io")), stat.waited
         if stat.threads > 1 and after.source == DELAY:
             tasks = os.listdir(f"{folder}/task")  # noqa: PTH208
             waited = sum(parse_stat(_text(f"{folder}/task/{t}/stat")).waited for t in tasks)
         seconds = after.at - known.at
-        moved = _grown(stat.name, known.read, read), _grown(stat.name, known.written, written)
+        moved = _grown(stat.name, known.moved, io)
         ticks = max(0, waited - known.waited)  # less where a thread has ended
-        known.at, known.read, known.written, known.waited = after.at, read, written, waited
+        known.at, known.moved, known.waited = after.at, io, waited
         if seconds <= 0 or not (any(moved) or ticks):
-            return None
+            return []
         known.busy_at = after.at
         known.weight = sum(moved) / seconds or known.weight
         share = min(1.0, ticks / _TICKS / seconds) if after.source == DELAY else None
         read_bps, write_bps = (8 * n_bytes / seconds for n_bytes in moved)
-        return known.weight, ProcessSecond(stat.name, pid, read_bps, write_bps, share)
+        return [(known.weight, ProcessSecond(stat.name, pid, read_bps, write_bps, share))]
 
 
 def _text(path: str) -> str:
