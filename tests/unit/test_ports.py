@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from broker_rig import Rig, demo_network
 
-from monitors.measurements.agent.connections import carrying, has_clients
+from monitors.measurements.agent.connections import ConnectionReporter, carrying, has_clients
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
@@ -207,6 +208,27 @@ TABLE = """\
 
 def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
     assert has_clients(TABLE, {2812}) and not has_clients(TABLE, {2811})
+
+
+def test_an_agent_reports_what_has_changed_and_what_was_not_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        posted: list[Any] = []
+        reporter = ConnectionReporter({port})
+        for _ in range(10):
+            reporter.look(posted.append)
+        assert posted == [{"connections": []}]
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+
+            def away(_: object) -> None:
+                raise BrokerError("the broker is away", "unreachable")
+
+            with pytest.raises(BrokerError):
+                reporter.look(away)
+            for _ in range(10):
+                reporter.look(posted.append)
+            ((carried, *_),) = [body["connections"] for body in posted[1:]]
+            assert carried["client_port"] == client.getsockname()[1]
 
 
 def test_an_agent_speaks_for_its_own_site(rig: Rig) -> None:
