@@ -22,6 +22,7 @@ from adon.cli.transfer_compare import spread_of
 from adon.dashboard.plots import COLOURS, Panel, drawing
 from adon.machine import box, packages
 from examples.demo import steps
+from examples.demo.demo_run import interruptible
 from examples.demo.outer import alone
 from examples.montage.sweep_run import PLACEMENTS, SweepRun, make
 from examples.testbed.testbed import Programs
@@ -111,7 +112,7 @@ def figure(found: Points) -> str:
     top = Panel(_GAP, 40, _WIDTH - 2 * _GAP, _HIGH, len(rates), most)
     top.axes(
         "Execution time in seconds by provisioned bandwidth, mean and standard deviation; below: "
-        "I/O wait of the head's processes, in tenths",
+        "shares of I/O waits of the head's processes, below 10 % to 100 %",
         [format_rate(rate_bps) for rate_bps in rates],
         [(most * n / 4, f"{most * n / 4:g}") for n in range(5)],
     )
@@ -126,20 +127,20 @@ def figure(found: Points) -> str:
             curve.append((slot, time_s.mean))
             top.whisker(slot, time_s.mean - time_s.sd, time_s.mean + time_s.sd, colour)
             small = Panel(_GAP + slot * wide, below, wide - 30, _SMALL, 10, 1.0)
-            small.axes(f"{placement}, {format_rate(rate_bps)}", (), [(0, "0"), (1, "100 %")])
+            small.axes(f"{placement}, {format_rate(rate_bps)}", (), [(0, "0"), (1, "1")])
             for tenth, shares in enumerate(zip(*(run.io_wait for run in runs), strict=True)):
                 share = spread_of(shares)
                 small.bar(tenth, share.mean, share.sd, colour)
             panels.append(small)
         top.curve(curve, colour)
         top.dots(curve, colour)
-    return drawing(_WIDTH, _HIGH + 2 * (_SMALL + _GAP) + 2 * _GAP, panels)
+    return drawing(_WIDTH, _HIGH + 2 * (_SMALL + _GAP) + _GAP, panels)
 
 
 def _run(args: argparse.Namespace) -> int:
     rates_bps = [parse_rate(word, "--rates") for word in args.rates.split(",")]
     disk_bps = parse_rate(args.disk, "--disk")
-    with alone(args.state):
+    with alone(args.state), interruptible():
         found = sweep(rates_bps, disk_bps, args.runs, args.state, steps.clock(time.monotonic()))
     good = points(found)
     print(text(good))
