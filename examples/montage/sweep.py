@@ -20,7 +20,7 @@ from adon.cli.main import main
 from adon.cli.parsing import CommandParser, whole
 from adon.cli.transfer_compare import spread_of
 from adon.dashboard.plots import COLOURS, Panel, drawing
-from adon.machine import box, packages
+from adon.machine import box, packages, syscalls
 from examples.demo import steps
 from examples.demo.demo_run import interruptible
 from examples.demo.outer import alone
@@ -61,6 +61,9 @@ def sweep(
     reason = box.can_box()
     if reason is not None:
         raise MissingError(f"sweep: needs a network of its own: {reason}")
+    # Mounts of its own: else each box that somebody starts meanwhile would keep the disks.
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     names = ("condor", "gridftp", "montage", "openvswitch")
     programs = Programs(*(packages.ensure(name, progress=say) for name in names))
     found = []

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Self
 
-from adon.machine import box, syscalls
+from adon.machine import box
 from examples.compare.record import Cores
 from examples.demo import running, steps
 from examples.demo.line import clear
@@ -41,6 +41,7 @@ from site_selector.wholefile import write_whole
 RACK = "fiu"
 PLACEMENTS = {"default": (".",), "isolated": (HUB, RACK)}
 """The folders with a disk each: head and workers share one, or have one each."""
+_ACCOUNTING = Path("/proc/sys/kernel/task_delayacct")
 _RECIPE = Recipe(bands=1, tiles=2)
 _DELAY_S = 0.02
 _DISK_BYTES = 1 << 30
@@ -68,52 +69,29 @@ class SweepRun:
 
 
 def make(run: SweepRun, state: Path, programs: Programs, file: Path) -> None:
-    """Have it run by processes of its own, in mounts of its own: those of this one would be kept by
-    each box that somebody starts meanwhile. Writes ``file`` where it came to its end."""
-    unshare = ["unshare", "--mount", "--propagation", "private", "--"]
-    about = json.dumps({"run": asdict(run), "programs": asdict(programs)}, default=str)
-    # Of what begins while it is on, the kernel counts what it waits for disks.
-    switch = Path("/proc/sys/kernel/task_delayacct")
-    before = switch.read_text(encoding="ascii")
-    switch.write_text("1", encoding="ascii")
-    try:
-        subprocess.run([*unshare, *_words("on_disks", about, str(state), str(file))], check=False)
-    finally:
-        switch.write_text(before, encoding="ascii")
+    """Make the disks, and have it run on them in a box; it writes ``file`` where it came to its
+    end. Raises AdonError."""
+    about = {"run": asdict(run), "programs": asdict(programs), "state": state, "file": file}
+    words = [sys.executable, "-m", "examples.montage.sweep_run", json.dumps(about, default=str)]
+    with ExitStack() as stack:
+        # The kernel counts what a process waits for disks where this is on when it begins.
+        before = _ACCOUNTING.read_text(encoding="ascii")
+        stack.callback(_ACCOUNTING.write_text, before, encoding="ascii")
+        _ACCOUNTING.write_text("1", encoding="ascii")
+        for folder in PLACEMENTS[run.placement]:
+            path = (state / "testbed/sites" / folder).resolve()
+            stack.enter_context(Disk(path, _DISK_BYTES, run.disk_bps))
+        subprocess.run([*box.command(), *words], cwd=steps.ROOT, check=False)
 
 
-def _words(function: str, *arguments: str) -> list[str]:
-    start = (
-        f"import sys; sys.path.insert(0, {str(steps.ROOT)!r}); "
-        f"from examples.montage import sweep_run; sys.exit(sweep_run.{function}(*sys.argv[1:]))"
-    )
-    return [sys.executable, "-c", start, *arguments]
-
-
-def on_disks(about: str, state: str, file: str) -> int:
-    """Make the disks, and run it on them in a box. Returns the exit code."""
-    syscalls.tie_to(os.getppid())
-    run = SweepRun(**json.loads(about)["run"])
-    try:
-        with ExitStack() as stack:
-            for folder in PLACEMENTS[run.placement]:
-                path = Path(state) / "testbed/sites" / folder
-                stack.enter_context(Disk(path.resolve(), _DISK_BYTES, run.disk_bps))
-            words = [*box.command(), *_words("inside", about, state, file)]
-            return subprocess.run(words, check=False).returncode
-    except AdonError as error:
-        print(f"adon: {error}", file=sys.stderr)
-        return 2
-
-
-def inside(about: str, state: str, file: str) -> int:
-    """Run it, within the box, and write ``file``. Returns 0 for a run that came to its end."""
+def main(about: str) -> int:
+    """Run it, within the box. Returns 0 for a run that came to its end."""
     given = json.loads(about)
     programs = Programs(**{name: Path(folder) for name, folder in given["programs"].items()})
     try:
-        done = _run(SweepRun(**given["run"]), Path(state) / "testbed", programs)
+        done = _run(SweepRun(**given["run"]), Path(given["state"]) / "testbed", programs)
         text = json.dumps(asdict(done)) + "\n"
-        write_whole(file, lambda stream: stream.write(text), "a run")
+        write_whole(given["file"], lambda stream: stream.write(text), "a run")
     except (AdonError, OSError, KeyboardInterrupt) as error:
         print(f"adon: {error}", file=sys.stderr)
         return 2
@@ -171,3 +149,7 @@ class _Seen(Cores):
             moved = one.read_bps + one.write_bps > _LEAST_BPS
             if one.io_wait is not None and (moved or one.io_wait):
                 self.waits.append(one.io_wait)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from adon.machine import box, packages
+from adon.machine import box, packages, syscalls
 from examples.montage import sweep as swept
 from examples.montage.sweep_run import PLACEMENTS, SweepRun
 from network_provisioner.base.errors import AdonError, MissingError
@@ -35,6 +35,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[SweepRun]:
 
     monkeypatch.setattr(swept, "make", make)
     monkeypatch.setattr(box, "can_box", lambda: None)
+    for call in ("unshare", "mount"):
+        monkeypatch.setattr(syscalls, call, lambda *_, **__: None)
     monkeypatch.setattr(packages, "ensure", lambda name, progress: Path(name))
     return runs
 
