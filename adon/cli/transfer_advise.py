@@ -71,10 +71,10 @@ def _with_own(figures: PathFigures, hosts: list[list[str]]) -> PathFigures:
     from monitors.measurements.probes.hostload import tcp_limits
 
     here = {address.address for found in psutil.net_if_addrs().values() for address in found}
-    limits = tcp_limits()
+    limits = host_tcp(tcp_limits())
     for end, addresses in zip(_ENDS, hosts, strict=True):
         if getattr(figures, end) is None and limits and here & set(addresses):
-            own: dict[str, Any] = {end: host_tcp(limits)}
+            own: dict[str, Any] = {end: limits}
             figures = replace(figures, **own)
     return figures
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from monitors.archive.estimates import WINDOW
 from monitors.archive.knowledge import FRESH_S, LIVE_S, Source, path_metrics, path_state
 from monitors.archive.measurement import Measurement, number_in
+from network_provisioner.base.errors import printable
 from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
 from network_provisioner.topology.graph import Path, way_of
 
@@ -18,36 +19,42 @@ def figures(source: Source, path: Path, is_default: bool, now: float) -> PathFig
     known = path_metrics(source, path.nodes, is_default, now)
     rtt = known.get("delay") or path_state(source, "rtt", src, dst, now)
     loss = known.get("loss")
-    ends = [list(_newest(source, "cpu_use", site, now)) for site in (src, dst)]
-    waits = [list(_newest(source, "io_wait", site, now)) for site in (src, dst)]
 
-    def busiest(found: list[list[Measurement]]) -> float:
-        return max((m.value for end in found for m in end if m.at >= now - LIVE_S), default=0.0)
+    def hosts(site: str, *metrics: str) -> list[Measurement]:
+        return [found for metric in metrics for found in _newest(source, metric, site, now)]
+
+    def busiest(*metrics: str) -> float:
+        found = hosts(src, *metrics) + hosts(dst, *metrics)
+        return max((one.value for one in found if one.at >= now - LIVE_S), default=0.0)
 
     return PathFigures(
         path.capacity_bps,
         rtt.value if rtt else path.rtt_s,
         loss.value if loss else path.loss,
-        _least(ends[0]),
-        _least(ends[1]),
-        busiest(ends),
-        busiest(waits),
+        _least(hosts(src, "cpu_use")),
+        _least(hosts(dst, "cpu_use")),
+        busiest("cpu_use"),
+        busiest("io_wait", "disk_io"),
         tuple(_tried(source, path, now)),
         rtt is not None,
     )
 
 
-def host_tcp(told: Mapping[str, Any]) -> HostTcp:
-    """What an agent, or this machine, says of its TCP."""
-    sizes = {name: tuple(map(int, told[name])) for name in ("rmem", "wmem")}
-    most = {name: int(told[name]) for name in ("core_rmem_max", "core_wmem_max")}
-    return HostTcp(**sizes, **most, congestion=str(told["congestion"]))  # type: ignore[arg-type]
+def host_tcp(told: Any) -> HostTcp | None:
+    """What an agent, or this machine, says of its TCP; None where it says something else."""
+    try:
+        (a, b, c), (d, e, f) = (map(int, told[name]) for name in ("rmem", "wmem"))
+        most = [int(told[name]) for name in ("core_rmem_max", "core_wmem_max")]
+        congestion = printable(str(told["congestion"]))[:16]
+        return HostTcp((a, b, c), (d, e, f), most[0], most[1], congestion)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _least(hosts: list[Measurement]) -> HostTcp | None:
     """Of several hosts of a site, the one with the smallest buffers; None where nobody says."""
-    said = [told for m in hosts if isinstance(told := m.details.get("tcp"), Mapping)]
-    return min(map(host_tcp, said), key=lambda h: min(h.rmem[2], h.wmem[2]), default=None)
+    said = [tcp for m in hosts if (tcp := host_tcp(m.details.get("tcp")))]
+    return min(said, key=lambda host: min(host.rmem[2], host.wmem[2]), default=None)
 
 
 def _newest(source: Source, metric: str, site: str, now: float) -> Iterator[Measurement]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from network_provisioner.base.units import bytes_of, format_rate, format_size, transfer_time
@@ -188,26 +188,23 @@ def varied(advice: Advice, path: PathFigures, request_id: str) -> Advice:
     here = path.reached(*advice.setting)
     if here is None or here * _WORTH >= 1 or zlib.crc32(request_id.encode()) % ONE_IN:
         return advice
-    streams, buffer_bytes = advice.setting
-    beside = {(min(streams * 2, STREAMS[-1]), buffer_bytes), (max(1, streams // 2), buffer_bytes)}
-    if buffer_bytes:
-        most = path.largest_buffer or buffer_bytes * 2
-        beside |= {(streams, min(buffer_bytes * 2, most))}
-        beside |= {(streams, max(buffer_bytes // 2, _LEAST_BUFFER))}
-    elif path.largest_buffer:
-        beside.add((streams, path.largest_buffer))
+    streams, size = advice.setting
+    beside = (streams * 2, size), (streams // 2, size), (streams, size * 2), (streams, size // 2)
     gains = {
-        one: gain
-        for one in sorted(beside - {advice.setting})
-        if path.reached(*one) is None
-        and (gain := path.expected_bps(*one) / path.rate_bps / here) > _WORTH
+        one: path.expected_bps(*one) / path.rate_bps / here
+        for one in beside
+        if 1 <= one[0] <= STREAMS[-1]
+        and one[1] <= (path.largest_buffer or one[1])
+        and path.reached(*one) is None
     }
-    if not gains:
+    tried = max(gains, key=gains.__getitem__, default=advice.setting)
+    if gains.get(tried, 0.0) <= _WORTH:
         return advice
-    tried = max(gains, key=gains.__getitem__)
-    expected = path.expected_bps(*tried)
     why = f"tried, for {words(*advice.setting)} reached {here:.0%} of their rate"
-    return Advice(*tried, expected, advice.bottleneck, why, advice.limits)
+    return replace(
+        advice, streams=tried[0], buffer_bytes=tried[1], expected_bps=path.expected_bps(*tried),
+        why=why,
+    )  # fmt: skip
 
 
 def words(streams: int, buffer_bytes: int) -> str:

@@ -223,9 +223,8 @@ def _path(
         rtt, known, at = seen_rtt.value, "archive", seen_rtt.at
     if seen_loss is not None and 0 <= seen_loss.value < 1:
         loss, known, at = seen_loss.value, "archive", seen_loss.at
-    if best is not None and rtt > 0 and not any(h.streams or h.buffer_bytes for h, _ in hints):
-        advice = advise(PathFigures(link, rtt, loss))  # as their transits will be tuned
-        streams, buffer = advice.streams, int(PathFigures(link, rtt).window(advice.buffer_bytes))
+    if best is not None and not any(h.streams for h, _ in hints):
+        streams = advise(PathFigures(link, rtt, loss)).streams  # as its transits are tuned
     tuned = float(tuned_throughput(link, rtt, streams, buffer, loss))
     note = f"{streams} streams of {buffer / 2**20:.3g} MiB"
     note += f", RTT {rtt * 1e3:.3g} ms" if rtt > 0 else ", RTT unknown"

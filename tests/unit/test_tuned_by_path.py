@@ -17,6 +17,7 @@ from cli_world import adon, refusal
 from adon.service.wiring import measured_figures
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.transfers import transfer_facts
+from monitors.archive.tuning import host_tcp
 from monitors.measurements.probes.hostload import tcp_limits
 from network_provisioner.base.model import RequestAnswer, TransitRequest
 from network_provisioner.templates.advice import ENOUGH, HostTcp, Tried
@@ -98,6 +99,14 @@ def test_what_transfers_used_and_reached_is_remembered_by_path(rig: Rig, archive
     assert figures.tried == (Tried(16, 0, 150e6, pytest.approx(1e8 / 150e6)),) * ENOUGH
     assert (figures.rtt_s, figures.measured) == (0.053, True)
     assert figures.dst == HostTcp((4096, 131072, 262144), (4096, 16384, 262144), 0, 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, [], {}, TCP | {"rmem": [1]}, TCP | {"wmem": "abc"}, TCP | {"core_wmem_max": None}],
+)
+def test_what_an_agent_says_may_be_anything(told: object) -> None:
+    assert host_tcp(told) is None
 
 
 @pytest.fixture
