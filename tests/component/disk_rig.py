@@ -88,9 +88,9 @@ class DiskRig:
             ended = self.broker.io_aware.count()
             if time.monotonic() >= until:
                 until, ended = time.monotonic() + 1.0, True
-                second = reader.read()
-                if second is not None:
-                    self.broker.disks("tacc/dtn1", [second.sample], second.source)
+                report = reader.read()
+                if report is not None:
+                    self.broker.disks("tacc/dtn1", report.seconds, report.source)
             if ended:
                 self.broker.sweep()
 
