@@ -5,9 +5,9 @@ take and hardly beyond (Montage paper, section 3.1). The knee is the least b bey
 marginal gain dg/db stays under a threshold, or where processes wait for disks more than 90 % of
 the time although more bandwidth was given. Every curve is taken for one of
 
-    g = (b^-p + D^-p)^(-1/p) · min(1, (b/K)^-f)
+    g = (b^-p + D^-p)^(-1/p) ÷ (1 + s · max(0, b/K - 1))
 
-D is what the disks take at most, K the knee, p how sharp the corner is, f how much goodput falls
+D is what the disks take at most, K the knee, p how sharp the corner is, s how much goodput falls
 beyond (seeks). Each of many such curves is weighted by how well it explains what periods showed
 (Student's t with three degrees of freedom, for bursts), and the next period is provisioned where
 the outcome is expected to tell most about the knee.
@@ -18,20 +18,20 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from network_provisioner.base.units import format_rate
 
-SHARPNESS = {p: 1.0 for p in (1, 1.4, 2, 2.8, 4, 5.7, 8, 11, 16, 32)} | {500: 5.0}
-"""How sharp corners are, and how common each is."""
-FALLS = {0.0: 8.0, 0.1: 1.0, 0.25: 1.0, 0.5: 1.0, 0.75: 1.0, 1.0: 1.0}
-"""Powers of b with which goodput falls beyond a knee that is as sharp as FALLING at least, and how
-common each is."""
-FALLING = 8
-NOISES = 0.003, 0.015, 0.045  # spreads of a period's goodput (logarithm)
+SHARPNESS = [*(2 ** (place / 4) for place in range(20)), 38.0, 76.0, 500.0]
+FALLS = [0.0, *(0.1 * 2 ** (place / 2) for place in range(8))]
+"""Of corners as sharp as FALLING at least. Every other one is tried at first."""
+FALLING = 8.0
+COMMON = 5.0  # times as common as other shapes is a hard corner, and so is not to fall
+MANY = 30  # so many shapes are enough
+NOISES = 0.005, 0.015, 0.045  # spreads of a period's goodput (logarithm)
 PLACES = 0.6, 0.74, 0.86, 0.93, 1.0, 1.1, 1.3, 1.8, 4.0
 """Of the knee: where the next period may be."""
 STEP = 0.08  # between the knees that are tried at first (logarithms)
@@ -43,6 +43,7 @@ LIKELY = 0.003  # of the best one's weight: a curve with less does not matter
 WAITED = 0.01  # of their weight keep knees beyond where two periods in a row waited for disks
 QUANTILES = 0.025, 0.45, 0.975  # the knee is rather taken for too low: beyond is for others
 PROBES = 10  # after so many the knee is taken for what it seems
+LEARNT = 40  # until so many it is known better with each, where it is not well enough
 CLOSE = 1.05  # within this factor the knee is known well enough
 HEADROOM = 1.02  # what is provisioned when it is known
 WAITING = 0.9  # share of a period waited for disks, above which they are saturated
@@ -81,6 +82,12 @@ class _Shape(NamedTuple):
     fall: float
     corner: float
 
+    @property
+    def weight(self) -> float:
+        """How common it is."""
+        hard = self.sharpness == SHARPNESS[-1]
+        return (COMMON if hard else 1.0) * (1.0 if self.fall else COMMON)
+
 
 @dataclass(slots=True)
 class _Curve:
@@ -99,20 +106,18 @@ class _Curve:
         return (
             (rate if far < 0 else rate - far)
             - (math.log1p(math.exp(-rounded)) / sharpness if rounded < SHARP else 0.0)
-            - (fall * (rate - self.knee) if rate > self.knee else 0.0)
+            - (math.log1p(fall * math.expm1(rate - self.knee)) if rate > self.knee else 0.0)
         )
 
 
 class _Fit:
     """How well curves explain what was seen; ``grain`` is the distance of their knees."""
 
-    def __init__(
-        self, low: float, high: float, grain: float, shapes: Mapping[_Shape, float]
-    ) -> None:
+    def __init__(self, low: float, high: float, grain: float, shapes: Iterable[_Shape]) -> None:
         self._variances = [noise**2 + grain**2 / 12 for noise in NOISES]
         self.curves = [
-            _Curve(low + place * grain, shape, [weight] * len(NOISES))
-            for shape, weight in shapes.items()
+            _Curve(low + place * grain, shape, [shape.weight] * len(NOISES))
+            for shape in shapes
             for place in range(math.ceil((high - low) / grain) + 1)
         ]
 
@@ -144,12 +149,12 @@ class KneeFinder:
 
     def __init__(self, least_bps: float, most_bps: float, gain: float = 0.1) -> None:
         self._least, self._most = least_bps, most_bps
-        self._shapes = {
-            _Shape(sharpness, fall, _corner(sharpness, gain)): common * often
-            for sharpness, common in SHARPNESS.items()
-            for fall, often in FALLS.items()
+        self._shapes = [
+            _Shape(sharpness, fall, _corner(sharpness, gain))
+            for sharpness in SHARPNESS
+            for fall in FALLS
             if not fall or sharpness >= FALLING
-        }
+        ]
         self._restart([])
 
     @property
@@ -191,7 +196,14 @@ class KneeFinder:
     def _restart(self, probes: list[Probe]) -> None:
         """Forgets all but these."""
         self._coarse = _Fit(
-            math.log(self._least), math.log(self._most * BEYOND), STEP, self._shapes
+            math.log(self._least),
+            math.log(self._most * BEYOND),
+            STEP,
+            [
+                shape
+                for shape in self._shapes
+                if shape.sharpness in SHARPNESS[::2] and shape.fall in FALLS[::2]
+            ],
         )
         self._probes: list[Probe] = []
         self._knee: Knee | None = None
@@ -210,11 +222,22 @@ class KneeFinder:
         self._weigh(self._coarse, len(self._probes) - 1)
         near = [curve for curve, _ in self._coarse.likely()]
         low, high = near[0].knee - STEP, near[-1].knee + STEP
-        left = {curve.shape: self._shapes[curve.shape] for curve in near}
-        fine = _Fit(low, high, (high - low) / FINE, left)
+        fine = _Fit(low, high, (high - low) / FINE, self._between({curve.shape for curve in near}))
         for place in range(len(self._probes)):
             self._weigh(fine, place)
         self._conclude(fine.likely())
+
+    def _between(self, shapes: Collection[_Shape]) -> Collection[_Shape]:
+        """Those and the ones between them, where these are not many."""
+        sharp = [shape.sharpness for shape in shapes]
+        falls = [shape.fall for shape in shapes]
+        between = [
+            shape
+            for shape in self._shapes
+            if min(sharp) / 1.3 < shape.sharpness < max(sharp) * 1.3
+            and min(falls) / 1.5 <= shape.fall <= max(falls) * 1.5
+        ]
+        return between if len(between) <= MANY else shapes
 
     def _weigh(self, fit: _Fit, place: int) -> None:
         """Weighs curves by one of the periods."""
@@ -234,6 +257,7 @@ class KneeFinder:
         )
         top = math.log(self._most)
         spent = len(self._probes) >= PROBES
+        self._vague = high - low > 2 * math.log(CLOSE)
         if middle >= top:
             self._knee = None
             self._sure = spent or low >= top - math.log(CLOSE)
@@ -242,7 +266,7 @@ class KneeFinder:
                 min(max(math.exp(log), self._least), self._most) for log in (middle, low, high)
             )
             self._knee = Knee(bps, least, most, self._cause)
-            self._sure = spent or high - low <= 2 * math.log(CLOSE)
+            self._sure = spent or not self._vague
         self._next = self._settled if self._sure else self._telling(likely, middle)
 
     @property
@@ -284,6 +308,8 @@ class KneeFinder:
             self._every = min(2 * self._every, LOOKS[1])
             self._since = 0
         self._since += 1
+        if self._knee and self._vague and len(self._probes) < LEARNT:
+            self._learn(probe)
         look = self._since >= self._every
         self._next = min(self._most, self._settled * (LOOK_UP if look else 1))
 

@@ -2,12 +2,13 @@
 
 A probe is a period of 2 s at one provisioned bandwidth: the mean of two seconds' goodput, each with
 the noise that is named (standard deviation). Knees are spread evenly (in the logarithm) over the
-decade from 50 to 500 Mb/s, between the least of 10 Mb/s and the most of 1 Gb/s that are provisioned.
+decade from 50 to 500 Mb/s; from 10 Mb/s to 1 Gb/s can be provisioned.
 
 - corner: g = min(b, K)
 - smooth: g = (b^-p + D^-p)^(-1/p), p from 1.5 to 16; the knee is where dg/db is a tenth
 - falling: g = min(b, K) / (1 + s·(b/K - 1)) beyond the knee, s from 0.1 to 1
-- unknown: g = D·tanh(b/D) and g = D·(1 - exp(-b/D)), which are not of the finder's family
+- unknown: g = D·tanh(b/D), g = D·(1 - exp(-b/D)) and g = min(b, K)·(b/K)^-s beyond the knee, none
+  of which is of the finder's family
 
 Every way has the same curves and the same luck, and ten probes; what it says then is judged.
 """
@@ -40,7 +41,11 @@ NOISES = 0.0, 0.02, 0.05
 RUNS = 60
 PROBES = 10
 CLOSE = 0.05
-NEIGHBOURS = 30
+NEIGHBOURS = 20
+COMES, GOES, ENDS = 20, 80, 240
+"""Periods in which a neighbour comes and goes, and how many there are."""
+SHARE = 0.4  # of the disk that it takes
+FOLLOWED = 0.1  # within so much of the knee is provisioned, three periods in a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,11 @@ def curve(family: str, rng: Random) -> Curve:
         p = math.exp(rng.uniform(math.log(1.5), math.log(16)))
         limit = knee / (GAIN ** (-p / (p + 1)) - 1) ** (1 / p)
         return Curve(lambda b: (b**-p + limit**-p) ** (-1 / p), knee)
-    if rng.random() < 0.5:
+    kind = rng.randrange(3)
+    if kind == 0:
+        power = 10 ** rng.uniform(-1, 0)
+        return Curve(lambda b: min(b, knee) * max(1.0, b / knee) ** -power, knee)
+    if kind == 1:
         limit = knee / math.atanh(math.sqrt(1 - GAIN))
         return Curve(lambda b: limit * math.tanh(b / limit), knee)
     limit = knee / -math.log(GAIN)
@@ -167,3 +176,40 @@ def _beyond(rows: Sequence[Row], name: str) -> float:
 
 def _kept(rows: Sequence[Row], name: str) -> float:
     return min(100 * row.kept[name] for row in rows)
+
+
+@bench("P13")
+def neighbour(tell: Tell) -> Iterable[Figure]:
+    """Periods until the knee is followed when somebody else takes part of the disk, and when it is
+    given back."""
+    ways = {OURS: ours, "Falcon": falcon(tell), "FTS's rule": fts}
+    tell(f"{NEIGHBOURS} corners with noise of 2 %, {ENDS} periods each")
+    took = {name: [followed(way, seed) for seed in range(NEIGHBOURS)] for name, way in ways.items()}
+    for place, words in enumerate(("a neighbour comes", "it goes")):
+        for what, of in (("median", median), ("worst", max)):
+            values = {name: float(of(row[place] for row in rows)) for name, rows in took.items()}
+            mine = values.pop(OURS)
+            yield Figure(
+                f"periods until followed, {words}, {what}", mine, "periods", "lower", None, values
+            )
+
+
+def followed(way: Way, seed: int) -> tuple[int, int]:
+    """Periods after a neighbour comes, and after it goes, until the knee is provisioned; as many as
+    there are where it never is."""
+    rng = Random(f"neighbour {seed}")
+    knee = curve("corner", rng).knee_bps
+    provisioned: list[float] = []
+
+    def goodput(bps: float) -> float:
+        provisioned.append(bps)
+        there = COMES < len(provisioned) <= GOES
+        return noisy(lambda b: min(b, knee * (1 - SHARE * there)), 0.02, rng)(bps)
+
+    way(goodput, ENDS)
+
+    def until(begin: int, end: int, knee_bps: float) -> int:
+        near = [abs(bps / knee_bps - 1) <= FOLLOWED for bps in provisioned[begin:end]]
+        return next((i for i in range(len(near)) if all(near[i : i + 3])), end - begin)
+
+    return until(COMES, GOES, knee * (1 - SHARE)), until(GOES, ENDS, knee)
