@@ -40,13 +40,15 @@ BEYOND = 2.0  # knees are tried up to so many times the most bandwidth
 UNTRUE = 0.03  # of the way beyond the knee (logarithms), how far goodput may be off the curve there
 SHARP = 12.0  # so far from a corner (times its sharpness) nothing is left of it
 LIKELY = 0.003  # of the best one's weight: a curve with less does not matter
-WAITED = 0.01  # of their weight keep knees beyond where two periods in a row waited for disks
+WAITED = 0.01  # of their weight keep knees beyond where one of two periods waited for disks
 QUANTILES = 0.025, 0.45, 0.975  # the knee is rather taken for too low: beyond is for others
 PROBES = 10  # after so many the knee is taken for what it seems
 LEARNT = 40  # until so many it is known better with each, where it is not well enough
 CLOSE = 1.05  # within this factor the knee is known well enough
 HEADROOM = 1.02  # what is provisioned when it is known
 WAITING = 0.9  # share of a period waited for disks, above which they are saturated
+FILLED = 0.95  # of what is provisioned: the network is what limits, whoever waits for disks
+IMPOSSIBLE = 2.0  # times what is provisioned
 PAUSE = 0.4  # of what was expected: less is a pause between two files
 PERSISTS = 4  # so many pauses in a row are none
 ODD = 0.08  # of what was expected: so far off twice in a row, something has changed
@@ -177,7 +179,9 @@ class KneeFinder:
         bps, goodput, wait = probe.provisioned_bps, probe.goodput_bps, probe.io_wait
         if not (math.isfinite(bps) and math.isfinite(goodput) and bps > 0 and goodput >= 0):
             return
-        saturated = wait is not None and WAITING < wait <= 1
+        if goodput > IMPOSSIBLE * bps:
+            return
+        saturated = wait is not None and WAITING < wait <= 1 and goodput < FILLED * bps
         if goodput < self._least / 100 and not saturated:
             return  # nothing was moving
         probe = Probe(bps, max(goodput, self._least / 100), 1.0 if saturated else None)
@@ -241,11 +245,12 @@ class KneeFinder:
 
     def _weigh(self, fit: _Fit, place: int) -> None:
         """Weighs curves by one of the periods."""
-        probe, before = self._probes[place], self._probes[max(0, place - 1)]
-        rate, saturated = math.log(probe.provisioned_bps), math.inf
-        if place and probe.io_wait and before.io_wait:
+        probe, saturated = self._probes[place], math.inf
+        waited = [each.provisioned_bps for each in self._probes[: place + 1] if each.io_wait]
+        if probe.io_wait and len(waited) > 1:
             self._cause = "I/O wait"
-            saturated = min(rate, math.log(before.provisioned_bps))
+            saturated = math.log(min(waited))
+        rate = math.log(probe.provisioned_bps)
         fit.weigh(rate, math.log(probe.goodput_bps), saturated)
 
     def _conclude(self, likely: Sequence[tuple[_Curve, float]]) -> None:

@@ -99,6 +99,7 @@ def test_disks_that_are_waited_for_are_saturated() -> None:
     finder = KneeFinder(LEAST, MOST)
     search(finder, corner(200e6), io_wait=0.97)
     assert found(finder).cause == "I/O wait"
+    assert found(finder).bps == pytest.approx(200e6, rel=0.05)
     finder = KneeFinder(LEAST, MOST)
     search(finder, corner(200e6), io_wait=0.2)
     assert found(finder).cause == "marginal gain"
