@@ -5,12 +5,13 @@ take and hardly beyond (Montage paper, section 3.1). The knee is the least b bey
 marginal gain dg/db stays under a threshold, or where processes wait for disks more than 90 % of
 the time although more bandwidth was given. Every curve is taken for one of
 
-    g = (b^-p + D^-p)^(-1/p) ÷ (1 + s · max(0, b/K - 1))
+    g = e · (b^-p + D^-p)^(-1/p) ÷ (1 + s · max(0, b/K - 1))
 
 D is what the disks take at most, K the knee, p how sharp the corner is, s how much goodput falls
-beyond (seeks). Each of many such curves is weighted by how well it explains what periods showed
-(Student's t with three degrees of freedom, for bursts), and the next period is provisioned where
-the outcome is expected to tell most about the knee.
+beyond (seeks), e the share of the bandwidth that arrives at most (headers, losses). Each of many
+such curves is weighted by how well it explains what periods showed (Student's t with three degrees
+of freedom, for bursts), and the next period is provisioned where the outcome is expected to tell
+most about the knee.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ SHARPNESS = [*(2 ** (place / 4) for place in range(20)), 38.0, 76.0, 500.0]
 FALLS = [0.0, *(0.1 * 2 ** (place / 2) for place in range(8))]
 """Of corners as sharp as FALLING at least. Every other one is tried at first."""
 FALLING = 8.0
+SHARES = [1.0, 0.985, 0.97, 0.955, 0.94]
+"""Of the provisioned bandwidth, what arrives at most: headers, losses."""
 COMMON = 5.0  # times as common as other shapes is a hard corner, and so is not to fall
-MANY = 30  # so many shapes are enough
+MANY = 60  # so many shapes are enough
 NOISES = 0.005, 0.015, 0.045  # spreads of a period's goodput (logarithm)
 PLACES = 0.6, 0.74, 0.86, 0.93, 1.0, 1.1, 1.3, 1.8, 4.0
 """Of the knee: where the next period may be."""
@@ -78,17 +81,19 @@ class Knee:
 
 
 class _Shape(NamedTuple):
-    """How sharp a corner is, how much goodput falls beyond, and knee ÷ limit as a logarithm."""
+    """How sharp a corner is, how much goodput falls beyond, which share of the bandwidth arrives,
+    and knee ÷ limit as a logarithm."""
 
     sharpness: float
     fall: float
+    share: float
     corner: float
 
     @property
     def weight(self) -> float:
         """How common it is."""
         hard = self.sharpness == SHARPNESS[-1]
-        return (COMMON if hard else 1.0) * (1.0 if self.fall else COMMON)
+        return (COMMON if hard else 1.0) * (1.0 if self.fall or self.share < 1 else COMMON)
 
 
 @dataclass(slots=True)
@@ -102,11 +107,12 @@ class _Curve:
 
     def goodput(self, rate: float) -> float:
         """With so much bandwidth."""
-        sharpness, fall, corner = self.shape
+        sharpness, fall, share, corner = self.shape
         far = rate - self.knee + corner
         rounded = sharpness * abs(far)
         return (
-            (rate if far < 0 else rate - far)
+            math.log(share)
+            + (rate if far < 0 else rate - far)
             - (math.log1p(math.exp(-rounded)) / sharpness if rounded < SHARP else 0.0)
             - (math.log1p(fall * math.expm1(rate - self.knee)) if rate > self.knee else 0.0)
         )
@@ -146,16 +152,14 @@ class KneeFinder:
     ``gain`` is the marginal gain, in b/s of goodput for each more of bandwidth, that is too little.
     """
 
-    _pauses: list[Probe]
-    _odd: list[Probe]
-
     def __init__(self, least_bps: float, most_bps: float, gain: float = 0.1) -> None:
         self._least, self._most = least_bps, most_bps
         self._shapes = [
-            _Shape(sharpness, fall, _corner(sharpness, gain))
+            _Shape(sharpness, fall, share, _corner(sharpness, gain / share))
             for sharpness in SHARPNESS
             for fall in FALLS
-            if not fall or sharpness >= FALLING
+            for share in SHARES
+            if not fall or (sharpness >= FALLING and share == 1)
         ]
         self._restart([])
 
@@ -177,9 +181,7 @@ class KneeFinder:
     def add(self, probe: Probe) -> None:
         """Takes in what a period showed; values that cannot be are ignored."""
         bps, goodput, wait = probe.provisioned_bps, probe.goodput_bps, probe.io_wait
-        if not (math.isfinite(bps) and math.isfinite(goodput) and bps > 0 and goodput >= 0):
-            return
-        if goodput > IMPOSSIBLE * bps:
+        if not (0 < bps < math.inf and 0 <= goodput <= IMPOSSIBLE * bps):
             return
         saturated = wait is not None and WAITING < wait <= 1 and goodput < FILLED * bps
         if goodput < self._least / 100 and not saturated:
@@ -191,7 +193,7 @@ class KneeFinder:
             if len(self._pauses) == PERSISTS:
                 self._restart(self._pauses)
             return
-        self._pauses = []
+        self._pauses.clear()
         if self._sure:
             self._follow(probe, expected)
         else:
@@ -199,24 +201,21 @@ class KneeFinder:
 
     def _restart(self, probes: list[Probe]) -> None:
         """Forgets all but these."""
-        self._coarse = _Fit(
-            math.log(self._least),
-            math.log(self._most * BEYOND),
-            STEP,
-            [
-                shape
-                for shape in self._shapes
-                if shape.sharpness in SHARPNESS[::2] and shape.fall in FALLS[::2]
-            ],
-        )
+        first = [
+            shape for shape in self._shapes
+            if shape.sharpness in SHARPNESS[::2]
+            and shape.fall in FALLS[::2]
+            and shape.share in SHARES[::2]
+        ]  # fmt: skip
+        self._coarse = _Fit(math.log(self._least), math.log(self._most * BEYOND), STEP, first)
         self._probes: list[Probe] = []
         self._knee: Knee | None = None
         self._sure = False
         self._cause = "marginal gain"
         self._next = self._most
         self._every, self._since = LOOKS[0], 0
-        self._odd = []
-        self._pauses = []
+        self._odd: list[Probe] = []
+        self._pauses: list[Probe] = []
         for probe in probes:
             self._learn(probe)
 
@@ -235,11 +234,13 @@ class KneeFinder:
         """Those and the ones between them, where these are not many."""
         sharp = [shape.sharpness for shape in shapes]
         falls = [shape.fall for shape in shapes]
+        shares = [shape.share for shape in shapes]
         between = [
             shape
             for shape in self._shapes
             if min(sharp) / 1.3 < shape.sharpness < max(sharp) * 1.3
             and min(falls) / 1.5 <= shape.fall <= max(falls) * 1.5
+            and min(shares) <= shape.share <= max(shares)
         ]
         return between if len(between) <= MANY else shapes
 
@@ -301,15 +302,13 @@ class KneeFinder:
 
     def _follow(self, probe: Probe, expected: float) -> None:
         """Looks whether what is known still holds, and whether there is more now and then."""
-        ratio = probe.goodput_bps / expected
-        looked = probe.provisioned_bps > self._settled * 1.05
-        if abs(ratio - 1) > ODD:
+        if abs(probe.goodput_bps / expected - 1) > ODD:
             self._odd.append(probe)
             if len(self._odd) == 2:
                 self._restart(self._odd)
             return
-        self._odd = []
-        if looked:
+        self._odd.clear()
+        if probe.provisioned_bps > self._settled * 1.05:  # it was a look up
             self._every = min(2 * self._every, LOOKS[1])
             self._since = 0
         self._since += 1

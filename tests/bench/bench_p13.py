@@ -7,6 +7,7 @@ decade from 50 to 500 Mb/s; from 10 Mb/s to 1 Gb/s can be provisioned.
 - corner: g = min(b, K)
 - smooth: g = (b^-p + D^-p)^(-1/p), p from 1.5 to 16; the knee is where dg/db is a tenth
 - falling: g = min(b, K) / (1 + s·(b/K - 1)) beyond the knee, s from 0.1 to 1
+- share: g = e · min(b, K), e from 0.94 to 1: headers and losses
 - unknown: g = D·tanh(b/D), g = D·(1 - exp(-b/D)) and g = min(b, K)·(b/K)^-s beyond the knee, none
   of which is of the finder's family
 
@@ -35,7 +36,7 @@ from tests.bench.knee_peers import (
 )
 
 OURS = "ADON"
-FAMILIES = "corner", "smooth", "falling"
+FAMILIES = "corner", "smooth", "falling", "share"
 UNKNOWN = "unknown"
 NOISES = 0.0, 0.02, 0.05
 RUNS = 60
@@ -59,8 +60,11 @@ class Curve:
 def curve(family: str, rng: Random) -> Curve:
     """One of a family."""
     knee = 10 ** rng.uniform(math.log10(50e6), math.log10(500e6))
-    if family == "corner":
-        return Curve(lambda b: min(b, knee), knee)
+    if family == UNKNOWN:
+        return Curve(_unknown(knee, rng), knee)
+    if family == "share":
+        share = rng.uniform(0.94, 1.0)
+        return Curve(lambda b: share * min(b, knee), knee)
     if family == "falling":
         slope = 10 ** rng.uniform(-1, 0)
         return Curve(lambda b: min(b, knee) / (1 + slope * max(0.0, b / knee - 1)), knee)
@@ -68,15 +72,19 @@ def curve(family: str, rng: Random) -> Curve:
         p = math.exp(rng.uniform(math.log(1.5), math.log(16)))
         limit = knee / (GAIN ** (-p / (p + 1)) - 1) ** (1 / p)
         return Curve(lambda b: (b**-p + limit**-p) ** (-1 / p), knee)
+    return Curve(lambda b: min(b, knee), knee)
+
+
+def _unknown(knee: float, rng: Random) -> Goodput:
     kind = rng.randrange(3)
     if kind == 0:
         power = 10 ** rng.uniform(-1, 0)
-        return Curve(lambda b: min(b, knee) * max(1.0, b / knee) ** -power, knee)
+        return lambda b: min(b, knee) * max(1.0, b / knee) ** -power
     if kind == 1:
         limit = knee / math.atanh(math.sqrt(1 - GAIN))
-        return Curve(lambda b: limit * math.tanh(b / limit), knee)
+        return lambda b: limit * math.tanh(b / limit)
     limit = knee / -math.log(GAIN)
-    return Curve(lambda b: limit * (1 - math.exp(-b / limit)), knee)
+    return lambda b: limit * (1 - math.exp(-b / limit))
 
 
 def noisy(exact: Goodput, noise: float, rng: Random) -> Goodput:

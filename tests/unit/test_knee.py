@@ -81,6 +81,13 @@ def test_goodput_that_falls_beyond(knee: float, slope: float) -> None:
     assert found(finder).bps == pytest.approx(knee, rel=0.05)
 
 
+@pytest.mark.parametrize("share", [0.94, 0.96, 0.98])
+def test_less_arrives_than_is_provisioned(share: float) -> None:
+    finder = KneeFinder(LEAST, MOST)
+    search(finder, lambda bps: share * corner(200e6)(bps))
+    assert found(finder).bps == pytest.approx(200e6, rel=0.05)
+
+
 def test_figure_5_of_the_montage_paper() -> None:
     # Four times as fast from 100 Mb/s to 2 Gb/s, 6 % more for 4 Gb/s: p = 0.9 or so.
     finder = KneeFinder(LEAST, 4e9)
