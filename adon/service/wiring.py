@@ -222,13 +222,14 @@ def measured_figures(
 ) -> FiguresOf:
     """Look up what transfers over a path are tuned by, as it was up to :data:`_KNOWN_S` ago."""
     from monitors.archive.believed import BelievedBy
+    from monitors.archive.knowledge import Listed
     from monitors.archive.tuning import figures
     from network_provisioner.controllers.routes import default_path
 
     @lru_cache(_PATHS_KEPT)
     def lookup(path: NetworkPath, user: str, _: float) -> PathFigures:
         usual = default_path(topology, path.nodes[0], path.nodes[-1])
-        source = BelievedBy(archive, {user})
+        source = Listed(BelievedBy(archive, {user}))
         return figures(source, path, usual is not None and usual.nodes == path.nodes, clock())
 
     return lambda path, user: lookup(path, user, clock() // _KNOWN_S)

@@ -33,14 +33,15 @@ class TransferTuning:
         however often it is asked for, and by advice where the path was measured."""
         if transit is None or transit.state not in LIVE:
             return service_for(request, transit, self._templates)
-        if not transit.tuning:
-            advice = None
-            figures = self._known(transit)
-            if figures is not None and figures.measured and figures.rtt_s > 0:
-                advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
-            found = service_for(request, transit, self._templates, advice)
-            transit.tuning = {name: getattr(found, name) for name in _TUNED}
-        return replace(service_for(request, transit, self._templates), **transit.tuning)
+        if transit.tuning:
+            return replace(service_for(request, transit, self._templates), **transit.tuning)
+        advice = None
+        figures = self._known(transit)
+        if figures is not None and figures.measured and figures.rtt_s > 0:
+            advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
+        found = service_for(request, transit, self._templates, advice)
+        transit.tuning = {name: getattr(found, name) for name in _TUNED}
+        return found
 
     def advise(
         self, src: str, dst: str, rate_bps: float | None, template: str, user: str

@@ -1,0 +1,93 @@
+"""Runs inside a box for the bench P14: a file by GridFTP over a path of 53 ms, tuned in many ways.
+
+    python -m tests.bench.streams_inside GRIDFTP FOLDER
+
+Two hosts with a link between them. Reads lines of JSON from standard input, ``{"host": {sysctl:
+value}, "link": {rate_bps, loss, limit_bytes}, "streams", "buffer_bytes", "bytes"}``, moves a file
+so, and answers each with ``{"bps": …}``: bytes by the seconds of the server that received it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from adon.machine import box
+from examples.testbed import delaylink, netns
+from examples.testbed.gridftp import PORT, Endpoint, GridFtp
+from examples.testbed.layout import dtn_name
+from examples.testbed.procs import Daemon
+
+RTT_S = 0.053
+ENDS = {"src": "10.9.0.1", "dst": "10.9.0.2"}
+_TIMES = re.compile(r"DATE=(\S+) .* START=(\S+) .*NBYTES=(\d+)")
+
+
+class Path53:
+    """Two hosts, their GridFTP servers, and the link between them."""
+
+    def __init__(self, programs: Path, folder: Path, undo: ExitStack) -> None:
+        self.folder, self._control = folder, folder / "link"
+        # First of all on the processors: a link that waits for its turn has a shorter queue.
+        words = ["nice", "-n", "-20", sys.executable, "-m", "examples.testbed.delaylink"]
+        words += [f"tap-{end}" for end in ENDS]
+        words += ["--delay-s", str(RTT_S / 2), "--control", str(self._control)]
+        link = Daemon(words, folder / "link.log")
+        undo.callback(link.stop)
+        link.wait(partial(delaylink.answers, self._control))
+        box.name_hosts([f"{address} {dtn_name(end)}" for end, address in ENDS.items()])
+        for end, address in ENDS.items():
+            netns.add(end)
+            netns.sysctl(end, netns.QUIET | netns.TCP_BUFFERS)
+            netns.batch(None, [f"link set tap-{end} netns {end}"])
+            netns.batch(end, [f"addr add {address}/24 dev tap-{end}", f"link set tap-{end} up"])
+        places = {end: Endpoint(dtn_name(end), ENDS[end], PORT, end) for end in ENDS}
+        self.gridftp = GridFtp(places, folder, programs)
+        self.gridftp.start()
+        undo.callback(self.gridftp.stop)
+
+    def rate(self, asked: dict[str, Any]) -> float:
+        """The rate in b/s of a file moved as asked."""
+        for end in ENDS:
+            netns.sysctl(end, asked["host"])
+            # By route: a namespace may not choose any for all that the machine keeps for root.
+            way = (
+                f"{ENDS['src'].rpartition('.')[0]}.0/24 dev tap-{end} congctl {asked['congestion']}"
+            )
+            netns.batch(end, [f"route replace {way}"])
+        delaylink.control(self._control, **asked["link"])
+        source, target = self.folder / "source", self.folder / "target"
+        source.touch()
+        os.truncate(source, asked["bytes"])
+        log = self.gridftp.transfer_log("dst")
+        before = log.stat().st_size if log.exists() else 0
+        words = [*netns.execute("src"), "globus-url-copy", "-p", str(asked["streams"])]
+        words += ["-tcp-bs", str(asked["buffer_bytes"])] if asked["buffer_bytes"] else []
+        words += [f"{self.gridftp.url('src')}{source}", f"{self.gridftp.url('dst')}{target}"]
+        env = {**os.environ, **self.gridftp.transfer_env()}
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        found = _TIMES.search(log.read_text()[before:])
+        assert found and int(found[3]) == asked["bytes"], log.read_text()[before:]
+        end, start = (datetime.strptime(found[n], "%Y%m%d%H%M%S.%f") for n in (1, 2))
+        return 8 * asked["bytes"] / (end - start).total_seconds()
+
+
+def main(programs: Path, folder: Path) -> None:
+    """One answer for each line."""
+    with ExitStack() as undo:
+        path = Path53(programs, folder, undo)
+        for line in sys.stdin:
+            print(json.dumps({"bps": path.rate(json.loads(line))}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
