@@ -17,10 +17,13 @@ RATES = {"qspec": {"min_throughput": "100 Mb/s"}, "rspec": {"max_throughput": "1
 TEMPLATES = {"mosaic": {**RATES, "io_aware": True}, "plain": RATES}
 
 
+DISK_BPS = 60e6
+
+
 class World(Rig):
     """Transits of mosaics into one disk, which takes ``disk_bps`` of all of them together."""
 
-    disk_bps = 60e6
+    disk_bps = DISK_BPS
     reports = True
 
     def run(self, seconds: float) -> None:
@@ -58,7 +61,7 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     assert waits.state is TransitState.QUEUED
     world.run(45)
     found = world.broker.get("a")
-    assert within(found, 60e6) and found.requested_bps == found.max_bps
+    assert within(found, DISK_BPS) and found.requested_bps == found.max_bps
     assert world.broker.get("b").state is TransitState.INSTALLED
     knee = found.knee
     assert (knee["site"], knee["way"], knee["asked_max_bps"]) == ("tacc", "write", 150e6)
@@ -88,6 +91,14 @@ def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
     assert (found.requested_bps, found.max_bps) == (100e6, 150e6)
 
 
+def test_two_transfers_into_one_disk_share_what_it_takes(world: World) -> None:
+    for name, src in (("a", "mu"), ("b", "local")):
+        world.ask(name, src, "tacc", template="mosaic", min_bps=20e6)
+    world.run(60)
+    both = [world.broker.get(name).max_bps for name in ("a", "b")]
+    assert 0.9 * DISK_BPS < sum(both) < 1.1 * DISK_BPS and max(both) < 1.2 * min(both)
+
+
 def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(45)
@@ -112,7 +123,7 @@ def test_where_no_host_reports_its_disks_no_disk_is_blamed(world: World) -> None
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(45)
     found = world.broker.get("a")
-    assert within(found, 60e6) and found.knee["site"] == ""
+    assert within(found, DISK_BPS) and found.knee["site"] == ""
     assert described(found.knee).endswith("more does not help")
 
 
