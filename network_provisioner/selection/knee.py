@@ -32,7 +32,7 @@ FALLS = [0.0, *(0.1 * 2 ** (place / 2) for place in range(8))]
 FALLING = 8.0
 SHARES = [1.0, 0.985, 0.97, 0.955, 0.94]
 """Of the provisioned bandwidth, what arrives at most: headers, losses."""
-COMMON = 5.0  # times as common as other shapes is a hard corner, and so is not to fall
+HARD, PLAIN = 5.0, 10.0  # times as common as others: hard corners; all arrives and nothing falls
 MANY = 60  # so many shapes are enough
 NOISES = 0.005, 0.015, 0.045  # spreads of a period's goodput (logarithm)
 PLACES = 0.6, 0.74, 0.86, 0.93, 1.0, 1.1, 1.3, 1.8, 4.0
@@ -46,7 +46,7 @@ LIKELY = 0.003  # of the best one's weight: a curve with less does not matter
 WAITED = 0.01  # of their weight keep knees beyond where one of two periods waited for disks
 QUANTILES = 0.025, 0.45, 0.975  # the knee is rather taken for too low: beyond is for others
 PROBES = 10  # after so many the knee is taken for what it seems
-LEARNT = 40  # until so many it is known better with each, where it is not well enough
+LEARNT = 20  # until so many it is known better with each, where it is not well enough
 CLOSE = 1.05  # within this factor the knee is known well enough
 HEADROOM = 1.02  # what is provisioned when it is known
 WAITING = 0.9  # share of a period waited for disks, above which they are saturated
@@ -93,7 +93,7 @@ class _Shape(NamedTuple):
     def weight(self) -> float:
         """How common it is."""
         hard = self.sharpness == SHARPNESS[-1]
-        return (COMMON if hard else 1.0) * (1.0 if self.fall or self.share < 1 else COMMON)
+        return (HARD if hard else 1.0) * (1.0 if self.fall or self.share < 1 else PLAIN)
 
 
 @dataclass(slots=True)

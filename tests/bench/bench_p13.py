@@ -36,16 +36,17 @@ from tests.bench.knee_peers import (
 )
 
 OURS = "ADON"
-FAMILIES = "corner", "smooth", "falling", "share"
-UNKNOWN = "unknown"
+FAMILIES = "corner", "smooth", "falling"
+SHARE, UNKNOWN = "share", "unknown"
+ALL = *FAMILIES, SHARE, UNKNOWN
 NOISES = 0.0, 0.02, 0.05
-RUNS = 60
+RUNS = 30
 PROBES = 10
 CLOSE = 0.05
 NEIGHBOURS = 20
 COMES, GOES, ENDS = 20, 80, 240
 """Periods in which a neighbour comes and goes, and how many there are."""
-SHARE = 0.4  # of the disk that it takes
+TAKEN = 0.4  # of the disk that it takes
 FOLLOWED = 0.1  # within so much of the knee is provisioned, three periods in a row
 
 
@@ -62,7 +63,7 @@ def curve(family: str, rng: Random) -> Curve:
     knee = 10 ** rng.uniform(math.log10(50e6), math.log10(500e6))
     if family == UNKNOWN:
         return Curve(_unknown(knee, rng), knee)
-    if family == "share":
+    if family == SHARE:
         share = rng.uniform(0.94, 1.0)
         return Curve(lambda b: share * min(b, knee), knee)
     if family == "falling":
@@ -126,20 +127,21 @@ def knee(tell: Tell) -> Iterable[Figure]:
         OURS: ours, "Falcon": falcon(tell), "FTS's rule": fts, "steps of 10 %": fixed_steps,
         "ternary search": ternary,
     }  # fmt: skip
-    work = list(product((*FAMILIES, UNKNOWN), NOISES, range(RUNS)))
+    work = list(product(ALL, NOISES, range(RUNS)))
     rows = [run(ways, each) for each in work]
-    for family, noise in product((*FAMILIES, UNKNOWN), NOISES):
+    for family, noise in product(ALL, NOISES):
         of = [row for row in rows if (row.family, row.noise) == (family, noise)]
         tell(f"{family}, noise {100 * noise:g} %: {_line(of)}")
     for noise in NOISES:
-        known = [row for row in rows if row.family != UNKNOWN and row.noise == noise]
+        known = [row for row in rows if row.family in FAMILIES and row.noise == noise]
         yield from figures(known, f"noise {100 * noise:g} %")
         smooth = [row for row in known if row.family == "smooth"]
         yield Figure(
             f"of smooth corners within 5 %, noise {100 * noise:g} %", _within(smooth, OURS), "%",
             "higher", None, {"who knows the family and where to probe": bound(noise)},
         )  # fmt: skip
-    yield from figures([row for row in rows if row.family == UNKNOWN], "shapes not of its family")
+    for family, words in ((SHARE, "where a share arrives"), (UNKNOWN, "shapes not of its family")):
+        yield from figures([row for row in rows if row.family == family], words)
 
 
 def bound(noise: float) -> float:
@@ -257,7 +259,7 @@ def followed(way: Way, seed: int) -> tuple[int, int]:
     def goodput(bps: float) -> float:
         provisioned.append(bps)
         there = COMES < len(provisioned) <= GOES
-        return noisy(lambda b: min(b, knee * (1 - SHARE * there)), 0.02, rng)(bps)
+        return noisy(lambda b: min(b, knee * (1 - TAKEN * there)), 0.02, rng)(bps)
 
     way(goodput, ENDS)
 
@@ -265,4 +267,4 @@ def followed(way: Way, seed: int) -> tuple[int, int]:
         near = [abs(bps / knee_bps - 1) <= FOLLOWED for bps in provisioned[begin:end]]
         return next((i for i in range(len(near)) if all(near[i : i + 3])), end - begin)
 
-    return until(COMES, GOES, knee * (1 - SHARE)), until(GOES, ENDS, knee)
+    return until(COMES, GOES, knee * (1 - TAKEN)), until(GOES, ENDS, knee)
