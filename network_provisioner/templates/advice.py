@@ -7,8 +7,8 @@
     rate(n)   min(path, n · window / RTT, n · loss / RTT); less where all windows together overfill
               the path's queue, so that streams back off; and less where each has so few segments
               under way that it waits for timers when one is lost
-    time(n)   bytes / rate(n) + slow start + a back-off at its end, + n hand-shakes: the first two
-              are shorter for each of many streams
+    time(n)   bytes / rate(n), without loss until each stream's first is due; + slow start and a
+              back-off at its end, both shorter for each of many streams; + n hand-shakes
 
 The fewest streams are taken that are about as fast as any: past the peak more are slower (SOS
 thesis, Table 4.3.1). What transfers reached goes before the model, and what they are tuned with is
@@ -29,7 +29,7 @@ STREAMS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 ENOUGH = 3  # transfers with a setting, before it is judged by them
 ONE_IN = 10  # transfers, of which one at most tries another setting
 _USUAL_BYTES = 10**8  # of a transfer whose size nobody knows
-_LEAST_BUFFER = 1 << 16
+_LEAST_BUFFER = 1 << 17
 _MSS_BYTES = 1448
 _FIRST_BYTES = 10 * _MSS_BYTES  # RFC 6928
 _LEAST_SHARE = 8  # segments under way: fewer do not bring three duplicate acknowledgements
@@ -121,13 +121,17 @@ class PathFigures:
             timers *= 1 - _BACK_OFF / 2 / streams
         return self.rate_bps * min(filled, math.pow(1 + math.pow(lossy, -4), -0.25)) * timers
 
-    def seconds(self, streams: int, buffer_bytes: int, size_bytes: int) -> float:
-        """How long a transfer takes."""
-        rate_bps = self.expected_bps(streams, buffer_bytes)
+    def seconds(self, setting: tuple[int, int], size_bytes: int) -> float:
+        """How long a transfer takes, with so many streams of such a buffer."""
+        streams, rate_bps = setting[0], self.expected_bps(*setting)
         each = bytes_of(rate_bps * self.rtt_s) / streams
         start_s = self.rtt_s * math.log2(max(1.0, each / _FIRST_BYTES)) + streams * _STREAM_S
         start_s += math.cbrt(each / _MSS_BYTES * _BACK_OFF / _GROWTH) * _BACK_OFF / 2
-        return transfer_time(size_bytes, rate_bps) + start_s
+        if self.loss > 0:  # what each stream moves before its first loss
+            whole = min(size_bytes, streams * _MSS_BYTES / self.loss)
+            whole_s = transfer_time(whole, replace(self, loss=0.0).expected_bps(*setting))
+            return start_s + whole_s + transfer_time(size_bytes - whole, rate_bps)
+        return start_s + transfer_time(size_bytes, rate_bps)
 
     def reached(self, streams: int, buffer_bytes: int) -> float | None:
         """What transfers tuned so reached of about this rate, where there are enough of them."""
@@ -162,9 +166,10 @@ class Advice:
 def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     """The setting for a transfer of that size over a path."""
     size = size_bytes or _USUAL_BYTES
-    times = {one: path.seconds(*one, size) for one in _settings(path)}
-    least = min(times.values())
-    chosen = min(one for one, seconds in times.items() if least >= _AS_GOOD * seconds)
+    times = {one: path.seconds(one, size) for one in _settings(path)}
+    good = [one for one, seconds in times.items() if min(times.values()) >= _AS_GOOD * seconds]
+    # Buffers that just fill the path go before the system's, which overfill it.
+    chosen = min(good, key=lambda one: (one[0], -one[1]))
     lossy = path.loss_window() < path.window(chosen[1])
     each = format_size(min(path.window(chosen[1]), path.loss_window()))
     why = (

@@ -27,7 +27,7 @@ from tests.bench import Figure, Tell, bench
 ROOT = Path(__file__).resolve().parents[2]
 RATE_BPS, RTT_S, SIZE = 200e6, 0.053, 60_000_000
 STREAMS, BUFFERS = (1, 2, 4, 8, 16, 32, 64), (0, 1 << 18, 1 << 20, 1 << 22)
-AGAIN, BEST, BEST_AGAIN = 5, 3, 3
+AGAIN, BEST, BEST_AGAIN = 7, 3, 3
 FIXED = {
     "default: 1 stream": (1, 0),
     "4 streams": (4, 0),
@@ -63,7 +63,7 @@ SCENES = (
 
 @bench("P14")
 def tuned_transfers(tell: Tell) -> Iterable[Figure]:
-    """About twenty-five minutes; as root, in network namespaces of its own."""
+    """About half an hour; as root, in network namespaces of its own."""
     reason = box.can_box()
     if reason is not None:
         tell(f"not measured: it needs root and network namespaces of its own ({reason})")

@@ -81,12 +81,12 @@ def test_the_peak_of_the_sos_thesis() -> None:
     """Table 4.3.1: 10 Gb/s and 53 ms, buffers of 16 MiB: four streams, and more are slower."""
     path = replace(WAN, rate_bps=10e9)
     assert advise(path, 862 * 10**9).setting == (4, 1 << 24)
-    best = path.seconds(4, 1 << 24, 862 * 10**9)
-    assert all(path.seconds(n, 1 << 24, 862 * 10**9) > best for n in STREAMS if n not in (4, 6))
+    best = path.seconds((4, 1 << 24), 862 * 10**9)
+    assert all(path.seconds((n, 1 << 24), 862 * 10**9) > best for n in STREAMS if n not in (4, 6))
 
 
 def test_more_streams_past_the_peak_are_slower() -> None:
-    times = [WAN.seconds(n, 0, 10**8) for n in STREAMS]
+    times = [WAN.seconds((n, 0), 10**8) for n in STREAMS]
     peak = times.index(min(times))
     assert 0 < peak < len(STREAMS) - 1
     assert times[peak:] == sorted(times[peak:])
