@@ -58,7 +58,7 @@ def disk_facts(transit: Transit) -> list[Measurement]:
     the disk of one of its sites was found to be the limit: of the site, and of its application
     there. It was measured, not claimed."""
     knee = transit.knee
-    if not knee.get("site"):
+    if "bps" not in knee:
         return []
     details = {name: knee[name] for name in ("low_bps", "high_bps", "cause", "io_wait")}
     return [

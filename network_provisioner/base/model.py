@@ -143,8 +143,8 @@ class Transit:
     ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
                         what they were: was_min_bps, was_max_bps, and why ("" for its owner's)
     ``knee``            beyond which rate more does not help it (:mod:`~.steps.io_aware`): bps,
-                        low_bps, high_bps, cause, site and way (read, write) of the disk ("" for
-                        none), io_wait, at; remembered_bps where earlier transfers taught it; and
+                        low_bps, high_bps, cause, site and way (read, write) of the disk,
+                        io_wait, at; remembered_bps where earlier transfers taught it; and
                         asked_min_bps, asked_max_bps, what it would have else. Empty for others
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
     ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none

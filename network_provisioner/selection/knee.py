@@ -327,11 +327,10 @@ def described(knee: Mapping[str, Any]) -> str:
     """:attr:`Transit.knee <network_provisioner.base.model.Transit>` in words; "" for nothing."""
     if "bps" in knee:
         between = f"{format_rate(knee['low_bps'])} to {format_rate(knee['high_bps'])}"
-        limit = "more does not help"
-        if knee["site"]:
-            limit = f"the disk of {knee['site']} {knee['way']}s no more"
-            limit += f" (I/O wait {knee['io_wait']:.0%})"
-        return f"knee at {format_rate(knee['bps'])} ({between}): {limit}"
+        return (
+            f"knee at {format_rate(knee['bps'])} ({between}): the disk of {knee['site']} "
+            f"{knee['way']}s no more (I/O wait {knee['io_wait']:.0%})"
+        )
     if "remembered_bps" in knee:
         return f"began at {format_rate(knee['remembered_bps'])}, which disks were found to take"
     return ""

@@ -7,8 +7,9 @@
 Of each live transit whose template is ``io_aware`` periods are measured, and its rates follow the
 :class:`~network_provisioner.selection.knee.KneeFinder`: the ceiling is where it says, the minimum
 no higher. The terms that were asked for stay in ``transit.knee``, and it comes back to them where
-more bandwidth helps again. Where a disk was found to be the limit it is said of which site: later
-transfers of the application begin with that rate, and site selection counts with it.
+more bandwidth helps again. What the disk was found to take is remembered: later transfers of the
+application begin with it, and site selection counts with it. Where no host says that its disk is
+waited for, nothing is changed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SETTLE_S = 0.5  # after a change of its rate
 START_S = 2.0  # until TCP has found a rate, and disks cache no more of what they are given
 PERIOD_S = 2.0
 STEADY_S = 5.0  # a period where the knee is known
-DISK_WAITS = 0.3  # share of the time that processes waited for a disk that is the limit
+DISK_WAITS = 0.5  # share of the time that processes waited for a disk that is the limit
 FILLED = 0.95  # of what was provisioned: who moves less is held up by something else
 _WATCHED = 32  # transits at once
 _WORTH = 0.02  # a change of less is none
@@ -169,20 +170,26 @@ class IoAware:
         goodput_bps: float,
         now: float,
     ) -> None:
+        """A period in which less was moved than could be teaches something only where a disk was
+        waited for: else it may have been a pause between two files."""
         ends = (transit.src, READ), (transit.dst, WRITE)
         waits = [(self._disks.io_wait(site, now), site, way) for site, way in ends]
         known = [(io_wait, site, way) for io_wait, site, way in waits if io_wait is not None]
         io_wait, site, way = max(known, default=(None, "", ""))
-        if io_wait is not None and io_wait >= DISK_WAITS and goodput_bps < FILLED * rate_bps:
+        if goodput_bps < FILLED * rate_bps:
+            if io_wait is None or io_wait < DISK_WAITS:
+                return
             followed.disk = (site, way, io_wait)
         followed.finder.add(Probe(rate_bps, goodput_bps, io_wait))
 
     def _settle(self, transit: Transit, followed: _Followed, now: float) -> None:
         """Give a transit the rates that its finder says."""
-        finder = followed.finder
+        finder, disk = followed.finder, followed.disk
+        if disk is None and not transit.given_back_bps:
+            return
         transit.knee = {**_asked(transit), **transit.knee}
-        if finder.sure and finder.knee is not None:
-            site, way, io_wait = followed.disk or ("", "", 0.0)
+        if finder.sure and finder.knee is not None and disk is not None:
+            site, way, io_wait = disk
             transit.knee |= dict(asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
         low, high = _lowered(transit.knee, finder.next_bps)
         if abs(high - transit.max_bps) <= _WORTH * transit.max_bps:

@@ -136,7 +136,7 @@ def measure(
     return {
         (pair.src, pair.dst): (
             pair_result(pair, attempts, known),
-            tuning.used(pair, tuned if isinstance(tuned, dict) else {}, moves.submit_text),
+            tuning.used(pair, tuned if isinstance(tuned, dict) else {}),
         )
         for pair in moves.pairs
     }

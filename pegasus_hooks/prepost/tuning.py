@@ -229,23 +229,23 @@ def restored(text: str) -> str:
     return "\n".join(out)
 
 
-def used(pair: SitePair, tuned: Mapping[str, object], submit_text: str) -> dict[str, int]:
-    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 where nobody says."""
+def used(pair: SitePair, tuned: Mapping[str, object]) -> dict[str, int]:
+    """What moved the files of ``pair``: streams, buffer in bytes, threads; 0 where nobody says. Of
+    pegasus-transfer's threads only those that were wanted: how many it has else depends on how many
+    files it has, and is nothing for others to learn."""
     ends = {t.schemes for t in pair.transfers}
     given = {k: v for k, v in tuned.items() if isinstance(v, int) and not isinstance(v, bool)}
     if given.get("side_by_side"):
         return {"streams": 0, "buffer_bytes": 0, "threads": 0}
-    streams = 0
-    threads = _THREADS.search(job_files.command(submit_text, "arguments"))
-    side_by_side = int(threads[2]) if threads else given.get("threads", 0)
+    streams, threads = 0, given.get("threads", 0)
     if ends and all(set(schemes) <= _GRIDFTP for schemes in ends):
         streams = given.get("streams", _USUAL_STREAMS)
     elif ends and all(set(schemes) & _GRIDFTP for schemes in ends):
         streams = 1  # between a server and a file of this machine
     elif ends and all(set(schemes) & _IRODS for schemes in ends):
-        side_by_side = given.get("threads", _USUAL_IRODS_THREADS)
+        threads = given.get("threads", _USUAL_IRODS_THREADS)
     buffer_bytes = given.get("buffer_bytes", 0) if streams else 0
-    return {"streams": streams, "buffer_bytes": buffer_bytes, "threads": side_by_side}
+    return {"streams": streams, "buffer_bytes": buffer_bytes, "threads": threads}
 
 
 def _editable(text: str, lines: Sequence[str]) -> tuple[int, int] | None:

@@ -119,6 +119,6 @@ def test_a_disk_that_was_the_limit_is_kept_of_its_site_and_of_the_application() 
         assert Recorder(archive).record(knee) == 0
 
 
-@pytest.mark.parametrize("knee", [{}, {**KNEE, "site": ""}, {"remembered_bps": 1e6}])
-def test_a_limit_that_was_no_disk_is_not_kept_as_one(knee: dict[str, Any]) -> None:
+@pytest.mark.parametrize("knee", [{}, {"remembered_bps": 1e6}])
+def test_what_others_found_is_not_kept_again(knee: dict[str, Any]) -> None:
     assert disk_facts(replace(ENDED, knee=knee)) == []
