@@ -30,8 +30,8 @@ from network_provisioner.base.errors import AdonError, MissingError
 from network_provisioner.base.units import format_rate, parse_rate
 from site_selector.explain.tables import table
 
-RATES = "1.25 Mb/s,2 Mb/s,3.2 Mb/s,5 Mb/s,8 Mb/s,12.5 Mb/s"
-DISK = "8 Mb/s"
+RATES = "1.6 Mb/s,2.5 Mb/s,4 Mb/s,6.3 Mb/s,10 Mb/s,16 Mb/s"
+DISK = "12 Mb/s"
 Points = Mapping[tuple[str, float], Sequence[SweepRun]]
 """Runs that succeeded, by placement and rate."""
 _WIDTH, _HIGH, _SMALL, _GAP = 960.0, 260.0, 110.0, 60.0
