@@ -91,7 +91,7 @@ def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
     world.run(60)
     assert within(world.broker.get("a"), 30e6)
     world.disk_bps = 1e9  # faster than all that was asked for
-    world.run(500)
+    world.run(400)
     found = world.broker.get("a")
     assert (found.requested_bps, found.max_bps) == (100e6, 150e6)
 
@@ -109,7 +109,7 @@ def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world:
     world.run(45)
     world.ask("b", "local", "tacc", template="plain", min_bps=110e6, max_bps=110e6)
     world.disk_bps = 1e9
-    world.run(500)
+    world.run(400)
     found = world.broker.get("a")
     assert found.max_bps == 150e6 and found.requested_bps <= 70e6
     assert found.granted_bps == 70e6  # all that is left
@@ -154,7 +154,7 @@ def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(wor
     world.run(45)
     again = World(world.file, templates=TEMPLATES, clock=world.clock)
     again.disk_bps, again.controller.bytes = 1e9, world.controller.bytes
-    again.run(500)
+    again.run(400)
     assert again.broker.get("a").max_bps == 150e6
 
 
@@ -182,7 +182,7 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
     assert got.requested_bps == min(100e6, got.max_bps)
     assert ("remembered_bps" in got.knee) == (most < 150e6) == bool(described(got.knee))
     rig.disk_bps = 1e9
-    rig.run(500)
+    rig.run(400)
     assert rig.broker.get("a").max_bps == 150e6  # the disk is free now
 
 

@@ -11,7 +11,7 @@ from ovs_rig import MBPS, RATE_BPS, OvsRig
 
 from examples.testbed.network import Network
 
-pytestmark = [pytest.mark.component, pytest.mark.root]
+pytestmark = [pytest.mark.component, pytest.mark.root, pytest.mark.long]
 
 
 @pytest.fixture
