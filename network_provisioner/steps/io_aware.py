@@ -39,6 +39,7 @@ SETTLE_S = 0.5  # after a change of its rate
 START_S = 2.0  # until TCP has found a rate, and disks cache no more of what they are given
 PERIOD_S = 2.0
 STEADY_S = 5.0  # a period where the knee is known
+LAZY_S = 0.5  # between two counts there
 DISK_WAITS = 0.5  # share of the time that processes waited for a disk that is the limit
 FILLED = 0.95  # of what was provisioned: who moves less is held up by something else
 _WATCHED = 32  # transits at once
@@ -85,6 +86,7 @@ class _Followed:
     rates: tuple[float, float]
     meter: Meter = field(default_factory=Meter)
     disk: tuple[str, str, float] | None = None
+    counted_at: float = -math.inf
 
 
 @dataclass(eq=False)
@@ -123,9 +125,11 @@ class IoAware:
         :meth:`follow` is due. May be called while others change transits, but not by two."""
         for name, followed in list(self._followed.items()):
             transit = self._active.all.get(name)
-            if transit is not None:
+            due = not followed.finder.sure or self._clock() >= followed.counted_at + LAZY_S
+            if transit is not None and due:
                 rate_bps = transit.granted_bps
                 n_bytes, at = self._desired.bytes_of(name), self._clock()
+                followed.counted_at = at
                 period_s = STEADY_S if followed.finder.sure else PERIOD_S
                 goodput_bps = followed.meter.take(n_bytes, at, rate_bps, period_s)
                 if goodput_bps is not None:
@@ -135,7 +139,7 @@ class IoAware:
     def follow(self, now: float) -> None:
         """Take in the periods that have ended, and give transits the rates that follow from them.
         The queue is to be served then."""
-        self._choose()
+        self._choose(now)
         while self._periods:
             name, rate_bps, goodput_bps = self._periods.popleft()
             followed, transit = self._followed.get(name), self._active.all.get(name)
@@ -143,10 +147,10 @@ class IoAware:
                 self._take_in(transit, followed, rate_bps, goodput_bps, now)
                 self._settle(transit, followed, now)
 
-    def _choose(self) -> None:
-        """Who is followed: those on the switches whose templates say so. An owner who changes the
-        rates begins anew."""
-        live = {t.id: t for t in self._active.on_switches() if self._is_aware(t)}
+    def _choose(self, now: float) -> None:
+        """Who is followed: those on the switches whose templates say so, and of whose disks
+        somebody reports. An owner who changes the rates begins anew."""
+        live = {t.id: t for t in self._active.on_switches() if self._is_aware(t, now)}
         for name in self._followed.keys() - live.keys():
             del self._followed[name]
         for name, transit in live.items():
@@ -158,9 +162,12 @@ class IoAware:
             most_bps = transit.knee.get("asked_max_bps", transit.max_bps)
             self._followed[name] = _Followed(KneeFinder(_LEAST * most_bps, most_bps), rates)
 
-    def _is_aware(self, transit: Transit) -> bool:
+    def _is_aware(self, transit: Transit, now: float) -> bool:
         template = template_of(transit, self._templates)
-        return template is not None and template.io_aware and transit.requested_bps > 0
+        if template is None or not template.io_aware or transit.requested_bps <= 0:
+            return False
+        ends = (transit.src, transit.dst)
+        return any(self._disks.io_wait(site, now) is not None for site in ends)
 
     def _take_in(
         self,
