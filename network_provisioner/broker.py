@@ -102,8 +102,8 @@ class Broker(Queries):
         """``metrics_of`` gives what was measured of a path, ``figures_of`` what transfers over it
         are tuned by, ``best_effort_of`` the throughput (b/s) of transfers without one between two
         sites and its age (s), or None, and ``disk_rate_of`` what disks were found to take;
-        ``clock`` gives Unix seconds; ``policies`` say which
-        transfers share queues. Call :meth:`start` before anything else."""
+        ``clock`` gives Unix seconds; ``policies`` say which transfers share queues. Call
+        :meth:`start` before anything else."""
         self.topology = topology
         self.templates = templates
         self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change

@@ -260,7 +260,7 @@ def known_disks(
     from monitors.archive.knowledge import disk_rate
 
     def lookup(site: str, way: str, application: str) -> float | None:
-        found = disk_rate(archive, site, way, application, clock())
+        found = disk_rate(archive.estimate, site, way, application, clock())
         return found.value if found else None
 
     return lookup

@@ -181,11 +181,18 @@ def gamma_c(source: Source, transformation: str, site: str, now: float) -> Known
     return _known(source, "compute_rate", subject, now) or _known(source, "runtime", subject, now)
 
 
-def disk_rate(source: Source, site: str, way: str, application: str, now: float) -> Estimate | None:
+def disk_rate(
+    estimate: Callable[[str, str, float], Estimate | None],
+    site: str,
+    way: str,
+    application: str,
+    now: float,
+) -> Estimate | None:
     """What an application gets from the disk of a site, bit/s, as the broker found it; where it
-    never was the limit there, what others got. ``way``: ``read`` or ``write``."""
-    own = source.estimate("disk_rate", disk_subject(site, way, application), now)
-    return own or source.estimate("disk_rate", disk_subject(site, way), now)
+    never was the limit there, what others got. ``way``: ``read`` or ``write``; ``estimate`` is a
+    source's."""
+    own = estimate(_DISKS, disk_subject(site, way, application), now)
+    return own or estimate(_DISKS, disk_subject(site, way), now)
 
 
 def queue_wait(source: Source, site: str, now: float) -> Known | None:
@@ -270,9 +277,10 @@ def known_estimates(
             asked = subject in transformations or (name in transformations and site in sites)
             ends = [end.partition("/")[0] for end in subject.split(">")]
             key = (metric, subject)
-            if all(end in sites for end in ends) and metric != _DISKS:  # hosts speak for sites
-                key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
-            elif not asked and metric not in _OF_NO_PLACE and not {*ends} <= {*sites}:
+            if all(end in sites for end in ends):  # hosts speak for their sites
+                if metric != _DISKS:  # which says more than its site
+                    key = ("throughput" if metric == _PROBES else metric, ">".join(ends))
+            elif not asked and metric not in _OF_NO_PLACE:
                 continue
             if key not in found and may_see(*key):
                 # What has only measurements of the future is told too: who reads it says so.

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from monitors.archive.estimates import weighted
-from monitors.archive.transfers import disk_subject
+from monitors.archive.knowledge import disk_rate
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site
@@ -121,8 +121,7 @@ def _disk(
     measured: MeasurementSource, site: str, way: str, application: str, now: float
 ) -> Belief | None:
     """What transfers are believed to get from the disk of a site."""
-    own = measured.estimate("disk_rate", disk_subject(site, way, application), now)
-    found = own or measured.estimate("disk_rate", disk_subject(site, way), now)
+    found = disk_rate(measured.estimate, site, way, application, now)
     return archived(found, f"all that its disk {way}s") if found is not None else None
 
 

@@ -254,4 +254,4 @@ def test_no_transfer_is_believed_to_be_faster_than_the_disks_at_its_ends() -> No
     assert back.rate_bps > 50e6  # tacc has never read too slowly, nor mu written
     other = path_beliefs({}, names, source, Network(), NOW, "soykb")["mu", "tacc"]
     assert other.rate_bps == 30e6
-    assert knowledge.disk_rate(archive, "tacc", "read", "montage", NOW) is None
+    assert knowledge.disk_rate(archive.estimate, "tacc", "read", "montage", NOW) is None
