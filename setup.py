@@ -50,6 +50,7 @@ setup(
         "network_provisioner.controllers.openflow",
         "network_provisioner.controllers.shaping",
         "network_provisioner.policies",
+        "network_provisioner.relay",
         "network_provisioner.reservations",
         "network_provisioner.selection",
         "network_provisioner.steps",
