@@ -53,6 +53,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Redirect:
+    """Packets between two sites that relays at both ends of a circuit's path carry (SOS thesis,
+    §2.3). Data flows from ``src`` to ``dst``; ``flows`` are TCP alone, empty: all TCP between them;
+    ``hosts`` as :attr:`Circuit.hosts`."""
+
+    src: str
+    dst: str
+    flows: tuple[Flow, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Circuit:
     """One transit as the switches must carry it.
 
@@ -66,6 +78,7 @@ class Circuit:
     ``queue``: the name of the :class:`Queue` it shares where its path meets one, or "".
     ``parts``: all its paths where it has several; then ``path`` is the first's, and ``min_bps`` and
     ``max_bps`` are the sums.
+    ``redirect``: the packets that the relays at both ends of its path carry over it; None for most.
     """
 
     id: str
@@ -77,6 +90,7 @@ class Circuit:
     queue: str = ""
     parts: tuple[Part, ...] = ()
     hosts: tuple[str, ...] = ()
+    redirect: Redirect | None = None
 
     @property
     def all_parts(self) -> tuple[Part, ...]:

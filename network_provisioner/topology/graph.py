@@ -18,7 +18,7 @@ import networkx as nx
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.paths import PathFinder
 
-KINDS = ("site", "switch", "router")
+KINDS = ("site", "switch", "router", "relay")
 LINK = "link"  # the kind of node that stands for a link with a name
 LAYERS = ("l2", "l3", "lan")
 
