@@ -128,10 +128,10 @@ function node(n, [x, y], half) {
   const tip = svg("title", {}, `${n.kind} ${n.name}${n.dmz ? ", in a Science DMZ" : ""}`);
   const g = (cls, ...children) =>
     svg("g", { class: `node ${cls}`, "data-key": `node:${n.name}` }, tip, children);
-  if (n.kind === "site") {
+  if (n.kind === "site" || n.kind === "relay") {
     return g(
-      "site",
-      svg("rect", { x: r(x - half), y: r(y - 15), width: r(2 * half), height: 30, rx: 7 }),
+      n.kind,
+      svg("rect", { x: r(x - half), y: r(y - 15), width: r(2 * half), height: 30, rx: n.kind === "site" ? 7 : 15 }),
       label(4.5),
     );
   }

@@ -173,7 +173,7 @@ class AskAnswer(Answer):
 
 
 class NodeAnswer(Answer):
-    """A site, switch or router."""
+    """A site, switch, router or relay."""
 
     name: str
     kind: str

@@ -22,12 +22,12 @@ _HORIZON_S = 10.0
 
 
 def governed_by(policy: Policy, topology: Topology) -> Iterable[Hop]:
-    """The link directions that a policy names: both of each link, by default of all that have no
-    site at an end."""
+    """The link directions that a policy names: both of each link, by default of all that have
+    neither site nor relay at an end."""
     links = policy.links or [
         (link.a, link.b)
         for link in topology.links
-        if "site" not in (topology.nodes[link.a].kind, topology.nodes[link.b].kind)
+        if {"site", "relay"}.isdisjoint(topology.nodes[end].kind for end in (link.a, link.b))
     ]
     for a, b in links:
         yield a, b

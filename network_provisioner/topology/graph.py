@@ -1,4 +1,4 @@
-"""The network as a graph: sites, switches, routers and the links between them.
+"""The network as a graph: sites, switches, routers, relays and the links between them.
 
 NetworkX holds the graph; this module gives it units, checks it, and lists candidate paths.
 """
@@ -45,14 +45,15 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A site, a switch or a router; or a link with a name, in paths.
+    """A site, a switch, a router or a relay; or a link with a name, in paths.
 
     ``dtn`` is the host name of a site's data transfer node, ``address`` and ``mac`` are its
     data-plane addresses, ``others`` what else talks there: more of them, worker nodes. What a URL
     that begins with one of its ``urls`` names lies there, for HTCondor's transfers. ``dpid`` is
     a switch's OpenFlow datapath id; a router's ``macs`` are the addresses it is reached by, per
     neighbouring switch. A site in a Science ``dmz`` is reached by transits alone: without one its
-    switch drops all that comes and goes (precision-medicine paper, §3).
+    switch drops all that comes and goes (precision-medicine paper, §3). A relay at a switch carries
+    others' TCP connections, and has an ``address`` and a ``mac`` of its own.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Node:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """All hosts of a site, its data transfer node first."""
+        """All hosts of a site, its data transfer node first; of a relay, itself."""
         own = (Host(self.address, self.mac, self.dtn),) if self.address else ()
         return own + self.others
 
@@ -203,6 +204,9 @@ class Topology:
         ports = [(f"{node} port {n}", x) for x in self.whole_links for node, n in _ports(x)]
         _unique("switch", ((end, link.label) for end, link in ports))
         for node in self.nodes.values():
+            if node.kind == "relay":
+                self._check_relay(node)
+        for node in self.nodes.values():
             for other in node.macs or ():
                 if frozenset((node.name, other)) not in between:
                     raise InputError(
@@ -231,6 +235,21 @@ class Topology:
             else:
                 outer = one, node
             before = one
+
+    def _check_relay(self, node: Node) -> None:
+        label = f"topology: relay {node.name!r}"
+        if not node.mac or [host.version for host in node.hosts] != [4]:
+            raise InputError(
+                f"{label} has the address {node.address!r} and the mac {node.mac!r}, expected an "
+                "IPv4 address and a MAC address"
+            )
+        links = [link for link in self.whole_links if node.name in (link.a, link.b)]
+        others = [self.nodes[link.other(node.name)].kind for link in links]
+        if others != ["switch"] or links[0].name or links[0].devices:
+            kinds = ", ".join(others) or "nothing"
+            raise InputError(
+                f"{label} has links to {kinds}, expected one, to a switch, without name or devices"
+            )
 
     def _add_link(self, link: Link) -> None:
         label = f"topology: link {link.a}-{link.b}"
@@ -313,6 +332,16 @@ class Topology:
                 f"unknown site {name!r}, expected one of {', '.join(self.sites) or '(none)'}"
             )
         return node
+
+    def end(self, name: str) -> Node:
+        """The node of a site or of a relay. Raises InputError for an unknown name."""
+        node = self.nodes.get(name)
+        return node if node is not None and node.kind == "relay" else self.site(name)
+
+    def relays_at(self, switch: str) -> list[Node]:
+        """The relays at a switch, in the order they were given."""
+        there = (n for n in self.nodes.values() if n.kind == "relay")
+        return [n for n in there if frozenset((n.name, switch)) in self._links]
 
     def path(self, nodes: Sequence[str]) -> Path:
         """The path along ``nodes`` with its bottleneck, RTT, loss and layer."""

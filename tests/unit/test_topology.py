@@ -6,7 +6,7 @@ import pytest
 from topology_world import demo
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Node, Topology
 
 
@@ -34,6 +34,32 @@ def test_sites_that_are_not_joined_have_no_path() -> None:
     topology = Topology([Node("a", "site"), Node("b", "site")], [])
     assert topology.candidate_paths("a", "b") == []
     assert topology.candidate_paths("a", "a") == []
+
+
+def with_relay(**changes: Any) -> dict[str, Any]:
+    """A relay at s1; ``changes`` are of its node, or of its link where a link has them."""
+    data = demo()
+    node = {"name": "ra", "kind": "relay", "address": "10.0.0.7", "mac": "02:00:00:00:00:07"}
+    link = {"a": "ra", "b": "s1", "capacity": "1 Gb/s", "ports": {"s1": 7}}
+    for key, value in changes.items():
+        (node if key in ("address", "mac") else link)[key] = value
+    data["nodes"].append(node)
+    data["links"].append(link)
+    return data
+
+
+def test_relays_are_at_switches_and_on_no_path() -> None:
+    data = with_relay()
+    topology = topology_from_dict(data)
+    assert [node.name for node in topology.relays_at("s1")] == ["ra"]
+    assert topology.relays_at("s2") == topology.relays_at("mu") == []
+    assert topology.end("ra") is topology.nodes["ra"] and topology.end("mu").kind == "site"
+    with pytest.raises(InputError, match="unknown site 's1'"):
+        topology.end("s1")
+    assert topology.sites == ["mu", "tacc"]
+    plain = topology_from_dict(demo()).candidate_paths("mu", "tacc")
+    assert topology.candidate_paths("mu", "tacc") == plain
+    assert topology_to_dict(topology)["nodes"][-1] == data["nodes"][-1]
 
 
 def twice(key: str, *values: Any, of: str = "nodes", at: int = 0) -> dict[str, Any]:
@@ -100,6 +126,14 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
             twice("ports", *[{"s1": 10}] * 2, of="links", at=2),
             ["switch s1 port 10 is that of 's1-s2' and of 's1-r1'"],
         ),
+        (with_relay(address=""), ["relay 'ra'", "address ''", "expected an IPv4 address"]),
+        (with_relay(address="2001:db8::1"), ["relay 'ra'", "2001:db8::1", "IPv4"]),
+        (with_relay(mac=""), ["relay 'ra'", "mac ''"]),
+        (with_relay(address="10.0.0.1"), ["address 10.0.0.1 is that of 'mu' and of 'ra'"]),
+        (with_relay(b="mu", ports={}), ["relay 'ra' has links to site", "one, to a switch"]),
+        (with_relay(devices={"s1": "s1-ra"}), ["links to switch", "without name or devices"]),
+        (with_relay(name="blue"), ["links to switch", "without name or devices"]),
+        (spoil("nodes", 3, kind="relay"), ["relay 's2'", "expected an IPv4 address"]),
         ({"nodes": []}, ["links"]),
         ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
     ],

@@ -22,7 +22,12 @@ def topologies(draw: st.DrawFn) -> Topology:
     pairs = [(a, b) for n, a in enumerate(found) for b in found[:n]]
     joined = draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
     links = [_link(draw, a, b, number) for number, (a, b) in enumerate(joined)]
-    return Topology([_node(draw, n, name, joined) for n, name in enumerate(found)], links)
+    nodes = [_node(draw, n, name, joined) for n, name in enumerate(found)]
+    switches = [node.name for node in nodes if node.kind == "switch"]
+    if switches and "relay" not in found and draw(st.booleans()):
+        nodes.append(Node("relay", "relay", "10.0.1.1", "02:00:00:00:01:01"))
+        links.append(Link("relay", draw(st.sampled_from(switches)), 1e9))
+    return Topology(nodes, links)
 
 
 def _node(draw: st.DrawFn, number: int, name: str, joined: list[tuple[str, str]]) -> Node:
