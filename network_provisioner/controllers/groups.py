@@ -20,7 +20,7 @@ from itertools import pairwise
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.base import Circuit, Redirect
 from network_provisioner.controllers.rules import PORT_BITS, Masked
 from network_provisioner.topology.graph import Topology
 
@@ -124,7 +124,8 @@ def check_circuit(circuit: Circuit) -> None:
     _check_rates(label, circuit.min_bps, circuit.max_bps)
     if math.isnan(circuit.lease_until):
         raise InputError(f"{label} has no lease_until, expected Unix seconds")
-    needed = sum(len(matches(flow)) for flow in circuit.flows)
+    flows = circuit.redirect.flows if circuit.redirect else circuit.flows
+    needed = sum(len(matches(flow)) for flow in flows)
     if len(circuit.hosts) not in (0, 2):
         raise InputError(f"{label} names the hosts {circuit.hosts}, expected two or none")
     if needed > MAX_MATCHES:
@@ -137,20 +138,23 @@ def check_circuit(circuit: Circuit) -> None:
 
 
 def check_path(topology: Topology, circuit_id: str, path: tuple[str, ...]) -> None:
-    """Raises InputError for a path that is none, or that leads through a site."""
+    """Raises InputError for a path that is none, or that leads through a site or a relay."""
     label = f"circuit {circuit_id!r}"
     if len(path) < 3 or len(set(path)) != len(path):
         raise InputError(
             f"{label} has the path {'>'.join(path)!r}, expected two sites with switches "
             "between them and no node twice"
         )
-    for end in (path[0], path[-1]):
-        topology.site(end)
+    if topology.end(path[0]).kind != topology.end(path[-1]).kind:
+        raise InputError(
+            f"{label} joins {path[0]} and {path[-1]}, expected two sites or two relays"
+        )
     for a, b in pairwise(path):
         topology.link(a, b)
     for name in path[1:-1]:
-        if topology.nodes[name].kind == "site":
-            raise InputError(f"{label} leads through the site {name!r}, expected switches only")
+        kind = topology.nodes[name].kind
+        if kind in ("site", "relay"):
+            raise InputError(f"{label} leads through the {kind} {name!r}, expected switches only")
 
 
 def _check_parts(circuit: Circuit, label: str) -> None:
@@ -211,7 +215,8 @@ class CircuitGroup:
     ``hosts`` the addresses of source and destination, empty for all of both sites. ``data`` are
     the ids of circuits from src to dst, ``acks`` of those from dst to src. ``lease_until`` is
     the end of the longest lease. ``queue`` is the queue its data shares (or the data that it
-    answers), "" for none; ``sure`` whether any of it was guaranteed a rate.
+    answers), "" for none; ``sure`` whether any of it was guaranteed a rate. Where ``src`` and
+    ``dst`` are relays, ``redirect`` says which packets they carry, as data flows.
     """
 
     src: str
@@ -226,11 +231,20 @@ class CircuitGroup:
     key: GroupKey = ""
     """What tells it from all others."""
     hosts: tuple[str, ...] = ()
+    redirect: Redirect | None = None
 
     @property
     def path(self) -> tuple[str, ...]:
         """Its path, the first where it has several."""
         return self.branches[0].path
+
+    @property
+    def sites(self) -> Pair:
+        """The sites whose packets it carries, as they go this way."""
+        if self.redirect is None:
+            return self.src, self.dst
+        there = self.redirect.src, self.redirect.dst
+        return there if self.data else there[::-1]
 
     @property
     def min_bps(self) -> float:
@@ -325,7 +339,9 @@ class Grouper:
                 made = _group(self._topology, key, named[key], there, back)
                 groups[key] = (there, back, made)
         if data.keys() != {key for key, (there, _, _) in self._groups.items() if there}:
-            check_overlap([(named[key].flows, there[0]) for key, there in data.items()])
+            # Relays open connections from other ports than those of circuits.
+            told = [(key, there[0]) for key, there in data.items() if not there[0].redirect]
+            check_overlap([(named[key].flows, circuit) for key, circuit in told])
         found = [group for _, _, group in groups.values()]
         check_capacity(self._topology, found)
         self._known, self._groups = known, groups
@@ -344,12 +360,13 @@ class Grouper:
 
 
 def check_capacity(topology: Topology, groups: Iterable[CircuitGroup]) -> None:
-    """Raises InputError where the guaranteed rates on a link direction exceed its capacity."""
+    """Raises InputError where the guaranteed rates on a link direction exceed its capacity; nothing
+    is guaranteed on a relay's link."""
     asked: dict[Pair, float] = {}
     for group in groups:
         for branch in group.branches:
             if branch.min_bps > 0:
-                for hop in pairwise(branch.path):
+                for hop in pairwise(branch.path[1:-1] if group.redirect else branch.path):
                     asked[hop] = asked.get(hop, 0.0) + branch.min_bps
     for (a, b), rate in asked.items():
         capacity = topology.link(a, b).capacity_bps
@@ -424,6 +441,7 @@ def _group(
         sure=any(c.min_bps > 0 for c in (*data, *back)),
         key=key,
         hosts=named.hosts,
+        redirect=(data or back)[0].redirect,
     )
 
 

@@ -26,6 +26,7 @@ from network_provisioner.controllers.groups import (
     Pair,
     by_hop,
 )
+from network_provisioner.controllers.redirects import redirect_rules, shared
 from network_provisioner.controllers.routes import (
     RateControl,
     SwitchHop,
@@ -185,7 +186,7 @@ class SwitchPlan:
     default_paths: Sequence[Path] = ()
 
     def rules_of(self, group: CircuitGroup) -> _Rules:
-        """The rules that carry one group, first switch first, ARP last."""
+        """The rules that carry one group, first switch first, then redirects, ARP last."""
         return self.by_group[group.key]
 
     def carrier(self, circuit_id: str) -> CircuitGroup | None:
@@ -202,6 +203,7 @@ class _Made:
     depends: tuple[int, int]
     rules: _Rules
     select: TableEntry | None
+    redirects: _Rules
 
     @property
     def marks(self) -> tuple[int, ...]:
@@ -280,8 +282,10 @@ class Planner:
                 made[group.key] = last
             else:
                 rules, select = group_rules(self._topology, group, control, number, self._walk)
-                made[group.key] = _Made(base, group, depends, tuple(rules), select)
-        by_group = {key: it.rules for key, it in made.items()}
+                redirects = redirect_rules(self._topology, group, control)
+                made[group.key] = _Made(base, group, depends, tuple(rules), select, redirects)
+        redirected = shared({key: it.redirects for key, it in made.items()})
+        by_group = {key: it.rules + redirected[key] for key, it in made.items()}
         self._add_arp(groups, by_group)
         entries: list[TableEntry] = [it.select for it in made.values() if it.select is not None]
         routes: Sequence[FlowRule] = self._plain
@@ -339,12 +343,13 @@ class Planner:
         guarded: dict[Pair, list[CircuitGroup]] = {}
         nodes = self._topology.nodes
         for group in groups:
-            if nodes[group.src].dmz or nodes[group.dst].dmz:
-                guarded.setdefault((group.src, group.dst), []).append(group)
+            if any(nodes[site].dmz for site in group.sites):
+                guarded.setdefault(group.sites, []).append(group)
         for pair, there in guarded.items():
             ids = [i for g in there for i in (*g.data, *g.acks)]
             until = max(g.lease_until for g in there)
-            rules = tuple(arp_rules(self._topology, pair, ids, there[0].path, until))
+            path = (pair[0], *there[0].path[1:-1], pair[1])
+            rules = tuple(arp_rules(self._topology, pair, ids, path, until))
             for group in there:
                 by_group[group.key] += rules
 
@@ -377,5 +382,5 @@ def make_plan(
 
 
 def _unique(parts: Iterable[_Rules]) -> _Rules:
-    """All rules, those for ARP once, which several groups have."""
+    """All rules, redirects and those for ARP once, which several groups have."""
     return tuple({id(rule): rule for rules in parts for rule in rules}.values())

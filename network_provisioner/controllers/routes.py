@@ -9,11 +9,13 @@ while a circuit lives, and not at all otherwise (precision-medicine paper, §2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.units import MAX_RATE_BPS
+from network_provisioner.controllers.base import Redirect
 from network_provisioner.controllers.groups import Branch, CircuitGroup, Pair, matches
 from network_provisioner.controllers.rules import (
     BRANCH_PRIORITY,
@@ -58,9 +60,9 @@ class SwitchHop:
 
 def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     """The switches of a path. Raises InputError where the topology lacks something."""
-    for site in (topology.site(path[0]), topology.site(path[-1])):
-        if not site.hosts:
-            raise InputError(f"topology: site {site.name!r} has no address, expected one, or hosts")
+    for end in (topology.end(path[0]), topology.end(path[-1])):
+        if not end.hosts:
+            raise InputError(f"topology: site {end.name!r} has no address, expected one, or hosts")
     triples = list(zip(path, path[1:], path[2:], strict=False))
     switches = [t for t in triples if topology.nodes[t[1]].kind == "switch"]
     if not switches:
@@ -73,7 +75,7 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
                 switch,
                 after,
                 (topology.link(before, name).ports or {}).get(name, 0),
-                _port(topology, switch, after),
+                port_to(topology, switch, after),
                 _router_mac(topology, switch, after),
                 i == len(switches) - 1,
             )
@@ -81,7 +83,8 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
     return found
 
 
-def _port(topology: Topology, switch: Node, after: str) -> int:
+def port_to(topology: Topology, switch: Node, after: str) -> int:
+    """A switch's port towards a neighbour. Raises InputError where the topology names none."""
     link = topology.link(switch.name, after)
     port = (link.ports or {}).get(switch.name)
     if port is None:
@@ -105,12 +108,12 @@ def _router_mac(topology: Topology, switch: Node, after: str) -> str:
     return mac
 
 
-def host_pairs(topology: Topology, group: CircuitGroup) -> list[tuple[Host, Host]]:
-    """The hosts at both ends of a group: those it names, else all of both sites that can talk."""
-    src, dst = topology.site(group.src), topology.site(group.dst)
-    if not group.hosts:
+def host_pairs(topology: Topology, between: CircuitGroup | Redirect) -> list[tuple[Host, Host]]:
+    """The hosts at both ends: those that are named, else all there that can talk."""
+    src, dst = topology.end(between.src), topology.end(between.dst)
+    if not between.hosts:
         return _all_pairs(src, dst)
-    return [(_host(src, group.hosts[0]), _host(dst, group.hosts[1]))]
+    return [(_host(src, between.hosts[0]), _host(dst, between.hosts[1]))]
 
 
 def _host(site: Node, named: str) -> Host:
@@ -124,7 +127,14 @@ def _all_pairs(src: Node, dst: Node) -> list[tuple[Host, Host]]:
     return [(a, b) for a in src.hosts for b in dst.hosts if a.version == b.version]
 
 
-def _specific(src: Host, dst: Host) -> int:
+def named_packets(flows: Iterable[Flow]) -> list[tuple[str, Masked | None, Masked | None]]:
+    """The protocol, source and destination port of every rule that flows need; where there are
+    none, of one for all packets."""
+    named = [(flow.protocol, *ports) for flow in flows for ports in matches(flow)]
+    return named or [("ip", None, None)]
+
+
+def specific(src: Host, dst: Host) -> int:
     """What is added to the priority of a rule: one host's comes before its prefix's."""
     return -src.is_prefix - dst.is_prefix
 
@@ -184,7 +194,7 @@ def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl)
             rules += [
                 FlowRule(
                     dpid=step.switch.dpid,
-                    priority=ROUTE_PRIORITY + _specific(src, dst),
+                    priority=ROUTE_PRIORITY + specific(src, dst),
                     src=src.address,
                     dst=dst.address,
                     out_port=step.out_port,
@@ -219,10 +229,8 @@ def group_rules(
         priority = FLOW_PRIORITY if group.data else FLOW_ACK_PRIORITY
     if group.hosts:
         priority += HOST_PRIORITY
-    named: list[tuple[str, Masked | None, Masked | None]] = [
-        (flow.protocol, *ports) for flow in group.flows for ports in matches(flow)
-    ] or [("ip", None, None)]
-    guarded = any(topology.nodes[site].dmz for site in (group.src, group.dst))
+    named = named_packets(group.flows)
+    guarded = any(topology.nodes[site].dmz for site in group.sites)
     rules = []
     for branch, walked in walks:
         for i, step in enumerate(walked):
@@ -233,7 +241,7 @@ def group_rules(
                 FlowRule(
                     dpid=step.switch.dpid,
                     priority=priority
-                    + _specific(src, dst)
+                    + specific(src, dst)
                     + (BRANCH_PRIORITY if several and i > 0 else 0),
                     src=src.address,
                     dst=dst.address,
@@ -278,7 +286,7 @@ def arp_rules(
     return [
         FlowRule(
             dpid=step.switch.dpid,
-            priority=TRANSIT_PRIORITY + _specific(src, dst),
+            priority=TRANSIT_PRIORITY + specific(src, dst),
             src=src.address,
             dst=dst.address,
             out_port=step.out_port,

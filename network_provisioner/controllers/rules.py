@@ -43,13 +43,15 @@ ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
 
 # Data of named flows, their acknowledgements, everything else between two sites with a circuit,
 # best effort. Acknowledgements of one transfer may look like the data of another.
-FLOW_PRIORITY = 220
-FLOW_ACK_PRIORITY = 210
+FLOW_PRIORITY = 250
+FLOW_ACK_PRIORITY = 240
 TRANSIT_PRIORITY = 200
 # Added where a rule is for two hosts that a circuit names. One for a prefix has one less for each.
-HOST_PRIORITY = 1
+HOST_PRIORITY = 20
 # Added where a rule is for one branch of several: during a split or join both rules are there.
 BRANCH_PRIORITY = 5
+# Added where a rule sends to a relay what a circuit would carry by itself.
+REDIRECT_PRIORITY = 7
 ROUTE_PRIORITY = 10
 STAMP_PRIORITY = 1
 

@@ -210,7 +210,7 @@ class SimulatedController:
                     f"circuits {other.id!r} and {circuit.id!r} carry the same packets and name "
                     "different paths, expected one way for them"
                 )
-        else:
+        elif circuit.redirect is None:
             self._check_apart(circuit, groups)
         groups.setdefault(flows, {})[circuit.id] = circuit
         self._circuits[circuit.id] = circuit
@@ -257,7 +257,7 @@ def _rates(circuit: Circuit) -> dict[Hop, int]:
     rates: dict[Hop, int] = {}
     for part in circuit.all_parts:
         rate = round(part.min_bps * _PARTS)
-        for hop in pairwise(part.path):
+        for hop in pairwise(part.path[1:-1] if circuit.redirect else part.path):
             rates[hop] = rates.get(hop, 0) + rate
     return rates
 

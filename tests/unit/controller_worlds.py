@@ -259,7 +259,7 @@ class Pipeline:
 
         Raises LookupError where it is lost or caught in a loop.
         """
-        source, target = self.topology.site(src), self.topology.site(dst)
+        source, target = self.topology.end(src), self.topology.end(dst)
         ends = hosts or (source.address, target.address)
         nodes, marks, eth_dst = [src], [dscp], "from the host"
         node = next(b if a == src else a for a, b in _ends(self.topology) if src in (a, b))
@@ -273,7 +273,8 @@ class Pipeline:
                 # Routes by address, to the next switch on some candidate path.
                 node = self._route(node, came_from, dst)
                 host = target.host(ends[1])
-                assert host is not None
+                if host is None:
+                    raise LookupError(f"{src}>{dst} came to {node}, which routes it elsewhere")
                 eth_dst = host.mac
             elif here.kind == "switch":
                 came_by = self._port_to(node, came_from)
@@ -302,7 +303,7 @@ class Pipeline:
                     eth_dst = rule.eth_dst or eth_dst
                     node = self._ports[node, rule.out_port]
             else:
-                raise LookupError(f"{src}>{dst} came to the site {node}")
+                raise LookupError(f"{src}>{dst} came to the {here.kind} {node}")
             marks.append(dscp)
         return Arrival((*nodes, dst), tuple(marks), eth_dst)
 
