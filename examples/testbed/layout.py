@@ -145,6 +145,11 @@ class Site(Host):
 
 
 @dataclass(frozen=True, slots=True)
+class Relay(Host):
+    """A host that carries connections of others, in their names. It has a management link."""
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A wide-area path between two switches, with its delay one way.
 
@@ -193,7 +198,8 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A testbed. ``others`` are hosts that belong to no site, ``traffic`` is what they send.
+    """A testbed. ``others`` are hosts that belong to no site, ``traffic`` is what they send;
+    ``relays`` carry connections between sites.
 
     One of the sites has to be the hub. Two switches have one link of each layer at most.
     """
@@ -202,11 +208,12 @@ class Layout:
     links: tuple[Link, ...]
     others: tuple[Host, ...] = ()
     traffic: tuple[Traffic, ...] = ()
+    relays: tuple[Relay, ...] = ()
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """Those of the sites and of others."""
-        return (*self.sites, *self.others)
+        """Those of the sites and of others, and relays."""
+        return (*self.sites, *self.others, *self.relays)
 
     @property
     def stations(self) -> tuple[Host | LanHost, ...]:
@@ -281,18 +288,25 @@ class Layout:
 
     def managed(self) -> dict[str, int]:
         """The namespaces with a management link, and its number."""
-        sites = {site.netns: site.number for site in self.sites if site.netns}
+        ends = (*self.sites, *self.relays)
+        hosts = {host.netns: host.number for host in ends if host.netns}
         nodes = {
             node.netns: _LAN * site.number + node.index
             for site in self.sites
             for node in site.worker_nodes
         }
-        return sites | {SWITCH_NETNS: _SWITCH_NUMBER} | nodes
+        return hosts | {SWITCH_NETNS: _SWITCH_NUMBER} | nodes
 
     def topology(self) -> dict[str, Any]:
         """As ``network_provisioner.topology.data.topology_from_dict`` and adon.yml have it."""
         nodes: list[dict[str, Any]] = [
-            {"name": h.name, "kind": "site", "address": h.address, "mac": h.mac} for h in self.hosts
+            {
+                "name": host.name,
+                "kind": "relay" if isinstance(host, Relay) else "site",
+                "address": host.address,
+                "mac": host.mac,
+            }
+            for host in self.hosts
         ]
         for node, site in zip(nodes, self.sites, strict=False):
             if site.more:
@@ -306,6 +320,8 @@ class Layout:
             _joined(h.name, h.switch, "lan", h.access_bps, {h.switch: (h.number, h.port_device)})
             for h in self.hosts
         ]
+        for link in access[len(self.sites) + len(self.others) :]:
+            del link["devices"]
         return {
             "nodes": nodes,
             "links": access + [k for link in self.links for k in self._wide(link)],

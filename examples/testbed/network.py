@@ -31,6 +31,7 @@ from examples.testbed.layout import (
     LanHost,
     Layout,
     Link,
+    Relay,
     Router,
     Site,
     Traffic,
@@ -129,7 +130,7 @@ class Network:
         netns.sysctl(None, netns.QUIET | netns.TCP_BUFFERS)
 
     def _management(self) -> None:
-        """A /30 from the hub to each site and to the switches; nobody else needs one."""
+        """A /30 from the hub to each site, to relays and to the switches; nobody else needs one."""
         netns.batch(None, [f"addr add {HUB_ADDRESS}/32 dev lo"])
         self._undo.callback(netns.batch, None, [f"addr del {HUB_ADDRESS}/32 dev lo"])
         for name, number in self.layout.managed().items():
@@ -155,7 +156,7 @@ class Network:
 
     def _access(self, host: Host) -> None:
         """The access link: ``dp0`` at the host, a port device at its switch, both shaped. At a site
-        with a LAN the bridge stands between them."""
+        with a LAN the bridge stands between them. A relay reaches any address by its own."""
         lan = isinstance(host, Site) and bool(host.more)
         self._plug(host, f"{host.port_device}-h" if lan else host.port_device)
         if lan:
@@ -164,6 +165,8 @@ class Network:
         netns.batch(SWITCH_NETNS, [f"link set {host.port_device} mtu {_SWITCH_MTU} up"])
         shape = _shape(host.access_bps)
         netns.traffic_control(SWITCH_NETNS, [f"qdisc replace dev {host.port_device} {shape}"])
+        if isinstance(host, Relay):
+            netns.batch(host.netns, ["route add default dev dp0"])
 
     def _plug(self, host: Host | LanHost, port_device: str) -> None:
         """``dp0`` at a host, shaped, and its other end among the switches."""

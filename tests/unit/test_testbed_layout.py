@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from network_world import LINE
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import Layout
+from examples.testbed.layout import Layout, Relay
 from network_provisioner.topology.data import topology_from_dict
 
-LAYOUTS = pytest.mark.parametrize("layout", [LAYOUT, LINE], ids=["soykb", "line"])
+RELAYED = replace(LAYOUT, relays=(Relay("ra", 7, "s1"), Relay("rb", 8, "s2")))
+LAYOUTS = pytest.mark.parametrize(
+    "layout", [LAYOUT, LINE, RELAYED], ids=["soykb", "line", "relayed"]
+)
 
 
 def test_both_paths_of_the_thesis_are_there():
@@ -43,11 +47,22 @@ def test_a_router_reaches_every_host_by_the_nearer_side():
     assert [LINE.side_of(second, host) for host in LINE.sites] == ["s1", "s1", "s3", "s3"]
 
 
+def test_relays_are_at_their_switches_with_a_management_link():
+    topology = topology_from_dict(RELAYED.topology())
+    assert [node.name for node in topology.relays_at("s1")] == ["ra"]
+    (relay,) = topology.relays_at("s2")
+    assert (relay.address, relay.mac) == ("10.10.0.8", "02:00:00:00:00:08")
+    assert topology.link("rb", "s2").ports == {"s2": 8}
+    assert topology.sites == topology_from_dict(LAYOUT.topology()).sites
+    assert RELAYED.managed()["adon-ra"] == 7
+    assert "10.254.8.2 rb.adon.test" in RELAYED.hosts_lines()
+
+
 @LAYOUTS
 def test_no_port_device_or_address_is_used_twice(layout: Layout):
     links = layout.topology()["links"]
     ports = Counter((s, p) for link in links for s, p in link["ports"].items())
-    devices = Counter(d for link in links for d in link["devices"].values())
+    devices = Counter(d for link in links for d in link.get("devices", {}).values())
     addresses = Counter(line.split()[0] for line in layout.hosts_lines())
     names = Counter(line.split()[1] for line in layout.hosts_lines())
     macs = Counter(mac for router in layout.routers for mac in router.macs.values())
