@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import HUB, Host, Layout, Link, Site, Traffic
+from examples.testbed.layout import HUB, Host, Layout, Link, Relay, Site, Traffic
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 
@@ -49,6 +49,9 @@ def slower(l2_bps: float) -> Layout:
     l2, *others = LAYOUT.links
     return replace(LAYOUT, links=(replace(l2, rate_bps=l2_bps), *others))
 
+
+RELAYED = replace(LAYOUT, relays=(Relay("ra", 7, "s1"), Relay("rb", 8, "s2")))
+"""The demo's testbed with a relay at each switch."""
 
 LINE = Layout(
     sites=(Site("near", 1, "s1"), Site(HUB, 2, "s1"), Site("mid", 3, "s2"), Site("far", 4, "s3")),

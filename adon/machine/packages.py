@@ -137,6 +137,7 @@ SETS = {
             ("iperf3", "ping"),
             ("iperf3", "--version"),
         ),
+        PackageSet("nftables", "nftables", ("nftables",), ("nft",), ("nft", "--version")),
         PackageSet(
             "postgresql",
             "PostgreSQL",

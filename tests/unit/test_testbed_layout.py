@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
-from network_world import LINE
+from network_world import LINE, RELAYED
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.layout import Layout, Relay
+from examples.testbed.layout import Layout
 from network_provisioner.topology.data import topology_from_dict
 
-RELAYED = replace(LAYOUT, relays=(Relay("ra", 7, "s1"), Relay("rb", 8, "s2")))
 LAYOUTS = pytest.mark.parametrize(
     "layout", [LAYOUT, LINE, RELAYED], ids=["soykb", "line", "relayed"]
 )
