@@ -78,7 +78,7 @@ def topology_from_dict(data: Mapping[str, Any]) -> Topology:
 def sources_of(data: Mapping[str, Any]) -> dict[str, str]:
     """The sites of a ``topology`` section by the prefixes of URLs that are there, and by the names
     and addresses of their hosts. Raises InputError."""
-    nodes = topology_from_dict(data).nodes.values()
+    nodes = [n for n in topology_from_dict(data).nodes.values() if n.kind == "site"]
     hosts = {known: n.name for n in nodes for h in n.hosts for known in (h.name, h.address)}
     return {k: v for k, v in hosts.items() if k} | {url: n.name for n in nodes for url in n.urls}
 
@@ -132,6 +132,11 @@ def _node(number: int, item: dict[str, Any]) -> Node:
     for key in ("dtn", "dmz", "hosts", "urls"):
         if node.kind != "site" and getattr(node, key):
             raise InputError(f"{label}: {key} of a {node.kind}, expected only at sites")
+    if node.kind == "relay" and not ("." in node.address and node.mac):
+        raise InputError(
+            f"{label}: address {node.address!r} and mac {node.mac!r} of a relay, expected an IPv4 "
+            "address and a MAC address"
+        )
     others = [
         Host(**dict(read(_HostSchema, host, f"{label}: host {n}")))
         for n, host in enumerate(node.hosts, 1)

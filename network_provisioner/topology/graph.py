@@ -237,18 +237,13 @@ class Topology:
             before = one
 
     def _check_relay(self, node: Node) -> None:
-        label = f"topology: relay {node.name!r}"
-        if not node.mac or [host.version for host in node.hosts] != [4]:
-            raise InputError(
-                f"{label} has the address {node.address!r} and the mac {node.mac!r}, expected an "
-                "IPv4 address and a MAC address"
-            )
         links = [link for link in self.whole_links if node.name in (link.a, link.b)]
         others = [self.nodes[link.other(node.name)].kind for link in links]
         if others != ["switch"] or links[0].name or links[0].devices:
             kinds = ", ".join(others) or "nothing"
             raise InputError(
-                f"{label} has links to {kinds}, expected one, to a switch, without name or devices"
+                f"topology: relay {node.name!r} has links to {kinds}, expected one, to a switch, "
+                "without name or devices"
             )
 
     def _add_link(self, link: Link) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_world import (
@@ -18,6 +19,7 @@ from cli_world import (
     values_of,
     write_world,
 )
+from network_world import RELAYED
 
 from adon.planning import live
 from condor_plugins.pool.sitepool import SitePool
@@ -167,8 +169,9 @@ def test_adon_yml_tells_the_network_and_a_resting_broker_is_no_news(
     assert any("Γ_a 200 Mb/s topology" in line and "mu-s1-s2-tacc" in line for line in lines(ran))
 
 
-def test_the_broker_tells_the_network_and_what_is_reserved() -> None:
-    topology = topology_from_dict(CONFIG["topology"])
+@pytest.mark.parametrize("section", [CONFIG["topology"], RELAYED.topology()])
+def test_the_broker_tells_the_network_and_what_is_reserved(section: dict[str, Any]) -> None:
+    topology = topology_from_dict(section)
     found, used = live.network_from_broker(describe_load(topology, Ledger.of(topology), 0.0))
     assert [(n.name, n.kind) for n in found.nodes.values()] == [
         (n.name, n.kind) for n in topology.nodes.values()

@@ -6,7 +6,7 @@ import pytest
 from topology_world import demo
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.topology.data import topology_from_dict, topology_to_dict
+from network_provisioner.topology.data import sources_of, topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Node, Topology
 
 
@@ -60,6 +60,7 @@ def test_relays_are_at_switches_and_on_no_path() -> None:
     plain = topology_from_dict(demo()).candidate_paths("mu", "tacc")
     assert topology.candidate_paths("mu", "tacc") == plain
     assert topology_to_dict(topology)["nodes"][-1] == data["nodes"][-1]
+    assert "ra" not in sources_of(data).values()
 
 
 def twice(key: str, *values: Any, of: str = "nodes", at: int = 0) -> dict[str, Any]:
@@ -126,14 +127,14 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
             twice("ports", *[{"s1": 10}] * 2, of="links", at=2),
             ["switch s1 port 10 is that of 's1-s2' and of 's1-r1'"],
         ),
-        (with_relay(address=""), ["relay 'ra'", "address ''", "expected an IPv4 address"]),
-        (with_relay(address="2001:db8::1"), ["relay 'ra'", "2001:db8::1", "IPv4"]),
-        (with_relay(mac=""), ["relay 'ra'", "mac ''"]),
+        (with_relay(address=""), ["'ra': address ''", "expected an IPv4 address"]),
+        (with_relay(address="2001:db8::1"), ["'ra'", "2001:db8::1", "IPv4"]),
+        (with_relay(mac=""), ["'ra'", "mac '' of a relay"]),
         (with_relay(address="10.0.0.1"), ["address 10.0.0.1 is that of 'mu' and of 'ra'"]),
         (with_relay(b="mu", ports={}), ["relay 'ra' has links to site", "one, to a switch"]),
         (with_relay(devices={"s1": "s1-ra"}), ["links to switch", "without name or devices"]),
         (with_relay(name="blue"), ["links to switch", "without name or devices"]),
-        (spoil("nodes", 3, kind="relay"), ["relay 's2'", "expected an IPv4 address"]),
+        (spoil("nodes", 3, kind="relay"), ["'s2'", "of a relay, expected an IPv4 address"]),
         ({"nodes": []}, ["links"]),
         ({"nodes": [{"kind": "site"}], "links": []}, ["name"]),
     ],
