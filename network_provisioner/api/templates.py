@@ -42,6 +42,8 @@ class TemplateBody(Body):
     small: Text | None = Field(default=None, description="best_effort or share")
     better_path: Text | None = Field(default=None, description="stay or move")
     io_aware: bool | None = None
+    relay: Text | None = Field(default=None, description="never, auto or always")
+    relay_tls: bool | None = None
     max_age: Quantity | None = None
     paths: int | None = None
     tuning: dict[str, Quantity] | None = None

@@ -170,13 +170,7 @@ def advise(path: PathFigures, size_bytes: int | None = None) -> Advice:
     good = [one for one, seconds in times.items() if min(times.values()) >= _AS_GOOD * seconds]
     # Buffers that just fill the path go before the system's, which overfill it.
     chosen = min(good, key=lambda one: (one[0], -one[1]))
-    lossy = path.loss_window() < path.window(chosen[1])
-    each = format_size(min(path.window(chosen[1]), path.loss_window()))
-    why = (
-        f"{format_rate(path.rate_bps)} times {path.rtt_s * 1e3:.3g} ms are "
-        f"{format_size(path.under_way)} under way, of which one stream may have {each}"
-        f"{f' at a loss of {path.loss:.2g}' if lossy else ''}"
-    )
+    why = carried(path, chosen[1])
     here, (share, best) = path.reached(*chosen), _best(path)
     if here is not None and share > _BETTER * here:
         why = f"transfers so tuned reached {share:.0%}, with {words(*chosen)} {here:.0%}"
@@ -216,6 +210,17 @@ def words(streams: int, buffer_bytes: int) -> str:
     """A setting for people."""
     of = f" of {format_size(buffer_bytes)}" if buffer_bytes else ", buffers by the system"
     return f"{streams} stream{'s' if streams > 1 else ''}{of}"
+
+
+def carried(path: PathFigures, buffer_bytes: int) -> str:
+    """What a path has under way, and one stream of such a buffer of it, for people."""
+    window, lossy = path.window(buffer_bytes), path.loss_window()
+    return (
+        f"{format_rate(path.rate_bps)} times {path.rtt_s * 1e3:.3g} ms are "
+        f"{format_size(path.under_way)} under way, of which one stream may have "
+        f"{format_size(min(window, lossy))}"
+        f"{f' at a loss of {path.loss:.2g}' if lossy < window else ''}"
+    )
 
 
 def _settings(path: PathFigures) -> Iterable[tuple[int, int]]:

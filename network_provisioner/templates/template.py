@@ -126,6 +126,9 @@ class Template:
     ``small``             what becomes of those below the break-even: one of SMALL
     ``better_path``       what a transit does when a better path becomes free: one of BETTER_PATH
     ``io_aware``          whether a transit's rates follow what the disks at its ends take
+    ``relay``             whether relays carry its connections: ``auto`` where that helps,
+                          ``always`` where it can be
+    ``relay_tls``         whether they encrypt what they carry
     ``max_age_s``         a measurement older than this counts as missing
     ``paths``             how many paths one request may be split over where none alone carries it
     ``peak_bps``          the best goodput that a transfer with it reached so far; 0 for none
@@ -150,6 +153,8 @@ class Template:
     small: Literal["best_effort", "share"] = "best_effort"
     better_path: Literal["stay", "move"] = "stay"
     io_aware: bool = False
+    relay: Literal["never", "auto", "always"] = "never"
+    relay_tls: bool = False
     max_age_s: Annotated[Duration, Field(alias="max_age")] = 900.0
     paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] = 1
     tuning: Tuning = Tuning()

@@ -1,0 +1,46 @@
+"""Whether relays help a transfer, and how they carry it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from network_provisioner.base.units import format_size
+from network_provisioner.templates.advice import PathFigures, carried, words
+
+ENOUGH = 0.9  # of the rate: who reaches it directly needs no relay
+CHUNK_BYTES = 1 << 18
+_LEAST_BUFFER, _MOST_BUFFER = 1 << 20, 1 << 28
+
+
+def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str]:
+    """Whether relays help a transfer that uses so many streams of such a buffer (0: as the system
+    has it), and why, with the figures. What such transfers reached goes before what is expected of
+    them."""
+    share, how = path.reached(streams, buffer_bytes), "reached"
+    if share is None:
+        share, how = path.expected_bps(streams, buffer_bytes) / path.rate_bps, "would reach"
+    setting = words(streams, buffer_bytes)
+    why = f"{setting} {how} {share:.0%} directly, of {carried(path, buffer_bytes)}"
+    return share < ENOUGH, why
+
+
+def settings(path: PathFigures) -> dict[str, Any]:
+    """How relays carry each connection over a path: over one of their own, with bbr, whose buffers
+    hold twice of what is under way."""
+    buffer_bytes = min(max(round(2 * path.under_way), _LEAST_BUFFER), _MOST_BUFFER)
+    return {
+        "streams": 1, "congestion": "bbr", "buffer_bytes": buffer_bytes, "chunk_bytes": CHUNK_BYTES,
+    }  # fmt: skip
+
+
+def described(relay: Mapping[str, Any]) -> str:
+    """:attr:`Transit.relay <network_provisioner.base.model.Transit>` in words; "" for nothing."""
+    if "port" not in relay:
+        return f"direct: {relay['why']}" if relay else ""
+    many = f"{relay['streams']} connections" if relay["streams"] > 1 else "one connection"
+    return (
+        f"{relay['src']} and {relay['dst']} carry it over {many} ({relay['congestion']}, "
+        f"{format_size(relay['buffer_bytes'])}{', TLS' if relay['tls'] else ''}) to port "
+        f"{relay['port']}: {relay['why']}"
+    )
