@@ -56,6 +56,7 @@ from network_provisioner.steps.changes import Changes
 from network_provisioner.steps.early import EarlyTransits
 from network_provisioner.steps.held_packets import HeldPackets
 from network_provisioner.steps.io_aware import DiskRateOf, IoAware
+from network_provisioner.steps.relaying import Relaying
 from network_provisioner.steps.rerouting import Rerouting
 from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.steps.tuning import FiguresOf, TransferTuning
@@ -127,7 +128,9 @@ class Broker(Queries):
         self._repository = Repository(store)
         hops = [hop for link in topology.links for hop in ((link.a, link.b), (link.b, link.a))]
         shares = Shares(topology, {hop: self._ledger.capacity(hop) for hop in hops})
-        self._desired = DesiredState(controller, shares, policies)
+        self._tuning = TransferTuning(topology, templates, figures_of)
+        self.relaying = Relaying(topology, templates, self._active, self._repository, self._tuning)
+        self._desired = DesiredState(controller, shares, policies, self.relaying)
         self._lifecycle = Lifecycle(
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
@@ -171,7 +174,6 @@ class Broker(Queries):
             disk_rate_of,
             self._clock,
         )
-        self._tuning = TransferTuning(topology, templates, figures_of)
         self._held = HeldPackets(
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
@@ -185,10 +187,12 @@ class Broker(Queries):
         can = self._controller.capabilities()
         self._admission.trust(can)
         self._active.pairs.matches = self._desired.matches = can.matches
-        self._held.possible = can.matches and can.real_packets and not self._store.shared
+        alone = can.matches and can.real_packets and not self._store.shared
+        self._held.possible = alone
         self._desired.counts = can.real_packets
         with self._lock, self._store.turn():
             now = self._now()
+            self.relaying.begin(alone, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._lifecycle.begin(now)
             self._lifecycle.start_due(now)
@@ -275,9 +279,15 @@ class Broker(Queries):
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self.io_aware.follow(now)
+            self.relaying.follow(self._desired, now)
             self._serve_queue(now)
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
+
+    def stirs(self) -> bool:
+        """Whether links have failed, or work again, or an agent of relays is lost, since the last
+        turn: then a sweep is due. Waits for nobody."""
+        return self.links_changed() or self.relaying.stirs()
 
     def _done(self, transit: Transit, now: float) -> Transit:
         """The transit as it is once the switches know of it."""
@@ -318,6 +328,9 @@ class Broker(Queries):
         """
         with self._turn() as now:
             answers = [self._answer(request, now) for request in requests]
+            if not self.relaying.unable:  # it counts with how transfers are tuned
+                for request, one in zip(requests, answers, strict=True):
+                    self._tuning.service(request, one.transit)
             self._lifecycle.apply(now)
             return [
                 replace(one, service=self._tuning.service(request, one.transit)).copy()

@@ -56,6 +56,26 @@ class Differentiator(Protocol):
         ...
 
 
+class Relays(Protocol):
+    """Carry the connections of some transits."""
+
+    def choose(self, transit: Transit) -> None:
+        """Say in a transit that comes on the switches which of them carry it."""
+        ...
+
+    def check(self, transit: Transit) -> None:
+        """Have a transit that has changed go directly where they cannot carry it any more."""
+        ...
+
+    def drain(self, transit: Transit, now: float) -> Transit:
+        """What is to stay on the switches of one that ends, until it is dropped."""
+        ...
+
+    def tell(self, circuits: Mapping[str, Circuit]) -> None:
+        """Know which circuits there are to be, before the switches are told."""
+        ...
+
+
 @runtime_checkable
 class CountsReports(Protocol):
     """A controller that sees no packets, and counts what transfers report instead."""
@@ -68,15 +88,20 @@ class CountsReports(Protocol):
 class DesiredState:
     """The circuits and queues that one controller is to keep. Not thread-safe.
 
-    ``policies`` say which transits share queues, None for none.
+    ``policies`` say which transits share queues, None for none; ``relays`` carry some.
     """
 
     def __init__(
-        self, controller: Controller, shares: Shares, policies: Differentiator | None
+        self,
+        controller: Controller,
+        shares: Shares,
+        policies: Differentiator | None,
+        relays: Relays,
     ) -> None:
         self._controller = controller
         self._shares = shares
         self._policies = policies
+        self._relays = relays
         # Asked once: what a protocol wants is looked up attribute by attribute.
         self._reported = controller if isinstance(controller, CountsReports) else None
         self.matches = False  # whether it looks at the flows of circuits
@@ -91,6 +116,7 @@ class DesiredState:
     def put(self, transit: Transit, now: float) -> None:
         """A transit comes on the switches, or on other paths there."""
         transit.queue = "" if self._policies is None else self._policies.queue_of(transit, now)
+        self._relays.choose(transit)
         self._shares.put(transit)
         self.update(transit)
 
@@ -101,6 +127,7 @@ class DesiredState:
             known = self._circuits.pop(transit.id, None) is not None
             self.dirty = self.dirty or known
             return known
+        self._relays.check(transit)
         wanted = circuit(transit, self.matches)
         changed = self._circuits.get(transit.id) != wanted
         if changed:
@@ -113,6 +140,11 @@ class DesiredState:
         self._shares.drop(transit_id)
         if self._circuits.pop(transit_id, None) is not None:
             self.dirty = True
+
+    def drain(self, transit: Transit, now: float) -> None:
+        """A transit ends. Of one that is relayed something stays, without a rate."""
+        if transit.relayed and transit.id in self._circuits:
+            self.update(self._relays.drain(transit, now))
 
     def share(self, now: float, everything: bool) -> None:
         """Share anew what the links have. ``everything``: also what may wait while many are live
@@ -145,6 +177,7 @@ class DesiredState:
     def apply(self, now: float) -> None:
         """Have the switches carry what is wanted. Raises ControllerError: they do not, and
         :meth:`waits` until it is time to try again."""
+        self._relays.tell(self._circuits)
         try:
             self._controller.apply(list(self._circuits.values()), self._queues)
         except Exception as error:

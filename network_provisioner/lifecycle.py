@@ -313,6 +313,7 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             transit.switch_bytes = self._desired.bytes_of(transit.id)
+            self._desired.drain(transit, now)
             if transit.bytes and not transit.switch_bytes and self._desired.counts:
                 transit.reason += f"; {UNMET}"
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs

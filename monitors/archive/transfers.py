@@ -98,7 +98,7 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
             "bytes": transit.bytes,
             "seconds": transit.seconds,
             "granted_bps": transit.granted_bps,
-            "streams": transit.streams,
+            "streams": 0 if transit.relayed else transit.streams,  # of relays, not its own
             "buffer_bytes": transit.buffer_bytes,
             "path": list(transit.path),
             "state": str(transit.state),

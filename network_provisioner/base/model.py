@@ -150,6 +150,9 @@ class Transit:
     ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
                         before the transfer of what is reserved in advance begins
     ``tuning``          how its transfer is to be tuned: streams, buffer_bytes, threads, and why
+    ``relay``           the relays src and dst that carry its connections, the port, streams,
+                        congestion, buffer_bytes, chunk_bytes and tls between them, and why; why
+                        alone where none do; empty where its template asks for none
     """
 
     id: str
@@ -209,6 +212,12 @@ class Transit:
     ports: list[int] = field(default_factory=list)
     ports_at: str = ""
     tuning: dict[str, Any] = field(default_factory=dict)
+    relay: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def relayed(self) -> bool:
+        """Whether relays carry its connections."""
+        return "port" in self.relay
 
     @property
     def awaits_flows(self) -> bool:
@@ -235,6 +244,7 @@ class Transit:
         other.ports = list(self.ports)
         other.parts = [dict(part) for part in self.parts]
         other.changes, other.knee = list(self.changes), dict(self.knee)
+        other.relay = dict(self.relay)
         return other
 
     def assign(self, other: Transit) -> None:

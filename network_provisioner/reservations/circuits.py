@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.flows import flow_from_dict
+from network_provisioner.base.flows import Flow, flow_from_dict
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.controllers.base import Circuit, Part
+from network_provisioner.controllers.base import Circuit, Part, Redirect
 from network_provisioner.reservations.elastic import RateDemand
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation, whole_bps
 from network_provisioner.selection.split import PathPart
@@ -49,6 +49,7 @@ def take(transit: Transit, ways: Sequence[PathPart]) -> None:
 def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
     transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
+    transit.relay = {}
 
 
 def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
@@ -162,7 +163,7 @@ def circuit(transit: Transit, matches: bool) -> Circuit:
     """What the switches should carry for a transit as it stands; they look at flows only where
     the controller ``matches``."""
     granted = transit.granted_bps
-    return Circuit(
+    made = Circuit(
         transit.id,
         tuple(transit.path),
         granted,
@@ -175,4 +176,22 @@ def circuit(transit: Transit, matches: bool) -> Circuit:
             for p in transit.parts
         ),
         tuple(transit.hosts) if matches else (),
+    )
+    return _between_relays(made, transit) if transit.relayed else made
+
+
+def _between_relays(direct: Circuit, transit: Transit) -> Circuit:
+    """The same, of connections to a port at either relay; what it was for is redirected there."""
+    relay, port = transit.relay, (transit.relay["port"],) * 2
+
+    def way(path: tuple[str, ...]) -> tuple[str, ...]:
+        return (relay["src"], *path[1:-1], relay["dst"])
+
+    return replace(
+        direct,
+        path=way(direct.path),
+        parts=tuple(replace(part, path=way(part.path)) for part in direct.parts),
+        flows=(Flow("tcp", None, port), Flow("tcp", port, None)),
+        hosts=(),
+        redirect=Redirect(transit.src, transit.dst, direct.flows, direct.hosts),
     )

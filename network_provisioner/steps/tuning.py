@@ -36,8 +36,8 @@ class TransferTuning:
         if transit.tuning:
             return replace(service_for(request, transit, self._templates), **transit.tuning)
         advice = None
-        figures = self._known(transit)
-        if figures is not None and figures.measured and figures.rtt_s > 0:
+        figures = self.figures(transit)
+        if figures.measured and figures.rtt_s > 0:
             advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
         found = service_for(request, transit, self._templates, advice)
         transit.tuning = {name: getattr(found, name) for name in _TUNED}
@@ -76,14 +76,17 @@ class TransferTuning:
             "hosts": [[host.address for host in site.hosts] for site in sites],
         }
 
-    def _known(self, transit: Transit) -> PathFigures | None:
+    def figures(self, transit: Transit) -> PathFigures:
+        """What is known of a live transit's path, else what the topology says of it."""
+        path = self._topology.path(transit.path)
+        # What it is given now may become more as others end: its windows must not be in the way.
+        rate_bps = min(transit.max_bps, path.capacity_bps)
+        said = PathFigures(rate_bps, path.rtt_s, path.loss)
         if self._figures_of is None or len(transit.parts) > 1 or transit.max_bps <= 0:
-            return None
+            return said
         try:
-            path = self._topology.path(transit.path)
             figures = self._figures_of(path, transit.user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
             log.exception("transit %s is not tuned by its path", transit.id)
-            return None
-        # What it is given now may become more as others end: its windows must not be in the way.
-        return replace(figures, rate_bps=min(transit.max_bps, path.capacity_bps))
+            return said
+        return replace(figures, rate_bps=rate_bps)

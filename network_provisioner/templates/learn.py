@@ -48,7 +48,9 @@ def made_of(name: str, base: Template, transit: Transit) -> Template:
 
 def used(transit: Transit, otherwise: Tuning) -> Tuning:
     """What a transfer was tuned with by its report; ``otherwise`` where it does not say, or says
-    what no transfer can have used."""
+    what no transfer can have used, or was carried by relays, which have streams of their own."""
+    if transit.relayed:
+        return otherwise
 
     def said(value: int, most: int, other: int) -> int:
         return value if 0 < value <= most else other

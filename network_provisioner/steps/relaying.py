@@ -1,0 +1,315 @@
+"""Relays (SOS) that carry the connections of transits: of which, and what their agents are told.
+
+    put on the switches ─► chosen ─► agents are told ─► redirected ─► ended ─► drained ─► off
+                                                           └─► agent lost, path elsewhere ─► direct
+
+Relays are chosen once, before the connections of a transfer open: under those that run nothing is
+redirected. What relays still hold of a transit that ends arrives over its circuit, which stays,
+without a rate, while agents have connections of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
+from network_provisioner.base.units import format_rate
+from network_provisioner.controllers.base import Circuit
+from network_provisioner.desired_state import DesiredState
+from network_provisioner.relay.agents import SILENT_S, RelayAgents
+from network_provisioner.relay.decision import helps, settings
+from network_provisioner.relay.sessions import Session
+from network_provisioner.repository import Repository
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.circuits import owner
+from network_provisioner.steps.tuning import TransferTuning
+from network_provisioner.templates.template import Template
+from network_provisioner.terms import Templates, service_of, template_of
+from network_provisioner.topology.graph import Host, Link, Topology
+
+PORTS = range(46_000, 47_000)
+DRAIN_S = 30.0  # for what relays hold to arrive
+START_S = 3.0  # for agents to find a broker that starts anew
+_OF_SESSIONS = ("port", "streams", "congestion", "buffer_bytes", "chunk_bytes", "tls")
+
+
+class _DirectError(Exception):
+    """Why a transit is not relayed, in words."""
+
+
+@dataclass(eq=False)
+class Relaying:
+    """Not thread-safe but for ``agents``, :meth:`stirs` and :meth:`described`: the broker's turn is
+    around every other call."""
+
+    _topology: Topology
+    _templates: Templates
+    _active: ActiveTransits
+    _repository: Repository
+    _tuning: TransferTuning
+    agents: RelayAgents = field(default_factory=RelayAgents)
+    unable: str = ""
+    """Why no transit is relayed here, in words; "" where some may be."""
+    _links: dict[str, Link] = field(default_factory=dict)  # of each relay
+    _drained: dict[str, Transit] = field(default_factory=dict)  # by the ids of their circuits
+    _secrets: dict[str, str] = field(default_factory=dict)  # of transits
+    _used: frozenset[str] = frozenset()  # relays that have sessions
+    _judged_from: float = 0.0
+
+    def __post_init__(self) -> None:
+        relays = {node.name for node in self._topology.nodes.values() if node.kind == "relay"}
+        links = self._topology.whole_links
+        self._links = {end: link for link in links for end in {link.a, link.b} & relays}
+
+    def begin(self, possible: bool, now: float) -> None:
+        """A broker starts at Unix second ``now``, and agents may need a moment to find it.
+        ``possible``: the switches are its alone, and tell packets apart by their ports."""
+        self._judged_from = now + START_S
+        if not possible:
+            self.unable = "the switches are others' too, or do not tell packets apart by ports"
+        elif not self._links:
+            self.unable = "the topology has no relay"
+
+    # -- which transits ----------------------------------------------------------------------
+
+    def choose(self, transit: Transit) -> None:
+        """A transit comes on the switches. One that was there before stays as it is."""
+        template = template_of(transit, self._templates)
+        if transit.installed_at or template is None or template.relay == "never":
+            return
+        transit.relay = {}
+        try:
+            transit.relay = self._chosen(transit, template)
+        except _DirectError as why:
+            transit.relay = {"why": str(why)}
+
+    def _chosen(self, transit: Transit, template: Template) -> dict[str, Any]:
+        """Raises _DirectError."""
+        if self.unable:
+            raise _DirectError(self.unable)
+        near, far = self._switches(transit)
+        self._check_packets(transit)
+        src, dst = self._relay_at(near, transit), self._relay_at(far, transit)
+        figures = self._tuning.figures(transit)
+        tuned = transit.tuning or asdict(service_of(template))
+        helped, why = helps(figures, tuned["streams"] or 1, tuned["buffer_bytes"])
+        if template.relay == "always":
+            why = f"template {template.name!r} always asks for it; {why}"
+        elif not helped:
+            raise _DirectError(why)
+        taken = {t.relay["port"] for t in self._relayed() if {src, dst} & {*_relays(t)}}
+        port = next((port for port in PORTS if port not in taken), None)
+        if port is None:
+            raise _DirectError(f"all ports of {src} and {dst} are taken")
+        tls = template.relay_tls
+        return {"src": src, "dst": dst, "port": port, **settings(figures), "tls": tls, "why": why}
+
+    def _switches(self, transit: Transit) -> tuple[str, str]:
+        """Between which its relays are to be. Raises _DirectError."""
+        ends = _ends(transit)
+        if len(ends) > 1:
+            raise _DirectError("its paths begin or end at several switches")
+        ((near, far),) = ends
+        if near == far:
+            raise _DirectError(f"both sites are at {near}")
+        return near, far
+
+    def _check_packets(self, transit: Transit) -> None:
+        """Raises _DirectError where they cannot be redirected, or told from others."""
+        if transit.requested_bps <= 0:
+            raise _DirectError("it has no rate of its own")
+        if transit.ports_at in (CLIENT, SEEN):
+            raise _DirectError("its connections are known only once they run")
+        if not _is_tcp(transit):
+            raise _DirectError("its flows are not all TCP")
+        for site, hosts in zip((transit.src, transit.dst), self._hosts(transit), strict=True):
+            if not hosts:
+                raise _DirectError(f"the topology has no address of {site}")
+            for host in hosts:
+                if not host.mac or host.is_prefix or host.version != 4:
+                    raise _DirectError(
+                        f"{host.address} of {site}: expected the IPv4 address of one host, with "
+                        "its MAC address"
+                    )
+        mates = self._active.pairs.mates(transit)
+        if mates:
+            raise _DirectError(f"its packets are those of transit {mates[0].id} too")
+
+    def _relay_at(self, switch: str, transit: Transit) -> str:
+        """The first relay there that can be used, and has room. Raises _DirectError."""
+        found = [name for name, link in self._links.items() if link.other(name) == switch]
+        problems = []
+        for name in found:
+            capacity = self._links[name].capacity_bps
+            free = capacity - sum(t.requested_bps for t in self._relayed() if name in _relays(t))
+            problem = self.agents.unready(name)
+            if not problem and free < transit.requested_bps:
+                problem = (
+                    f"relay {name!r} has {format_rate(free)} left of {format_rate(capacity)}, "
+                    f"expected {format_rate(transit.requested_bps)}"
+                )
+            if not problem:
+                return name
+            problems.append(problem)
+        raise _DirectError(problems[0] if problems else f"there is no relay at {switch}")
+
+    def check(self, transit: Transit) -> None:
+        """A transit may have other paths or packets than before: it goes directly where its relays
+        are not at the ends of these, or cannot carry those."""
+        if not transit.relayed:
+            return
+        if self.unable:
+            transit.relay = {"why": self.unable}
+            return
+        at = tuple(
+            self._links[name].other(name) for name in _relays(transit) if name in self._links
+        )
+        if _ends(transit) != {at}:
+            transit.relay = {"why": "relayed until its path led elsewhere"}
+        elif not _is_tcp(transit):
+            transit.relay = {"why": "relayed until its flows were not all TCP"}
+
+    def follow(self, desired: DesiredState, now: float) -> None:
+        """Have transits go directly whose agents are lost, and those leave the switches that have
+        been drained. The switches are to be told then."""
+        if now < self._judged_from:
+            return
+        lost = []
+        for transit in self._active.on_switches() if self._used else ():
+            if transit.relayed and (problem := self._unready(transit)):
+                transit.relay = {"why": f"relayed until {problem}"}
+                desired.update(transit)
+                lost.append(transit)
+        self._repository.save(lost)
+        for name, drained in list(self._drained.items()):
+            # Others that have the same packets came to its session, and may need it.
+            others = [t for t in self._active.pairs.mates(drained) if not t.relayed]
+            ends = [drained.released_at + DRAIN_S, *(t.lease_until for t in others)]
+            drained.lease_until = max(ends)
+            # An agent that is not silent has said by then what it holds.
+            said = now >= drained.released_at + SILENT_S
+            empty = said and not self.agents.connections(owner(name))
+            if empty or now >= drained.lease_until or self._unready(drained):
+                del self._drained[name]
+                desired.drop(name)
+            else:
+                desired.update(drained)
+
+    def drain(self, transit: Transit, now: float) -> Transit:
+        """What stays on the switches of a relayed transit that ends, for a while."""
+        drained = transit.copy()
+        drained.id = f"{transit.id} drains"  # no transit's id has a space
+        drained.requested_bps = drained.granted_bps = 0.0
+        drained.parts = [part | {"granted_bps": 0.0} for part in drained.parts]
+        drained.queue, drained.released_at = "", now
+        drained.lease_until = now + DRAIN_S
+        self._drained[drained.id] = drained
+        return drained
+
+    # -- what agents are told ----------------------------------------------------------------
+
+    def tell(self, circuits: Mapping[str, Circuit]) -> None:
+        """Have agents carry what these circuits are redirected for, and nothing else."""
+        if self.unable:
+            return
+        # Who lives comes before what drains: a new connection goes to the first that fits.
+        relayed = sorted((c for c in circuits.values() if c.redirect), key=_drains)
+        ids = {owner(circuit.id) for circuit in relayed}
+        self._secrets = {i: self._secrets.get(i) or secrets.token_hex(16) for i in ids}
+        told: dict[str, list[Session]] = {}
+        for one in relayed:
+            transit = self._drained.get(one.id) or self._active.all[one.id]
+            for agent, session in self._sessions(transit, one):
+                told.setdefault(agent, []).append(session)
+        self._used = frozenset(told)
+        self.agents.want(told)
+
+    def _sessions(self, transit: Transit, circuit: Circuit) -> Iterator[tuple[str, Session]]:
+        """Both agents' view of a relayed transit."""
+        relay, name = transit.relay, owner(circuit.id)
+        hosts = [tuple(host.address for host in each) for each in self._hosts(transit)]
+        same: dict[str, Any] = {key: relay[key] for key in _OF_SESSIONS} | {
+            "secret": self._secrets[name],
+            "flows": circuit.redirect.flows if circuit.redirect else (),
+            "rate_bps": circuit.max_bps,
+            "until": circuit.lease_until,
+        }
+        for here, there in (0, 1), (1, 0):
+            peer = _relays(transit)[there]
+            address = self._topology.nodes[peer].address
+            near, far = hosts[here], hosts[there]
+            session = Session(name, near, far, here == 0, peer, address, **same)
+            yield _relays(transit)[here], session
+
+    # -- for those who ask -------------------------------------------------------------------
+
+    def stirs(self) -> bool:
+        """Whether an agent is lost that carries connections."""
+        return any(map(self.agents.unready, self._used))
+
+    def check_known(self, name: str) -> None:
+        """Raises BrokerError ``unknown_agent``."""
+        if name not in self._links:
+            known = ", ".join(self._links) or "(none)"
+            raise BrokerError(
+                f"unknown relay {name!r:.80}, expected one of the topology: {known}",
+                "unknown_agent",
+            )
+
+    def count(self) -> int:
+        """How many transits are relayed, or being drained."""
+        return len(self._secrets)
+
+    def described(self) -> list[dict[str, Any]]:
+        """All relays; JSON-ready."""
+        return [
+            {
+                "name": name,
+                "switch": link.other(name),
+                "address": self._topology.nodes[name].address,
+                "unready": self.agents.unready(name),
+                "transits": len(self.agents.told(name)[1]),
+                "connections": self.agents.open_at(name),
+            }
+            for name, link in self._links.items()
+        ]
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _relayed(self) -> Iterable[Transit]:
+        known = (*self._active.all.values(), *self._drained.values())
+        return (transit for transit in known if transit.relayed and transit.state in LIVE)
+
+    def _unready(self, transit: Transit) -> str:
+        return next(filter(None, map(self.agents.unready, _relays(transit))), "")
+
+    def _hosts(self, transit: Transit) -> list[tuple[Host, ...]]:
+        """The hosts at its source, and at its destination."""
+        found = []
+        for number, site in enumerate((transit.src, transit.dst)):
+            node = self._topology.site(site)
+            named = node.host(transit.hosts[number]) if transit.hosts else None
+            found.append((named,) if named else node.hosts)
+        return found
+
+
+def _relays(transit: Transit) -> tuple[str, str]:
+    return transit.relay["src"], transit.relay["dst"]
+
+
+def _drains(circuit: Circuit) -> bool:
+    return circuit.id != owner(circuit.id)
+
+
+def _ends(transit: Transit) -> set[tuple[str, ...]]:
+    """The first and the last switch of each of its paths."""
+    paths = [part["path"] for part in transit.parts] or [transit.path]
+    return {(path[1], path[-2]) for path in paths}
+
+
+def _is_tcp(transit: Transit) -> bool:
+    return all(flow["protocol"] == "tcp" for flow in transit.flows)

@@ -1,0 +1,65 @@
+"""The demo's network with a relay at each switch, and agents that ask when they are told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from broker_rig import Rig
+from network_world import LAYOUT
+
+from network_provisioner.relay.agents import RelayAgents
+from network_provisioner.relay.sessions import AgentStatus
+from network_provisioner.topology.data import topology_from_dict
+from network_provisioner.topology.graph import Topology
+
+RATES = {"qspec": {"min_throughput": "50 Mb/s"}, "rspec": {"max_throughput": "150 Mb/s"}}
+TEMPLATES = {
+    "always": {**RATES, "relay": "always"},
+    "auto": {**RATES, "relay": "auto"},
+    "plain": RATES,
+}
+RELAYS = {"ra": "s1", "rb": "s2"}
+
+
+def relay_network(*relays: str, capacity: str = "200 Mb/s", **nodes: dict[str, Any]) -> Topology:
+    """``relays`` are names in RELAYS, all by default; ``nodes`` say more of nodes."""
+    data = LAYOUT.topology()
+    for link in data["links"]:
+        link["capacity"] = {"l2": "200 Mb/s", "l3": "20 Mb/s"}.get(link["layer"], link["capacity"])
+    for number, name in enumerate(relays or RELAYS, 1):
+        address, mac = f"10.10.0.10{number}", f"02:00:00:00:01:0{number}"
+        data["nodes"].append({"name": name, "kind": "relay", "address": address, "mac": mac})
+        ports = {RELAYS[name]: 100}
+        data["links"].append({"a": name, "b": RELAYS[name], "capacity": capacity, "ports": ports})
+    for node in data["nodes"]:
+        node.update(nodes.get(node["name"], {}))
+    return topology_from_dict(data)
+
+
+class RelayRig(Rig):
+    """A broker whose agents' clock is its own."""
+
+    def __init__(
+        self, file: Path, topology: Topology | None = None, found: bool = True, **more: Any
+    ) -> None:
+        """``found``: its agents have found it."""
+        topology = topology or relay_network()
+        super().__init__(file, topology, **{"templates": TEMPLATES, "matches": True} | more)
+        self.relaying = self.broker.relaying
+        self.agents = self.relaying.agents = RelayAgents(self.clock)
+        if found:
+            self.let_pass(3)
+            self.poll()
+
+    def poll(self, *names: str, **status: Any) -> None:
+        """Agents ask."""
+        for name in names or RELAYS:
+            self.agents.heard(name, AgentStatus(**status))
+
+    def pass_polled(self, seconds: int, **status: Any) -> None:
+        """Time passes, and agents ask each second."""
+        for _ in range(seconds):
+            self.clock.now += 1
+            self.poll(**status)
+            self.broker.sweep()
