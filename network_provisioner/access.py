@@ -41,7 +41,7 @@ class May(StrEnum):
     SEE = "see measurements, workflows and anomalies"
     START = "start measurements and say what is measured"
     RECORD = "record measurements"
-    ACT = "take an agent's part in measurements"
+    ACT = "take an agent's part"
 
 
 _GRANTS = {

@@ -23,11 +23,10 @@ from monitors.api.measuring_shapes import (
 from monitors.measurements.agent_registry import AgentReport
 from monitors.measurements.coordinator import Coordinator
 from monitors.measurements.disks.periods import DiskReport
-from network_provisioner.access import May, Principal
+from network_provisioner.access import May
 from network_provisioner.api import answers
-from network_provisioner.api.callers import Caller
+from network_provisioner.api.callers import Caller, need_own
 from network_provisioner.api.connection import stopping
-from network_provisioner.base.errors import BrokerError
 from network_provisioner.reservations.connections import Connection
 
 _LOOK_S = 1.0  # between looks at whether the service stops, while an agent waits
@@ -73,7 +72,7 @@ def router(
         """Everything that an agent has to do, as soon as that is something else than ``after``, or
         after ``wait_s``. For that agent alone."""
         received = clock()
-        _need_own(caller, name)
+        need_own(caller, name)
         known = None if tools is None else tuple(t for t in tools.split(",") if t)
         report = AgentReport(offset_s, error_s, unsent, dropped, version, known)
         await run_in_threadpool(coordinator.heard, name, report)
@@ -88,7 +87,7 @@ def router(
         """What came of an agent's assignments. Each is accepted, also when it comes again, or
         refused for ever with the reason."""
         received = clock()
-        _need_own(caller, name)
+        need_own(caller, name)
         coordinator.heard(name)
         accepted, refused = coordinator.results(name, body.results)
         content = {"agent": name, "received": received, "sent": clock(), "accepted": accepted,
@@ -99,7 +98,7 @@ def router(
     def post_connections(name: str, body: ConnectionsBody, caller: Caller) -> Response:
         """All connections that the transfer servers of an agent's host have open now: by them the
         switches tell transfers apart whose client has two servers move the bytes."""
-        _need_own(caller, name)
+        need_own(caller, name)
         connections(name, name.partition("/")[0], body.found())
         return answers.answer({"agent": name})
 
@@ -108,7 +107,7 @@ def router(
         """What the disks of an agent's host read and wrote, and who waited for them, in the seconds
         since its last report."""
         received = clock()
-        _need_own(caller, name)
+        need_own(caller, name)
         coordinator.heard(name)
         disks(name, body.report(received))
         return answers.answer({"agent": name})
@@ -126,15 +125,6 @@ def router(
         return answers.answer(coordinator.agent(name))
 
     return routes
-
-
-def _need_own(caller: Principal, name: str) -> None:
-    """Raises BrokerError where the caller is not this agent."""
-    caller.need(May.ACT)
-    if caller.name not in ("", name):  # without any keys the caller has no name
-        raise BrokerError(
-            f"{caller.name!r} asks as agent {name!r:.80}, expected its own name", "forbidden"
-        )
 
 
 async def _news(

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from prometheus_client.registry import Collector
 
 from network_provisioner.access import Keyring
-from network_provisioner.api import accounting, network, policies, templates, transits
+from network_provisioner.api import accounting, network, policies, relays, templates, transits
 from network_provisioner.api.discreet import Discretion
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
@@ -27,7 +27,7 @@ from network_provisioner.broker import Broker
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 1.0
-LOOK_EVERY_S = 0.2  # for links that fail: what runs there does not wait for the next sweep
+LOOK_EVERY_S = 0.2  # for what fails: transfers there do not wait for the next sweep
 COUNT_EVERY_S = 0.1  # bytes of transits whose disks are looked for
 _DESCRIPTION = """
 Paths with bandwidth between sites: requests become circuits on switches, never more than the links
@@ -86,6 +86,7 @@ def create_app(
     add_errors(app, Discretion(broker).text)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))
+    app.include_router(relays.router(broker, turns))
     if books is not None:
         app.include_router(policies.router(books.policies, broker, turns))
         app.include_router(templates.router(books.templates, broker, turns))
@@ -126,7 +127,7 @@ async def _sweep_for_ever(broker: Broker, turns: Turns) -> None:
     while True:
         until = time.monotonic() + SWEEP_EVERY_S
         await asyncio.sleep(min(SWEEP_EVERY_S, LOOK_EVERY_S))
-        while (left := until - time.monotonic()) > 0 and not broker.links_changed():
+        while (left := until - time.monotonic()) > 0 and not broker.stirs():
             await asyncio.sleep(min(left, LOOK_EVERY_S))
         try:
             await turns.change(broker.sweep)

@@ -94,6 +94,8 @@ class Metrics:
                      health["status"] == "ok")  # fmt: skip
         waits = _gauge("adon_queue_length", "Transits that wait for room.", health["queued"])
         yield waits
+        relayed = self._broker.relaying.count()
+        yield _gauge("adon_transits_relayed", "Transits that relays carry.", relayed)
         yield from self._transits()
         yield from self._links()
         yield from self._switches(health["controller"]["name"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
@@ -151,6 +151,16 @@ class ShiftBody(Body):
     size_bytes: Count | None = None
 
 
+class RelayBody(Body):
+    """How a relay's agent is: the revision of what it was told, why it is not ready in words, its
+    version, and how many connections it has open by the ids of transits."""
+
+    revision: Count = 0
+    unready: Text = ""
+    version: Count
+    connections: dict[Text, Count] = {}
+
+
 class Answer(BaseModel):
     """An answer: more may be in it in a later version."""
 
@@ -177,6 +187,26 @@ class NodeAnswer(Answer):
 
     name: str
     kind: str
+
+
+class RelayAnswer(Answer):
+    """A relay: the switch it is at, why it cannot be used now ("" where it can), how many transits
+    it serves, and how many connections its agent has open."""
+
+    name: str
+    switch: str
+    address: str
+    unready: str
+    transits: int
+    connections: int
+
+
+class SessionsAnswer(Answer):
+    """All that a relay's agent is to carry, each as
+    :class:`~network_provisioner.relay.sessions.Session` has it."""
+
+    revision: int
+    sessions: list[dict[str, JsonValue]]
 
 
 class LoadAnswer(Answer):

@@ -18,7 +18,7 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
 from network_provisioner.base.units import format_rate
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.base import Circuit, Redirect
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.relay.agents import SILENT_S, RelayAgents
 from network_provisioner.relay.decision import helps, settings
@@ -105,6 +105,10 @@ class Relaying:
         port = next((port for port in PORTS if port not in taken), None)
         if port is None:
             raise _DirectError(f"all ports of {src} and {dst} are taken")
+        for drained in self._drained.values():
+            same = any(mate is transit for mate in self._active.pairs.mates(drained))
+            if same and {src, dst} != {*_relays(drained)}:
+                raise _DirectError(f"other relays hold packets of transit {owner(drained.id)}")
         tls = template.relay_tls
         return {"src": src, "dst": dst, "port": port, **settings(figures), "tls": tls, "why": why}
 
@@ -128,12 +132,12 @@ class Relaying:
             raise _DirectError("its flows are not all TCP")
         for site, hosts in zip((transit.src, transit.dst), self._hosts(transit), strict=True):
             if not hosts:
-                raise _DirectError(f"the topology has no address of {site}")
+                raise _DirectError(f"the topology has no IPv4 address of {site}")
             for host in hosts:
-                if not host.mac or host.is_prefix or host.version != 4:
+                if not host.mac or host.is_prefix:
                     raise _DirectError(
-                        f"{host.address} of {site}: expected the IPv4 address of one host, with "
-                        "its MAC address"
+                        f"{host.address} of {site}: expected the address of one host, with its MAC "
+                        "address"
                     )
         mates = self._active.pairs.mates(transit)
         if mates:
@@ -216,25 +220,27 @@ class Relaying:
         """Have agents carry what these circuits are redirected for, and nothing else."""
         if self.unable:
             return
-        # Who lives comes before what drains: a new connection goes to the first that fits.
-        relayed = sorted((c for c in circuits.values() if c.redirect), key=_drains)
-        ids = {owner(circuit.id) for circuit in relayed}
+        relayed = [(one, one.redirect) for one in circuits.values() if one.redirect]
+        # A new connection goes to the first that fits: who lives comes before what drains, and who
+        # names ports, or hosts, before who does not.
+        relayed.sort(key=lambda it: (it[0].id in self._drained, not it[1].flows, not it[1].hosts))
+        ids = {owner(circuit.id) for circuit, _ in relayed}
         self._secrets = {i: self._secrets.get(i) or secrets.token_hex(16) for i in ids}
         told: dict[str, list[Session]] = {}
-        for one in relayed:
-            transit = self._drained.get(one.id) or self._active.all[one.id]
-            for agent, session in self._sessions(transit, one):
+        for circuit, redirect in relayed:
+            for agent, session in self._sessions(circuit, redirect):
                 told.setdefault(agent, []).append(session)
         self._used = frozenset(told)
         self.agents.want(told)
 
-    def _sessions(self, transit: Transit, circuit: Circuit) -> Iterator[tuple[str, Session]]:
+    def _sessions(self, circuit: Circuit, redirect: Redirect) -> Iterator[tuple[str, Session]]:
         """Both agents' view of a relayed transit."""
+        transit = self._drained.get(circuit.id) or self._active.all[circuit.id]
         relay, name = transit.relay, owner(circuit.id)
         hosts = [tuple(host.address for host in each) for each in self._hosts(transit)]
         same: dict[str, Any] = {key: relay[key] for key in _OF_SESSIONS} | {
             "secret": self._secrets[name],
-            "flows": circuit.redirect.flows if circuit.redirect else (),
+            "flows": redirect.flows,
             "rate_bps": circuit.max_bps,
             "until": circuit.lease_until,
         }
@@ -288,21 +294,18 @@ class Relaying:
         return next(filter(None, map(self.agents.unready, _relays(transit))), "")
 
     def _hosts(self, transit: Transit) -> list[tuple[Host, ...]]:
-        """The hosts at its source, and at its destination."""
+        """The hosts with IPv4 at its source, and at its destination."""
         found = []
         for number, site in enumerate((transit.src, transit.dst)):
             node = self._topology.site(site)
             named = node.host(transit.hosts[number]) if transit.hosts else None
-            found.append((named,) if named else node.hosts)
+            hosts = (named,) if named else node.hosts
+            found.append(tuple(host for host in hosts if host.version == 4))
         return found
 
 
 def _relays(transit: Transit) -> tuple[str, str]:
     return transit.relay["src"], transit.relay["dst"]
-
-
-def _drains(circuit: Circuit) -> bool:
-    return circuit.id != owner(circuit.id)
 
 
 def _ends(transit: Transit) -> set[tuple[str, ...]]:

@@ -20,18 +20,20 @@ TEMPLATES = {
     "plain": RATES,
 }
 RELAYS = {"ra": "s1", "rb": "s2"}
+SECOND = {"ra2": "s1"}
 
 
 def relay_network(*relays: str, capacity: str = "200 Mb/s", **nodes: dict[str, Any]) -> Topology:
-    """``relays`` are names in RELAYS, all by default; ``nodes`` say more of nodes."""
+    """``relays`` are names in RELAYS (by default) and SECOND; ``nodes`` say more of nodes."""
     data = LAYOUT.topology()
     for link in data["links"]:
         link["capacity"] = {"l2": "200 Mb/s", "l3": "20 Mb/s"}.get(link["layer"], link["capacity"])
     for number, name in enumerate(relays or RELAYS, 1):
         address, mac = f"10.10.0.10{number}", f"02:00:00:00:01:0{number}"
         data["nodes"].append({"name": name, "kind": "relay", "address": address, "mac": mac})
-        ports = {RELAYS[name]: 100}
-        data["links"].append({"a": name, "b": RELAYS[name], "capacity": capacity, "ports": ports})
+        switch = (RELAYS | SECOND)[name]
+        ports = {switch: 100 + number}
+        data["links"].append({"a": name, "b": switch, "capacity": capacity, "ports": ports})
     for node in data["nodes"]:
         node.update(nodes.get(node["name"], {}))
     return topology_from_dict(data)

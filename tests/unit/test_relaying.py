@@ -106,7 +106,7 @@ def test_it_counts_with_how_the_transfer_is_tuned(tmp_path: Path) -> None:
          {"matches": False}, {}),
         ("its flows are not all TCP", {}, {"flows": (Flow("udp", None, (1, 1)),)}),
         ("its connections are known only once they run", {}, {"ports_at": "seen"}),
-        ("10.9.0.0/24 of mu: expected the IPv4 address of one host, with its MAC address",
+        ("10.9.0.0/24 of mu: expected the address of one host, with its MAC address",
          {"topology": relay_network(mu={"hosts": [{"address": "10.9.0.0/24"}]})}, {}),
     ],
 )  # fmt: skip
@@ -251,6 +251,24 @@ def test_a_new_connection_goes_to_who_lives(rig: RelayRig) -> None:
     rig.broker.release("a")
     assert ask(rig, "b").relay["port"] == 46_001
     assert [session.id for session in rig.agents.told("ra")[1]] == ["b", "a"]
+
+
+def test_who_names_ports_goes_before_who_does_not(rig: RelayRig) -> None:
+    ask(rig)
+    assert ask(rig, "b", flows=WEB).relay["port"] == 46_001
+    assert [session.id for session in rig.agents.told("rb")[1]] == ["b", "a"]
+
+
+def test_the_same_packets_go_to_the_same_relays(tmp_path: Path) -> None:
+    network = relay_network("ra", "ra2", "rb")
+    rig = RelayRig(tmp_path / "s.sqlite", network)
+    assert ask(rig).relay["src"] == "ra"
+    rig.poll("ra2")
+    rig.broker.release("a")
+    rig.agents.lost("ra")
+    why = "other relays hold packets of transit a"
+    assert ask(rig, "b").relay == {"why": why}
+    assert ask(rig, "c", flows=WEB).relay["src"] == "ra2"  # which can be told apart
 
 
 def test_other_packets_are_told(rig: RelayRig) -> None:

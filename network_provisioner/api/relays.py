@@ -1,0 +1,64 @@
+"""``/v1/relays``: what the agent of each carries, and how they are (docs/relay.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+
+from network_provisioner.access import May
+from network_provisioner.api import answers
+from network_provisioner.api.callers import Caller, need_own
+from network_provisioner.api.shapes import RelayAnswer, RelayBody, SessionsAnswer
+from network_provisioner.api.turns import Turns
+from network_provisioner.base.errors import printable
+from network_provisioner.broker import Broker
+from network_provisioner.relay.agents import POLL_S, RelayAgents
+from network_provisioner.relay.sessions import AgentStatus
+
+
+def router(broker: Broker, turns: Turns) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(tags=["relays"])
+
+    @routes.get("/v1/relays", response_model=list[RelayAnswer])
+    async def list_relays(caller: Caller) -> Response:
+        """All relays of the topology, why one cannot be used now, and what they carry."""
+        caller.need(May.READ)
+        return answers.answer(await turns.read(broker.relaying.described))
+
+    @routes.post("/v1/relays/{name:path}", response_model=SessionsAnswer)
+    async def post_status(name: str, body: RelayBody, request: Request, caller: Caller) -> Response:
+        """How a relay's agent is. Answered with all that it is to carry, as soon as that is another
+        ``revision`` than it has, or after 0.3 s. For that agent alone."""
+        need_own(caller, name)
+        broker.relaying.check_known(name)
+        agents = broker.relaying.agents
+        agents.heard(name, AgentStatus(**body.model_dump() | {"unready": printable(body.unready)}))
+        await _news(agents, name, body.revision, request)
+        revision, sessions = agents.told(name)
+        told = [session.as_dict() for session in sessions]
+        return answers.answer({"revision": revision, "sessions": told})
+
+    return routes
+
+
+async def _news(agents: RelayAgents, name: str, revision: int, request: Request) -> None:
+    """Wait until an agent is to be told something else, or is gone, but not for long."""
+    news = asyncio.Event()
+    wake = partial(asyncio.get_running_loop().call_soon_threadsafe, news.set)
+    with agents.waiting(name, wake):
+        if agents.told(name)[0] != revision:
+            return
+        gone = asyncio.ensure_future(request.receive())  # the body was read: what comes is the end
+        waits = asyncio.ensure_future(news.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (gone, waits), timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            gone.cancel()
+            waits.cancel()
+        if gone in done:
+            agents.lost(name)
