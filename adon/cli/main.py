@@ -22,7 +22,7 @@ from network_provisioner.base.errors import AdonError, printable
 NOUNS = (
     "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
     "state", "install", "watch", "workflow", "pool", "agent", "dashboard", "archive", "measure",
-    "transfer",
+    "transfer", "relay",
 )  # fmt: skip
 _DESCRIPTION = "ADON: application-driven overlay networks for Pegasus and HTCondor workflows."
 _EPILOG = """\

@@ -330,6 +330,7 @@ def explained(transit: Transit) -> str:
 
 
 def _summary(t: Transit) -> list[str]:
+    from network_provisioner.relay import decision
     from network_provisioner.selection.knee import described
 
     lines = [
@@ -342,6 +343,8 @@ def _summary(t: Transit) -> list[str]:
     lines.append(f"packets: {_packets(t)}")
     if t.tuning.get("why"):
         lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning['why']}")
+    if t.relay:
+        lines.append(f"relay: {decision.described(t.relay)}")
     if t.queue:
         lines.append(f"shares queue {t.queue!r}")
     if len(t.parts) > 1:

@@ -264,6 +264,7 @@ function about(d, names, now) {
       "could start": t.earliest ? clock(t.earliest, now) : "",
       "no room on": blocked(t),
       "up to the disk": t.knee,
+      relay: t.relay,
       "given back": t.given_back_bps ? rate(t.given_back_bps) : "",
       moved: t.moves ? counted(t.moves, "time") : "",
     };

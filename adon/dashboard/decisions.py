@@ -19,6 +19,7 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
+from network_provisioner.relay import decision
 from network_provisioner.selection.knee import described
 
 KINDS = ("transit", "placement", "expansion", "pool")
@@ -87,6 +88,7 @@ def of_transit(transit: Transit) -> ShownDecision:
             "blocking": list(transit.blocking),
             "moves": transit.moves,
             "knee": described(transit.knee),
+            "relay": decision.described(transit.relay),
             "given_back_bps": transit.given_back_bps,
         },
     )
