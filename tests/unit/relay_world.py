@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from broker_rig import Rig
 from network_world import LAYOUT
 
+from network_provisioner.controllers.base import Circuit
+from network_provisioner.controllers.plan import make_plan
 from network_provisioner.relay.agents import RelayAgents
 from network_provisioner.relay.sessions import AgentStatus
 from network_provisioner.topology.data import topology_from_dict
@@ -48,11 +51,19 @@ class RelayRig(Rig):
         """``found``: its agents have found it."""
         topology = topology or relay_network()
         super().__init__(file, topology, **{"templates": TEMPLATES, "matches": True} | more)
+        self.simple_check = self.controller.check
+        self.controller.check = self.check  # type: ignore[method-assign]
         self.relaying = self.broker.relaying
         self.agents = self.relaying.agents = RelayAgents(self.clock)
         if found:
             self.let_pass(3)
             self.poll()
+
+    def check(self, circuits: Sequence[Circuit]) -> None:
+        """Raises Impossible, or what the planner of switches' rules raises."""
+        self.simple_check(circuits)
+        if self.controller.can.matches:
+            make_plan(self.topology, circuits, self.clock())
 
     def poll(self, *names: str, **status: Any) -> None:
         """Agents ask."""
