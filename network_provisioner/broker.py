@@ -279,7 +279,7 @@ class Broker(Queries):
             self._repository.retry()
             self._lifecycle.moved(moving, now)
             self.io_aware.follow(now)
-            self.relaying.follow(self._desired, now)
+            self.relaying.follow(self._desired.update, self._desired.drop, now)
             self._serve_queue(now)
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)

@@ -16,6 +16,7 @@ from network_provisioner.reservations.circuits import circuit
 from network_provisioner.reservations.ledger import Hop
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.selection.verdicts import ClassLimit
+from network_provisioner.steps.relaying import Relaying
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +57,6 @@ class Differentiator(Protocol):
         ...
 
 
-class Relays(Protocol):
-    """Carry the connections of some transits."""
-
-    def choose(self, transit: Transit) -> None:
-        """Say in a transit that comes on the switches which of them carry it."""
-        ...
-
-    def check(self, transit: Transit) -> None:
-        """Have a transit that has changed go directly where they cannot carry it any more."""
-        ...
-
-    def drain(self, transit: Transit, now: float) -> Transit:
-        """What is to stay on the switches of one that ends, until it is dropped."""
-        ...
-
-    def tell(self, circuits: Mapping[str, Circuit]) -> None:
-        """Know which circuits there are to be, before the switches are told."""
-        ...
-
-
 @runtime_checkable
 class CountsReports(Protocol):
     """A controller that sees no packets, and counts what transfers report instead."""
@@ -96,7 +77,7 @@ class DesiredState:
         controller: Controller,
         shares: Shares,
         policies: Differentiator | None,
-        relays: Relays,
+        relays: Relaying,
     ) -> None:
         self._controller = controller
         self._shares = shares

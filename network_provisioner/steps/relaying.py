@@ -11,7 +11,7 @@ without a rate, while agents have connections of it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,7 +19,6 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Circuit, Redirect
-from network_provisioner.desired_state import DesiredState
 from network_provisioner.relay.agents import SILENT_S, RelayAgents
 from network_provisioner.relay.decision import helps, settings
 from network_provisioner.relay.sessions import Session
@@ -31,7 +30,7 @@ from network_provisioner.templates.template import Template
 from network_provisioner.terms import Templates, service_of, template_of
 from network_provisioner.topology.graph import Host, Link, Topology
 
-PORTS = range(46_000, 47_000)
+PORTS = range(46_001, 47_000)
 DRAIN_S = 30.0  # for what relays hold to arrive
 START_S = 3.0  # for agents to find a broker that starts anew
 _OF_SESSIONS = ("port", "streams", "congestion", "buffer_bytes", "chunk_bytes", "tls")
@@ -177,16 +176,18 @@ class Relaying:
         elif not _is_tcp(transit):
             transit.relay = {"why": "relayed until its flows were not all TCP"}
 
-    def follow(self, desired: DesiredState, now: float) -> None:
+    def follow(
+        self, update: Callable[[Transit], object], drop: Callable[[str], object], now: float
+    ) -> None:
         """Have transits go directly whose agents are lost, and those leave the switches that have
-        been drained. The switches are to be told then."""
+        been drained: ``update`` and ``drop`` change what the switches are to be told then."""
         if now < self._judged_from:
             return
         lost = []
         for transit in self._active.on_switches() if self._used else ():
             if transit.relayed and (problem := self._unready(transit)):
                 transit.relay = {"why": f"relayed until {problem}"}
-                desired.update(transit)
+                update(transit)
                 lost.append(transit)
         self._repository.save(lost)
         for name, drained in list(self._drained.items()):
@@ -199,9 +200,9 @@ class Relaying:
             empty = said and not self.agents.connections(owner(name))
             if empty or now >= drained.lease_until or self._unready(drained):
                 del self._drained[name]
-                desired.drop(name)
+                drop(name)
             else:
-                desired.update(drained)
+                update(drained)
 
     def drain(self, transit: Transit, now: float) -> Transit:
         """What stays on the switches of a relayed transit that ends, for a while."""
