@@ -129,7 +129,7 @@ class Lifecycle:
         _set(transit, times or {})
         circuits.take(transit, grant.parts)
         transit.state, transit.lease_until = TransitState.HELD, lease_until
-        transit.installed_at = 0.0
+        transit.installed_at, transit.relay = 0.0, {}
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
         transit.expected_end = grant.done if grant.early else 0.0
@@ -429,8 +429,11 @@ class Lifecycle:
                 self._repository.save_later(self._move_back(start.before, now))
         self._desired.share(now, everything=False)
         mended = bool(starts) and not known and self._mended(now)
-        if mended and len(starts) > 1:
-            for start in starts:  # which of them was it?
+        alone = len(starts) == 1 and starts[0].transit.relayed and not starts[0].before
+        if mended and (len(starts) > 1 or alone):
+            for start in starts:  # which of them was it, and was it for its relays?
+                if alone:
+                    start.transit.relay = {"why": f"the switches refused: {error}"}
                 self._starts = [start]
                 self.apply(now)
             return

@@ -70,6 +70,7 @@ class FakeController:
         self.queues: list[Queue] = []
         self.applied: list[list[str]] = []
         self.cursed: set[str] = set()  # circuits that the switches do not take
+        self.no_redirects = False
         self.broken: Exception | None = None
         self.bytes: dict[str, int] = {}
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
@@ -92,6 +93,8 @@ class FakeController:
         if self.broken:
             raise self.broken
         self.check(circuits)
+        if self.no_redirects and any(c.redirect for c in circuits):
+            raise ControllerError("no eth_dst here")
         if any(c.id in self.cursed for c in circuits):
             raise ControllerError("switch 2 does not take that rule")
         self.circuits = {c.id: c for c in circuits}

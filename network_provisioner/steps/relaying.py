@@ -76,11 +76,12 @@ class Relaying:
     # -- which transits ----------------------------------------------------------------------
 
     def choose(self, transit: Transit) -> None:
-        """A transit comes on the switches. One that was there before stays as it is."""
+        """A transit comes on the switches. One that was there before, or for which this was said,
+        stays as it is."""
         template = template_of(transit, self._templates)
-        if transit.installed_at or template is None or template.relay == "never":
+        known = transit.installed_at or transit.relay
+        if known or template is None or template.relay == "never":
             return
-        transit.relay = {}
         try:
             transit.relay = self._chosen(transit, template)
         except _DirectError as why:

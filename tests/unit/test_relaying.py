@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_rig import refusing
 from relay_world import RelayRig, relay_network
 
 from network_provisioner.base.flows import Flow
@@ -302,8 +303,22 @@ def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None
     assert again.broker.get("a").relay["why"].startswith("relayed until the agent of relay 'ra'")
 
 
-def test_where_it_was_never_on_the_switches_it_is_chosen_anew(rig: RelayRig) -> None:
-    rig.controller.cursed.add("a")
+def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:
+    rig.controller.no_redirects = True
     transit = ask(rig)
-    assert transit.state is TransitState.FAILED and transit.relay == {}
-    assert told(rig, "ra") == {} and rig.controller.circuits == {}
+    assert transit.state is TransitState.INSTALLED
+    assert transit.relay == {"why": "the switches refused: no eth_dst here"}
+    assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
+    rig.controller.cursed.add("b")
+    assert ask(rig, "b", flows=WEB).state is TransitState.FAILED
+
+
+def test_switches_that_do_not_answer_change_nothing_of_it(rig: RelayRig) -> None:
+    before = ask(rig, "a", start=rig.clock.now + 10, end=rig.clock.now + 100)
+    assert before.relay == {}
+    rig.controller.broken = refusing()
+    rig.pass_polled(11)
+    assert rig.broker.get("a").state is TransitState.HELD
+    rig.controller.broken = None
+    rig.pass_polled(10)
+    assert rig.broker.get("a").state is TransitState.INSTALLED and told(rig, "rb")
