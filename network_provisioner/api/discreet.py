@@ -33,7 +33,8 @@ def _readings(word: str) -> list[tuple[str, str, str]]:
 
 
 def _texts(found: Transit) -> list[str]:
-    return [found.reason, *(one.get("rejected", "") for one in found.candidates)]
+    why = found.relay.get("why", "")
+    return [found.reason, why, *(one.get("rejected", "") for one in found.candidates)]
 
 
 class Discretion:
@@ -89,6 +90,8 @@ class Discretion:
 def _without(hidden: Mapping[str, bool], found: Transit) -> Transit:
     told = found.copy()
     told.reason = _masked(hidden, found.reason)
+    if told.relay:
+        told.relay["why"] = _masked(hidden, told.relay["why"])
     told.candidates = [
         {**one, "rejected": _masked(hidden, one.get("rejected", ""))} for one in found.candidates
     ]

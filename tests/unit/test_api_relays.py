@@ -93,6 +93,17 @@ def test_each_agent_asks_for_itself(rig: RelayRig) -> None:
         assert web.get("/v1/relays", headers=bearer("ra")).status_code == 403
 
 
+def test_whose_packets_it_has_is_told_to_who_may_know(rig: RelayRig) -> None:
+    own = Key(Principal("ada", Role.RESEARCHER, frozenset({"ada"})), hash_of(token_of("ada")))
+    rig.ask("secret-1", "mu", "tacc", template="always", user="bob")
+    with TestClient(application(rig, keyring(rig, own))) as web:
+        made = web.post("/v1/transits", json=RELAYED, headers=bearer("ada")).json()
+        assert made["relay"] == {"why": "its packets are those of transit another's too"}
+        path = f"/v1/transits/{ASK['id']}"
+        found = web.get(path, headers=bearer("engineer")).json()
+        assert found["relay"] == {"why": "its packets are those of transit secret-1 too"}
+
+
 def test_an_agent_that_dies_while_it_waits_is_lost_at_once(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
