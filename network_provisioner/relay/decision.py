@@ -22,6 +22,8 @@ def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str
         share, how = path.expected_bps(streams, buffer_bytes) / path.rate_bps, "would reach"
     setting = words(streams, buffer_bytes)
     why = f"{setting} {how} {share:.0%} directly, of {carried(path, buffer_bytes)}"
+    if share < ENOUGH and path.overfills(streams, buffer_bytes):
+        why += ", more than its queue takes"
     return share < ENOUGH, why
 
 

@@ -78,9 +78,10 @@ class Relaying:
     def choose(self, transit: Transit) -> None:
         """A transit comes on the switches. One that was there before, or for which this was said,
         stays as it is."""
+        if transit.installed_at or transit.relay:
+            return
         template = template_of(transit, self._templates)
-        known = transit.installed_at or transit.relay
-        if known or template is None or template.relay == "never":
+        if template is None or template.relay == "never":
             return
         try:
             transit.relay = self._chosen(transit, template)

@@ -107,6 +107,10 @@ class PathFigures:
             segments = max(segments, 1.054 * (self.rtt_s / self.loss) ** 0.75)
         return _MSS_BYTES * segments
 
+    def overfills(self, streams: int, buffer_bytes: int) -> bool:
+        """Whether so many streams send more than path and queue hold, and back off."""
+        return streams * self.window(buffer_bytes) > _OVERFULL * self.under_way
+
     def expected_bps(self, streams: int, buffer_bytes: int) -> float:
         """The rate once TCP has found it, b/s."""
         whole = self.under_way
@@ -117,7 +121,7 @@ class PathFigures:
         lossy = streams * self.loss_window() / whole
         share = max(1.0, whole / streams / _MSS_BYTES)
         timers = min(1.0, share / _LEAST_SHARE) if streams > 1 else 1.0
-        if streams * self.window(buffer_bytes) > _OVERFULL * whole:  # the mean while one recovers
+        if self.overfills(streams, buffer_bytes):  # the mean while one recovers
             timers *= 1 - _BACK_OFF / 2 / streams
         return self.rate_bps * min(filled, math.pow(1 + math.pow(lossy, -4), -0.25)) * timers
 

@@ -21,6 +21,7 @@ SMALL = HostTcp((4096, 131_072, 1 << 20), (4096, 16_384, 1 << 20))
         (replace(LONG, src=SMALL, dst=SMALL), 4, True, "one stream may have 524 kB"),
         (replace(LONG, rate_bps=250e6), 1, False, "would reach 100% directly"),
         (replace(LONG, rate_bps=100e6, loss=1e-3), 1, True, "at a loss of 0.001"),
+        (replace(LONG, rate_bps=100e6), 1, True, "2.1 MB, more than its queue takes"),
         (replace(LONG, rtt_s=0.0), 1, False, "would reach 100% directly"),
     ],
 )
