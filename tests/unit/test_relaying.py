@@ -281,6 +281,48 @@ def test_other_packets_are_told(rig: RelayRig) -> None:
     assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
 
 
+def test_another_path_between_the_same_switches_is_as_good(rig: RelayRig) -> None:
+    ask(rig, min_bps=10e6)
+    rig.controller.fail("s1", "s2")
+    rig.poll()
+    rig.broker.sweep()
+    assert rig.broker.get("a").relayed
+    assert rig.controller.circuits["a"].path == ("ra", "s1", "r1", "s2", "rb")
+
+
+def test_nothing_is_relayed_without_a_path(rig: RelayRig) -> None:
+    ask(rig)
+    rig.controller.fail("s1", "s2")
+    rig.poll()
+    rig.broker.sweep()
+    found = rig.broker.get("a")
+    assert (found.state, found.relay) == (TransitState.BEST_EFFORT, {})
+    assert rig.controller.circuits == {} and told(rig, "ra") == {}
+
+
+def test_a_path_that_leads_elsewhere_is_direct(rig: RelayRig) -> None:
+    transit = ask(rig)
+    for path, why in (
+        (["mu", "s1", "r1", "s2", "tacc"], None),
+        (["mu", "s1", "r1", "s3", "tacc"], "relayed until its path led elsewhere"),
+    ):
+        moved = replace(transit, path=path, relay=dict(transit.relay))
+        rig.relaying.check(moved)
+        assert moved.relayed is (why is None) and (why is None or moved.relay == {"why": why})
+
+
+def test_all_parts_of_a_transit_are_relayed(tmp_path: Path) -> None:
+    rates = {"qspec": {"min_throughput": "185 Mb/s"}, "rspec": {"max_throughput": "190 Mb/s"}}
+    split = {"split": {**rates, "relay": "always", "paths": 2}}
+    network = relay_network(capacity="1 Gb/s")
+    rig = RelayRig(tmp_path / "s.sqlite", network, templates=split, multipath=True)
+    assert ask(rig, template="split").relayed
+    ways = [("ra", "s1", "s2", "rb"), ("ra", "s1", "r1", "s2", "rb")]
+    assert [part.path for part in rig.controller.circuits["a"].parts] == ways
+    rig.broker.release("a")
+    assert [part.min_bps for part in rig.controller.circuits["a drains"].parts] == [0, 0]
+
+
 def test_other_rates_and_leases_are_told(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.change("a", max_bps=100e6)
