@@ -19,6 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from network_provisioner.api.gate import TLS_NAME, App, Message, Receive, Send
+from network_provisioner.client.credentials import common_name
 
 HEAD_S = 10.0  # for the head of a request to arrive, from connecting or from the last answer
 LINGER_S = 2.0  # for a client to read why it was refused, while it may still be sending
@@ -128,13 +129,6 @@ class Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def common_name(certificate: Any) -> str | None:
-    """The one common name of a verified certificate, as the ssl module gives it; else None."""
-    subject = (certificate or {}).get("subject", ())
-    names = [value for part in subject for key, value in part if key == "commonName"]
-    return names[0] if len(names) == 1 else None
 
 
 def _named(app: Any, name: str) -> App:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.http1 import Tls
@@ -49,3 +50,10 @@ def long_enough(token: str, what: str) -> str:
             f"{SHORTEST_TOKEN} ('adon broker token new' makes one)"
         )
     return token
+
+
+def common_name(certificate: Any) -> str | None:
+    """The one common name of a verified certificate, as the ssl module gives it; else None."""
+    subject = (certificate or {}).get("subject", ())
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return names[0] if len(names) == 1 else None

@@ -1,0 +1,298 @@
+"""An agent near a site: takes the connections of its hosts, and the streams of other agents.
+
+    client ─► accepted by TPROXY, as the server ─► streams to the agent near the server
+    streams of the agent near the client ─► connected to the server, as the client
+
+It serves the sessions that it was given, and nobody else. Where a session is taken from it, or it
+is killed, its connections are reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from network_provisioner.relay.carrier import Carrier
+from network_provisioner.relay.hello import HEAD, Hello, HelloError
+from network_provisioner.relay.sessions import Address, Session
+from network_provisioner.relay.sockets import (
+    for_streams,
+    listening,
+    towards_host,
+    transparent,
+    tune_stream,
+)
+from network_provisioner.relay.streams import ClearStream, Pipes, Stream, TlsStream, reset_at_close
+
+log = logging.getLogger(__name__)
+
+TPROXY_PORT = 46000
+WAIT_S = 2.0  # for the session of a connection to be known
+OPEN_S = 10.0  # for the streams of a connection, and its server, to be reached
+MOST_CONNECTIONS = 8192
+_AGAIN_S = 0.1  # where the system has no more descriptors
+
+Work = Coroutine[Any, Any, None]
+Works = set[asyncio.Task[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """TLS for streams: as who opens one, and as who takes it. Both ask for certificates."""
+
+    client: ssl.SSLContext
+    server: ssl.SSLContext
+
+
+@dataclass(eq=False, slots=True)
+class _Coming:
+    """The streams of a connection that are there by now, by their numbers."""
+
+    streams: dict[int, Stream] = field(default_factory=dict)
+    all_there: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(eq=False, slots=True)
+class _Served:
+    """A session, the tasks of its listener and connections, the streams that carry these, and all
+    names that connections had."""
+
+    session: Session
+    works: Works = field(default_factory=set)
+    carried: list[Sequence[Stream]] = field(default_factory=list)
+    coming: dict[str, _Coming] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+
+class RelayAgent:
+    """Runs in one event loop. ``address`` is its own in the data plane, ``port`` where TPROXY leads
+    connections to. Without ``contexts`` it has no TLS for streams. ``begin`` is called, in a
+    thread, before a session is served."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int = TPROXY_PORT,
+        contexts: Contexts | None = None,
+        begin: Callable[[Session], None] = lambda _: None,
+    ) -> None:
+        self._address, self._port, self._contexts = address, port, contexts
+        self._served: dict[str, _Served] = {}
+        self._news = asyncio.Condition()
+        self._pipes = Pipes()
+        self._works: Works = set()
+        self._begin = begin
+
+    def start(self) -> None:
+        """Take connections. Raises OSError."""
+        found = listening(transparent(), ("", self._port))
+        _begin(self._works, self._accept(found, self._works, self._from_client))
+
+    async def close(self) -> None:
+        """Reset all connections."""
+        await self.take_in(())
+        await _cancelled(self._works)
+        self._pipes.close()
+
+    async def take_in(self, sessions: Iterable[Session]) -> None:
+        """Serve these sessions and no others. What is not theirs any more is reset; one that only
+        has another rate, or ends at another time, goes on."""
+        wanted = {one.id: one for one in sessions if one.until > time.time()}
+        for name, served in list(self._served.items()):
+            now, was = wanted.get(name), served.session
+            if now is not None and replace(now, rate_bps=was.rate_bps, until=was.until) == was:
+                served.session = wanted.pop(name)
+                for stream in chain(*served.carried):
+                    tune_stream(stream.sock, served.session)
+            else:
+                del self._served[name]
+                await _cancelled(served.works)
+        for session in wanted.values():
+            try:
+                await asyncio.to_thread(self._begin, session)
+                found = listening(for_streams(session), (self._address, session.port))
+            except OSError as error:
+                log.warning("%s is not served: port %d: %s", session.id, session.port, error)
+                continue
+            served = self._served[session.id] = _Served(session)
+            take = partial(self._from_agent, served)
+            _begin(served.works, self._accept(found, served.works, take))
+        async with self._news:
+            self._news.notify_all()
+
+    async def expire(self) -> None:
+        """End the sessions whose time is over."""
+        await self.take_in([served.session for served in self._served.values()])
+
+    def connections(self) -> dict[str, int]:
+        """How many are open, by session."""
+        return {name: len(it.carried) for name, it in self._served.items() if it.carried}
+
+    async def _accept(
+        self, listener: socket.socket, works: Works, take: Callable[[socket.socket], Work]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    sock, _ = await loop.sock_accept(listener)
+                except OSError as error:  # no more descriptors: those that wait can wait
+                    log.warning("a connection waits: %s", error)
+                    await asyncio.sleep(_AGAIN_S)
+                    continue
+                reset_at_close(sock)
+                if len(works) < MOST_CONNECTIONS:
+                    _begin(works, take(sock))
+                else:
+                    sock.close()
+        finally:
+            listener.close()
+
+    # -- the side of the client ------------------------------------------------------------------
+
+    async def _from_client(self, sock: socket.socket) -> None:
+        with _closing([sock]) as kept:
+            client, server = sock.getpeername(), sock.getsockname()
+            served = await self._session_of(client, server)
+            # From here on it ends with its session.
+            _begin(served.works, self._to_agent(served, sock, client, server))
+            kept.clear()
+
+    async def _session_of(self, client: Address, server: Address) -> _Served:
+        def known() -> _Served | None:
+            all_served = self._served.values()
+            return next((it for it in all_served if it.session.carries(client, server, True)), None)
+
+        async with asyncio.timeout(WAIT_S), self._news:
+            while (served := known()) is None:
+                await self._news.wait()
+        return served
+
+    async def _to_agent(
+        self, served: _Served, sock: socket.socket, client: Address, server: Address
+    ) -> None:
+        session, name = served.session, secrets.token_hex(8)
+        numbers = range(session.streams)
+        hellos = [Hello(session.id, name, client, server, n, len(numbers)) for n in numbers]
+        with _closing([sock]) as kept:
+            towards_host(sock)
+            async with asyncio.timeout(OPEN_S):
+                async with asyncio.TaskGroup() as group:
+                    opened = [group.create_task(self._opened(session, it, kept)) for it in hellos]
+            await self._carry(served, sock, [task.result() for task in opened])
+
+    async def _opened(self, session: Session, hello: Hello, kept: list[socket.socket]) -> Stream:
+        sock = for_streams(session)
+        kept.append(sock)
+        sock.bind((self._address, 0))
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(sock, (session.peer_address, session.port))
+        stream = await self._stream(session, sock, kept, server=False)
+        await stream.write(hello.pack(session.secret))
+        return stream
+
+    # -- the side of the server ------------------------------------------------------------------
+
+    async def _from_agent(self, served: _Served, sock: socket.socket) -> None:
+        session = served.session
+        with _closing([sock]) as kept:
+            async with asyncio.timeout(OPEN_S):
+                stream = await self._stream(session, sock, kept, server=True)
+                length, proof = HEAD.unpack(await stream.read(HEAD.size) or bytes(HEAD.size))
+                hello = Hello.unpack(proof, await stream.read(length), session.secret)
+            first = hello.connection not in served.coming
+            if first and hello.connection in served.names:
+                raise HelloError("a stream is of a connection that was")
+            served.names.add(hello.connection)
+            coming = served.coming.setdefault(hello.connection, _Coming())
+            coming.streams[hello.stream] = stream
+            if len(coming.streams) == hello.streams:
+                coming.all_there.set()
+            if first:
+                await self._when_all(served, hello, coming)
+            kept.clear()
+
+    async def _when_all(self, served: _Served, hello: Hello, coming: _Coming) -> None:
+        kept = [transparent()]
+        sock = kept[0]
+        with _closing(kept):
+            try:
+                async with asyncio.timeout(OPEN_S):
+                    await coming.all_there.wait()
+                    if not served.session.carries(hello.client, hello.server, False):
+                        raise HelloError(f"{hello.server[0]} is no host of the session")
+                    towards_host(sock)
+                    sock.bind(hello.client)
+                    await asyncio.get_running_loop().sock_connect(sock, hello.server)
+            finally:
+                del served.coming[hello.connection]
+                kept += [stream.sock for stream in coming.streams.values()]
+            await self._carry(served, sock, list(coming.streams.values()))
+
+    # -- both ------------------------------------------------------------------------------------
+
+    async def _stream(
+        self, session: Session, sock: socket.socket, kept: list[socket.socket], server: bool
+    ) -> Stream:
+        tune_stream(sock, session)
+        if not session.tls:
+            return ClearStream(sock)
+        if self._contexts is None:
+            raise HelloError("the session asks for TLS, and there is no certificate for it")
+        context = self._contexts.server if server else self._contexts.client
+        stream = await TlsStream.over(sock, context, server)
+        kept[kept.index(sock)] = stream.sock
+        if stream.peer != session.peer:
+            raise HelloError(f"a stream is of {stream.peer!r}, expected {session.peer!r}")
+        return stream
+
+    async def _carry(self, served: _Served, sock: socket.socket, streams: Sequence[Stream]) -> None:
+        served.carried.append(streams)
+        try:
+            await Carrier(sock, streams, self._pipes, served.session.chunk_bytes).run()
+        finally:
+            served.carried.remove(streams)
+
+
+@contextmanager
+def _closing(kept: list[socket.socket]) -> Iterator[list[socket.socket]]:
+    """Close all that are kept by then."""
+    try:
+        yield kept
+    finally:
+        for sock in kept:
+            sock.close()
+
+
+def _begin(works: Works, work: Work) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    works.add(task)
+    task.add_done_callback(partial(_ended, works))
+
+
+def _ended(works: Works, task: asyncio.Task[None]) -> None:
+    works.discard(task)
+    error = None if task.cancelled() else task.exception()
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError):  # also one that took too long: everyday on a network
+        log.info("a connection was reset: %s", error or type(error).__name__)
+    elif error is not None:
+        log.error("a connection was reset", exc_info=error)
+
+
+async def _cancelled(works: Works) -> None:
+    tasks = list(works)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
