@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -128,12 +128,12 @@ class RelayRig:
 
     # -- the agents ----------------------------------------------------------------------------
 
-    def start(self, name: str, *tls: Path) -> None:
+    def start(self, name: str, *tls: str) -> None:
         """Start an agent."""
         self._sessions(name).write_text("[]", encoding="utf-8")
         env = {**os.environ, "PATH": f"{self.nft}:{os.environ['PATH']}"}
         words = [*netns.execute(name), sys.executable, "-m", "tests.relay_process", AGENTS[name]]
-        words += [str(self._sessions(name)), str(self._status(name)), *map(str, tls)]
+        words += [str(self._sessions(name)), str(self._status(name)), *tls]
         agent = Daemon(words, self.folder / f"{name}.log", env=env, cwd=ROOT)
         self.agents[name] = agent
         self._undo.callback(agent.stop)
@@ -194,11 +194,14 @@ def mirrored(session: Session) -> Session:
 
 
 @contextmanager
-def relays(folder: Path, wan: dict[str, Any] | None = None) -> Iterator[RelayRig]:
-    """The network with both agents, which serve :data:`SESSION`."""
+def relays(
+    folder: Path, wan: dict[str, Any] | None = None, tls: Mapping[str, Sequence[str]] | None = None
+) -> Iterator[RelayRig]:
+    """The network with both agents, which serve :data:`SESSION`; ``tls``: certificate, key and
+    authority of each."""
     with ExitStack() as undo:
         rig = RelayRig(folder, undo, wan)
         for name in AGENTS:
-            rig.start(name)
+            rig.start(name, *(tls or {}).get(name, ()))
         rig.serve(SESSION)
         yield rig
