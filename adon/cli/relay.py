@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from adon.cli import relay_run
 from adon.cli.options import answered, client
 from adon.cli.output import table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun
@@ -16,8 +17,9 @@ _LIST = """List the relays of the network: whether each can be used, and what it
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon relay list``."""
+    """Add ``adon relay list`` and ``adon relay run``."""
     verbs = add_noun(nouns, "relay", __doc__)
+    relay_run.add(verbs)
     add_broker(add_command(verbs, "list", _LIST, _list))
 
 

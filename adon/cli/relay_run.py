@@ -38,6 +38,7 @@ def add(verbs: Nouns[Any]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from ipaddress import IPv4Address
+    from urllib.parse import urlsplit
 
     from network_provisioner.base.errors import InputError
     from network_provisioner.client.broker import BrokerClient
@@ -48,6 +49,11 @@ def _run(args: argparse.Namespace) -> int:
         address = str(IPv4Address(args.address))
     except ValueError:
         raise InputError(f"--address: found {args.address!r}, expected an IPv4 address") from None
+    url = urlsplit(args.broker)
+    if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise InputError(
+            f"--broker: found {args.broker!r}, expected https: others would read its secrets"
+        )
     token, tls = from_environment(os.environ)
     broker, contexts = BrokerClient(args.broker, _TIMEOUT_S, token, tls), contexts_of(tls)
     logging.basicConfig(level=logging.INFO, format="adon: %(message)s")

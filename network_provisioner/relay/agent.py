@@ -17,7 +17,7 @@ import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -105,12 +105,12 @@ class RelayAgent:
         self._pipes.close()
 
     async def take_in(self, sessions: Iterable[Session]) -> None:
-        """Serve these sessions and no others. What is not theirs any more is reset; one that only
-        has another rate, or ends at another time, goes on."""
+        """Serve these sessions and no others. Connections of those that are not there any more, or
+        are with another agent or at another port, are reset; all others go on."""
         wanted = {one.id: one for one in sessions if one.until > time.time()}
         for name, served in list(self._served.items()):
             now, was = wanted.get(name), served.session
-            if now is not None and replace(now, rate_bps=was.rate_bps, until=was.until) == was:
+            if now is not None and (now.port, now.peer, now.tls) == (was.port, was.peer, was.tls):
                 served.session = wanted.pop(name)
                 for stream in chain(*served.carried):
                     tune_stream(stream.sock, served.session)

@@ -1,168 +1,178 @@
-"""A relayed circuit on real Open vSwitch, with plain transparent proxies for relays."""
+"""Transits that two relays carry: real switches, a broker, an agent at each switch, mutual TLS."""
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from network_world import RELAYED
-from ovs_rig import OvsRig, controlled, in_netns
+from relay_rig import within
+from waiting import until
 
 from adon.machine import packages
-from examples.testbed import netns
-from examples.testbed.layout import Relay
+from examples.testbed.layout import CONTROLLER, HUB_ADDRESS
 from examples.testbed.network import Network
-from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.base import Circuit, Redirect
-from network_provisioner.topology.data import topology_from_dict
+from examples.testbed.procs import Daemon
+from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
+from tests.authority import Authority
 
-pytestmark = [pytest.mark.component, pytest.mark.root]
-
-PORT, STREAMS, TAKEN = 5001, 46001, 9999
-TPROXY = f"""
-table ip relay {{
-  chain prerouting {{
-    type filter hook prerouting priority mangle; policy accept;
-    iifname "dp0" ip daddr OWN accept
-    iifname "dp0" meta l4proto tcp socket transparent 1 meta mark set 1 accept
-    iifname "dp0" meta l4proto tcp tproxy to :{TAKEN} meta mark set 1 accept
-  }}
-}}
-"""
-# What it takes goes to its peer with the addresses of both ends before it.
-PROXY = f"""
-import socket, sys
-from threading import Thread
-own, peer = sys.argv[1:]
-
-def transparent(address):
-    made = socket.socket()
-    made.setsockopt(socket.SOL_IP, 19, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(address)
-    return made
-
-def pump(a, b):
-    while data := a.recv(65536):
-        b.sendall(data)
-    b.shutdown(socket.SHUT_WR)
-
-def join(a, b):
-    Thread(target=pump, args=(a, b)).start()
-    pump(b, a)
-
-def take(client, address):
-    stream = socket.create_connection((peer, {STREAMS}))
-    ends = [*address, *client.getsockname()]
-    stream.sendall(" ".join(map(str, ends)).ljust(64).encode())
-    join(client, stream)
-
-def serve(stream, address):
-    a, by, b, to = stream.recv(64, socket.MSG_WAITALL).split()
-    server = transparent((a.decode(), int(by)))
-    server.connect((b.decode(), int(to)))
-    join(stream, server)
-
-def listen(address, work):
-    listener = transparent(address)
-    listener.listen()
-    while True:
-        Thread(target=work, args=listener.accept()).start()
-
-Thread(target=listen, args=((own, {STREAMS}), serve)).start()
-Thread(target=listen, args=(("0.0.0.0", {TAKEN}), take)).start()
-print("ready", flush=True)
-"""
-SERVER = f"""
-import socket, sys
-listener = socket.create_server((sys.argv[1], {PORT}))
-echo = socket.socket(type=socket.SOCK_DGRAM)
-echo.bind((sys.argv[1], {PORT}))
-print("ready", flush=True)
-client, address = listener.accept()
-count = 0
-while data := client.recv(65536):
-    count += len(data)
-client.sendall(f"{{address[0]}} {{address[1]}} {{count}}".encode())
-client.close()
-data, address = echo.recvfrom(100)
-echo.sendto(address[0].encode(), address)
-"""
-CLIENT = f"""
-import socket, sys
-with socket.create_connection((sys.argv[1], {PORT})) as server:
-    server.sendall(bytes(int(sys.argv[2])))
-    server.shutdown(socket.SHUT_WR)
-    print(*server.getsockname(), sys.argv[2])
-    print(server.recv(100).decode())
-echo = socket.socket(type=socket.SOCK_DGRAM)
-echo.sendto(b"hello", (sys.argv[1], {PORT}))
-print(echo.recv(100).decode())
-"""
+PORT, BROKER_PORT = 5001, 8470
+URL = f"https://{HUB_ADDRESS}:{BROKER_PORT}"
+DATA = bytes(range(256)) * 8000
+AGENTS = ("ra", "rb")
 
 
-def start(words: list[str], script: str, *arguments: str) -> subprocess.Popen[str]:
-    """A script that has said that it is ready."""
-    process = subprocess.Popen(
-        [*words, sys.executable, "-c", script, *arguments], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    return process
+class Relays:
+    """The broker, its client, and the agents."""
 
+    def __init__(self, folder: Path, undo: ExitStack) -> None:
+        self.folder, self._undo = folder, undo
+        self.authority = Authority(folder)
+        self._broker(self.authority.issue("broker", hosts=[HUB_ADDRESS]))
+        tls = Tls(str(self.authority.file), *self.authority.issue("admin"))
+        self.broker = BrokerClient(URL, 60.0, None, tls)
+        nft = packages.ensure("nftables", progress=print) / "wrap"
+        self._env = {**os.environ, "PATH": f"{nft}:{os.environ['PATH']}"}
+        until(self._answers, "the broker")
+        self.agents = {name: self.agent(name) for name in AGENTS}
+        until(lambda: set(self.states()) == {""}, "both agents")
 
-@contextmanager
-def relay(one: Relay, peer: Relay) -> Iterator[None]:
-    words = netns.execute(one.netns)
-    nft = packages.ensure("nftables", progress=print) / "wrap/nft"
-    rules = TPROXY.replace("OWN", one.address)
-    subprocess.run([*words, str(nft), "-f", "-"], input=rules, check=True, text=True)
-    netns.batch(
-        one.netns,
-        ["rule add fwmark 1 lookup 100", "route add local 0.0.0.0/0 dev lo table 100"],
-    )
-    process = start(words, PROXY, one.address, peer.address)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.communicate()
+    def _broker(self, files: tuple[str, str]) -> None:
+        clients = str(self.authority.file)
+        security = {
+            "tls": {"certificate": files[0], "key": files[1], "clients": clients},
+            "tokens": [
+                {"name": "admin", "role": "engineer"},
+                *({"name": name, "role": "agent"} for name in AGENTS),
+            ],
+        }  # fmt: skip
+        template = {
+            "qspec": {"min_throughput": "5 Mb/s"},
+            "rspec": {"max_throughput": "100 Mb/s"},
+            "break_even": 0,
+            "relay": "always",
+            "relay_tls": True,
+        }
+        config: dict[str, Any] = {
+            "broker": {
+                "listen": f"{HUB_ADDRESS}:{BROKER_PORT}",
+                "state": str(self.folder / "state.sqlite"),
+                "archive": str(self.folder / "archive.sqlite"),
+            },
+            "security": security,
+            "topology": RELAYED.topology(),
+            "controller": CONTROLLER,
+            "templates": {"far": template},
+        }
+        file = self.folder / "adon.yml"
+        file.write_text(yaml.safe_dump(config), encoding="utf-8")
+        words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
+        self._undo.callback(Daemon(words, self.folder / "broker.log").stop)
+
+    def agent(self, name: str) -> Daemon:
+        """Start one."""
+        certificate, key = self.authority.issue(name)
+        env = self._env | {"ADON_CA": str(self.authority.file), "ADON_CERTIFICATE": certificate}
+        host = next(relay for relay in RELAYED.relays if relay.name == name)
+        words = ["ip", "netns", "exec", str(host.netns), sys.executable, "-m", "adon", "relay"]
+        words += ["run", "--name", name, "--address", host.address, "--broker", URL]
+        agent = Daemon(words, self.folder / f"{name}.log", env=env | {"ADON_KEY": key})
+        self._undo.callback(agent.stop)
+        return agent
+
+    def _answers(self) -> bool:
+        with suppress(Exception):
+            return bool(self.broker.health())
+        return False
+
+    def states(self) -> list[str]:
+        """Why each relay cannot be used, "" where it can."""
+        return [one["unready"] for one in self.broker.call("GET", "/v1/relays")]
+
+    def connections(self) -> list[int]:
+        """How many each carries."""
+        return [one["connections"] for one in self.broker.call("GET", "/v1/relays")]
+
+    def ask(self, name: str) -> Transit:
+        """A transit from mu to tacc."""
+        return self.broker.request(TransitRequest(name, "mu", "tacc", template="far"))
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[OvsRig]:
+def rig(tmp_path: Path) -> Iterator[Relays]:
     programs = packages.ensure("openvswitch", progress=print) / "wrap"
-    with ExitStack() as stack:
-        network = stack.enter_context(Network(RELAYED, programs, tmp_path))
-        topology = topology_from_dict(RELAYED.topology())
-        yield stack.enter_context(controlled(network, topology))
+    with ExitStack() as undo:
+        undo.enter_context(Network(RELAYED, programs, tmp_path))
+        yield Relays(tmp_path, undo)
 
 
-def test_a_connection_passes_two_relays_and_nothing_else_does(rig: OvsRig) -> None:
-    there, n_bytes = RELAYED.host("tacc").address, 1_000_000
-    circuit = Circuit(
-        "r",
-        ("ra", "s1", "s2", "rb"),
-        10e6,
-        100e6,
-        rig.now() + 300,
-        flows=(Flow("tcp", None, (STREAMS, STREAMS)), Flow("tcp", (STREAMS, STREAMS), None)),
-        redirect=Redirect("mu", "tacc"),
-    )
-    rig.controller.apply([circuit])
-    assert rig.controller.installed() == ["r"]
-    one, other = RELAYED.relays
-    with relay(one, other), relay(other, one):
-        server = start(in_netns("tacc"), SERVER, there)
-        client = [*in_netns("mu"), sys.executable, "-c", CLIENT, there, str(n_bytes)]
-        done = subprocess.run(client, check=True, capture_output=True, text=True)
-        assert server.wait() == 0
-    own, seen, echoed = done.stdout.splitlines()
-    assert own == seen and own.split()[::2] == [RELAYED.host("mu").address, str(n_bytes)]
-    assert echoed == RELAYED.host("mu").address
-    rig.counted("r", n_bytes)
-    ping = packages.ensure("iperf3", progress=print) / "wrap/ping"
-    subprocess.run([*in_netns("mu"), str(ping), "-c", "1", there], check=True, capture_output=True)
+def connected() -> tuple[socket.socket, socket.socket]:
+    """A client at mu, and the server at tacc."""
+    here, there = (RELAYED.host(site) for site in ("mu", "tacc"))
+    listener = within(str(there.netns), lambda: socket.create_server((there.address, PORT)))
+    client = within(str(here.netns), socket.socket)
+    client.settimeout(60)
+    client.connect((there.address, PORT))
+    with listener:
+        server, seen = listener.accept()
+    server.settimeout(60)
+    assert seen == client.getsockname()
+    assert client.getpeername() == (there.address, PORT)
+    return client, server
+
+
+def received(sock: socket.socket) -> bytes:
+    """All that comes until its end."""
+    return b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+
+def test_transits_are_relayed_drained_and_go_directly_without_an_agent(rig: Relays) -> None:
+    transit = rig.ask("a")
+    assert transit.relayed, transit
+    client, server = connected()
+    until(lambda: rig.connections() == [1, 1], "both agents to count it")
+    client.sendall(DATA)
+    client.shutdown(socket.SHUT_WR)
+    # What relays hold when it ends still arrives.
+    rig.broker.release("a", len(DATA), 1.0, "success")
+    assert received(server) == DATA
+    server.sendall(DATA[::-1])
+    server.close()
+    assert received(client) == DATA[::-1]
+    until(lambda: rig.broker.counters()["installed"] == [], "its rules to be gone")
+    assert rig.broker.get("a").switch_bytes > 0
+
+    assert rig.ask("b").relayed
+    client, server = connected()
+
+    def flood() -> None:
+        with suppress(OSError):
+            while True:
+                client.sendall(DATA)
+
+    sender = threading.Thread(target=flood)
+    sender.start()
+    assert server.recv(1000)
+    os.kill(rig.agents["ra"].pid, signal.SIGKILL)
+    with pytest.raises(ConnectionResetError):
+        received(server)
+    sender.join()
+    until(lambda: not rig.broker.get("b").relayed, "it to go directly")
+    assert "ra" in rig.broker.get("b").relay["why"]
+    client, server = connected()
+    client.sendall(DATA[:1000])
+    assert server.recv(1000, socket.MSG_WAITALL) == DATA[:1000]
+    assert rig.connections() == [0, 0]
+    again = rig.ask("c")
+    assert not again.relayed and "ra" in again.relay["why"]
