@@ -14,7 +14,7 @@ from network_provisioner.relay.streams import reset_at_close
 # linux/in.h, asm-generic/socket.h
 _IP_TRANSPARENT = 19
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MAX_PACING_RATE = 32, 33, 47
-STREAM_MARK = 46001  # whose routes say how much may be under way at once
+STREAM_MARK = 4601  # whose routes say how much may be under way at once
 _BACKLOG = 1024
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 _GONE_MS = 30_000  # for the other side to confirm what was sent

@@ -11,16 +11,19 @@ from contextlib import contextmanager, suppress
 from network_provisioner.base.errors import MissingError
 from network_provisioner.relay.sockets import STREAM_MARK
 
-MARK = 46000  # of packets that are ours, and of the table of the routes that they take
+MARK = 4600  # of packets that are ours; so are the table of their routes, and the place of its rule
 _NFT = "adon_relay"
 _WRITE = """table ip {table}
 delete table ip {table}
 table ip {table} {{
+  # The last rule is for when nobody listens: a host that still has a connection, for a reset came
+  # to it out of order, is told again, and new ones are refused.
   chain prerouting {{
     type filter hook prerouting priority mangle; policy accept;
     iifname "{device}" ip daddr {address} accept
     iifname "{device}" meta l4proto tcp socket transparent 1 meta mark set {mark} accept
     iifname "{device}" meta l4proto tcp tproxy to :{port} meta mark set {mark} accept
+    iifname "{device}" meta l4proto tcp reject with tcp reset
   }}
 }}
 """
@@ -29,18 +32,19 @@ table ip {table} {{
 @contextmanager
 def tproxy(address: str, port: int) -> Iterator[None]:
     """While this lasts, TCP to other hosts that comes in where ``address`` is arrives at ``port``.
+    What one that was killed left behind is used on.
 
     Raises MissingError: no such address, no right to do so, no nft, or a kernel without TPROXY.
     """
     device = _device_of(address)
     names = {"table": _NFT, "device": device, "address": address, "port": port, "mark": MARK}
-    _take_away()
     try:
         _do(["nft", "-f", "-"], _WRITE.format(**names))
-        _do(["ip", "rule", "add", "fwmark", str(MARK), "lookup", str(MARK)])
+        for mark in (MARK, STREAM_MARK):
+            rule = ["pref", str(mark), "fwmark", str(mark), "lookup", str(mark)]
+            if not _do(["ip", "rule", "show", *rule[:2]]):
+                _do(["ip", "rule", "add", *rule])
         _do(["ip", "route", "replace", "local", "0.0.0.0/0", "dev", "lo", "table", str(MARK)])
-        # Loose: answers to packets of other networks may go another way.
-        _do(["ip", "rule", "add", "fwmark", str(STREAM_MARK), "lookup", str(STREAM_MARK)])
         _do(["sysctl", "-qw", f"net.ipv4.conf.{device}.rp_filter=2"])
         yield
     finally:
@@ -65,10 +69,9 @@ def _device_of(address: str) -> str:
 
 
 def _take_away() -> None:
-    """Also what was left behind by one that was killed."""
     found = [["nft", "delete", "table", "ip", _NFT]]
     for mark in (MARK, STREAM_MARK):
-        found.append(["ip", "rule", "del", "fwmark", str(mark), "lookup", str(mark)])
+        found.append(["ip", "rule", "del", "pref", str(mark)])
         found.append(["ip", "route", "flush", "table", str(mark)])
     for words in found:
         with suppress(MissingError):

@@ -131,6 +131,7 @@ class RelayRig:
     def start(self, name: str, *tls: str) -> None:
         """Start an agent."""
         self._sessions(name).write_text("[]", encoding="utf-8")
+        self._status(name).unlink(missing_ok=True)
         env = {**os.environ, "PATH": f"{self.nft}:{os.environ['PATH']}"}
         words = [*netns.execute(name), sys.executable, "-m", "tests.relay_process", AGENTS[name]]
         words += [str(self._sessions(name)), str(self._status(name)), *tls]
@@ -176,6 +177,7 @@ class RelayRig:
     def connect(self, port: int, from_port: int = 0) -> socket.socket:
         """The client's."""
         sock = within("client", socket.socket)
+        sock.settimeout(60)
         sock.bind((CLIENT, from_port))
         sock.connect((SERVER, port))
         return sock
