@@ -36,7 +36,7 @@ from network_provisioner.relay.streams import ClearStream, Pipes, Stream, TlsStr
 
 log = logging.getLogger(__name__)
 
-TPROXY_PORT = 46000
+TPROXY_PORT = 27_000
 WAIT_S = 2.0  # for the session of a connection to be known
 OPEN_S = 10.0  # for the streams of a connection, and its server, to be reached
 MOST_CONNECTIONS = 8192
@@ -105,9 +105,11 @@ class RelayAgent:
         self._pipes.close()
 
     async def take_in(self, sessions: Iterable[Session]) -> None:
-        """Serve these sessions and no others. Connections of those that are not there any more, or
-        are with another agent or at another port, are reset; all others go on."""
+        """Serve these sessions and no others; a connection is of the first that fits. Those of
+        sessions that are not there any more, or are with another agent or at another port, are
+        reset; all others go on."""
         wanted = {one.id: one for one in sessions if one.until > time.time()}
+        order = list(wanted)
         for name, served in list(self._served.items()):
             now, was = wanted.get(name), served.session
             if now is not None and (now.port, now.peer, now.tls) == (was.port, was.peer, was.tls):
@@ -127,6 +129,7 @@ class RelayAgent:
             served = self._served[session.id] = _Served(session)
             take = partial(self._from_agent, served)
             _begin(served.works, self._accept(found, served.works, take))
+        self._served = {name: self._served[name] for name in order if name in self._served}
         async with self._news:
             self._news.notify_all()
 
@@ -135,8 +138,9 @@ class RelayAgent:
         await self.take_in([served.session for served in self._served.values()])
 
     def connections(self) -> dict[str, int]:
-        """How many are open, by session."""
-        return {name: len(it.carried) for name, it in self._served.items() if it.carried}
+        """How many are open, or being opened, by session."""
+        counts = {name: len(it.works) - 1 for name, it in self._served.items()}  # one listens
+        return {name: count for name, count in counts.items() if count > 0}
 
     async def _accept(
         self, listener: socket.socket, works: Works, take: Callable[[socket.socket], Work]

@@ -20,6 +20,7 @@ from network_provisioner.relay.tproxy import begin_with, tproxy
 log = logging.getLogger(__name__)
 
 _MSS_BYTES = 1448
+_begun: dict[str, int] = {}  # segments by agents' addresses
 _AGAIN_S = 0.3  # where the broker does not answer
 
 
@@ -46,9 +47,12 @@ def contexts_of(tls: Tls) -> Contexts | None:
 
 def reserved_start(session: Session) -> None:
     """Have the streams of a session begin at its rate, as far as its buffers hold that."""
-    most = session.buffer_bytes // session.streams // 2  # the kernel keeps as much for itself
+    half = session.buffer_bytes // session.streams // 2  # the kernel keeps as much for itself
+    segments = max(10, half // _MSS_BYTES)
     try:
-        begin_with(session.peer_address, max(10, most // _MSS_BYTES))
+        if _begun.get(session.peer_address) != segments:
+            begin_with(session.peer_address, segments)
+            _begun[session.peer_address] = segments
     except MissingError as error:
         log.warning("streams to %s begin slowly: %s", session.peer, error)
 

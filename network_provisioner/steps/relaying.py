@@ -30,7 +30,7 @@ from network_provisioner.templates.template import Template
 from network_provisioner.terms import Templates, service_of, template_of
 from network_provisioner.topology.graph import Host, Link, Topology
 
-PORTS = range(46_001, 47_000)
+PORTS = range(27_001, 28_000)
 DRAIN_S = 30.0  # for what relays hold to arrive
 START_S = 3.0  # for agents to find a broker that starts anew
 _OF_SESSIONS = ("port", "streams", "congestion", "buffer_bytes", "chunk_bytes", "tls")

@@ -35,7 +35,7 @@ GATES = {"near": "169.254.0.1", "far": "169.254.0.2"}
 AGENTS = {"ra": "10.3.0.1", "rb": "10.3.0.2"}
 SIDES = {"ra": ("near", "client", CLIENT), "rb": ("far", "server", SERVER)}
 SESSION = Session(
-    "t", (f"{CLIENT}/32",), (f"{SERVER}/32",), True, "rb", AGENTS["rb"], 46001, "00" * 32,
+    "t", (f"{CLIENT}/32",), (f"{SERVER}/32",), True, "rb", AGENTS["rb"], 27001, "00" * 32,
     buffer_bytes=1 << 20,
 )  # fmt: skip
 _GATE = "10.8.0.1"  # what all of them send packets to

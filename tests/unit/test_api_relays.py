@@ -46,7 +46,7 @@ def test_an_agent_is_told_what_it_is_to_carry(rig: RelayRig, web: TestClient) ->
     first = poll(web)
     assert first["sessions"] == [] and first["revision"] > 0
     assert poll(web, revision=first["revision"]) == first  # after a moment
-    assert web.post("/v1/transits", json=RELAYED).json()["relay"]["port"] == 46_001
+    assert web.post("/v1/transits", json=RELAYED).json()["relay"]["port"] == 27_001
     told = poll(web, revision=first["revision"])
     (session,) = map(session_from_dict, told["sessions"])
     assert [session] == rig.agents.told("ra")[1] and told["revision"] == first["revision"] + 1

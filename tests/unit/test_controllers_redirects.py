@@ -61,7 +61,7 @@ def relayed(
     flows: tuple[Flow, ...] = (),
     hosts: tuple[str, ...] = (),
     sites: tuple[str, str] = ("mu", "tacc"),
-    port: int = 46001,
+    port: int = 27001,
     **more: Any,
 ) -> Circuit:
     streams = (Flow("tcp", None, (port, port)), Flow("tcp", (port, port), None))
@@ -117,7 +117,7 @@ def test_a_connection_goes_through_both_relays_and_the_circuit_between() -> None
     assert is_relayed(world, "tacc", "mu", (80, 7), "rb", "ra")
     (data,) = (group for group in plan.groups if group.data)
     mark = data.branches[0].mark
-    for ports in ((5, 46001), (46001, 5)):  # whichever opened a stream
+    for ports in ((5, 27001), (27001, 5)):  # whichever opened a stream
         there = world.send("ra", "rb", protocol="tcp", ports=ports)
         back = world.send("rb", "ra", protocol="tcp", ports=ports[::-1])
         assert (there.nodes, back.nodes) == (BETWEEN, BETWEEN[::-1])
@@ -125,7 +125,7 @@ def test_a_connection_goes_through_both_relays_and_the_circuit_between() -> None
     shape = next(shape for shape in plan.shapes if shape.device == "s1-a")
     assert [c.rate_bps for c in shape.classes] == [MBPS]
     with pytest.raises(LookupError):
-        world.send("ra", "rb", protocol="tcp", ports=(5, 46002))
+        world.send("ra", "rb", protocol="tcp", ports=(5, 27002))
 
 
 def test_nothing_else_goes_to_a_relay() -> None:
@@ -190,7 +190,7 @@ def test_both_directions_of_a_connection_go_the_same_way() -> None:
 
 def test_circuits_that_relay_the_same_packets_share_their_redirects() -> None:
     topology = with_relays(two_switches(), ("ra", "s1"), ("rb", "s2"), ("rc", "s2"))
-    other = {"sites": ("tacc", "mu"), "path": ROUTED[::-1], "port": 46002}
+    other = {"sites": ("tacc", "mu"), "path": ROUTED[::-1], "port": 27002}
     both = [relayed(), relayed("back", **other, lease_until=NOW + 90)]
     plan = make_plan(topology, both, NOW)
     redirects = [rule for rule in plan.rules if rule.in_port]
@@ -225,7 +225,7 @@ def test_a_split_circuit_between_relays() -> None:
     world = network(plan, topology)
     assert is_relayed(world, "mu", "tacc", (7, 80), "ra", "rb")
     streams = {
-        world.send("ra", "rb", protocol="tcp", ports=(5, 46001), deal=deal).nodes for deal in (0, 1)
+        world.send("ra", "rb", protocol="tcp", ports=(5, 27001), deal=deal).nodes for deal in (0, 1)
     }
     assert streams == {BETWEEN, ROUTED}
     assert sum(rule.in_port > 0 for rule in plan.rules) == 4
@@ -248,7 +248,7 @@ def test_a_science_dmz_is_entered_by_the_relays_alone(flows: tuple[Flow, ...]) -
             world.send(src, dst, protocol=protocol, ports=(7, 5001))
     with pytest.raises(LookupError, match="no rule at"):  # in a relay's name
         hosts = ("10.10.1.70", "10.10.1.71")
-        world.send("local", "rb", protocol="tcp", ports=(5, 46001), hosts=hosts)
+        world.send("local", "rb", protocol="tcp", ports=(5, 27001), hosts=hosts)
     assert all(rule.in_port for rule in plan.rules if rule.hop == 0)
     assert not make_plan(topology, [], NOW).rules
 
@@ -273,8 +273,8 @@ def test_any_two_sites_of_any_network(data: st.DataObject) -> None:
         assert is_relayed(world, src, dst, (7, port), "ra", "rb") == wanted
         if not wanted:
             assert direct_path(world, src, dst, ports=(7, port)) == routes.send(src, dst).nodes
-    assert world.send("ra", "rb", protocol="tcp", ports=(5, 46001)).nodes == path
-    assert world.send("rb", "ra", protocol="tcp", ports=(46001, 5)).nodes == path[::-1]
+    assert world.send("ra", "rb", protocol="tcp", ports=(5, 27001)).nodes == path
+    assert world.send("rb", "ra", protocol="tcp", ports=(27001, 5)).nodes == path[::-1]
     for a, b in ((a, b) for a in plain.sites for b in plain.sites if a != b):
         assert world.send(a, b).nodes == routes.send(a, b).nodes
 

@@ -8,7 +8,7 @@ from broker_rig import Clock
 from network_provisioner.relay.agents import RelayAgents
 from network_provisioner.relay.sessions import AgentStatus, Session
 
-SESSION = Session("t", ("10.0.0.1",), ("10.0.0.2",), True, "rb", "10.0.0.9", 46_001, "s")
+SESSION = Session("t", ("10.0.0.1",), ("10.0.0.2",), True, "rb", "10.0.0.9", 27_001, "s")
 
 
 @pytest.fixture

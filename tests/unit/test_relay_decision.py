@@ -49,10 +49,10 @@ def test_buffers_hold_twice_what_is_under_way(path: PathFigures, buffer_bytes: i
 
 
 def test_in_words() -> None:
-    relay = {"src": "ra", "dst": "rb", "port": 46_001, **settings(LONG), "tls": False, "why": "w"}
+    relay = {"src": "ra", "dst": "rb", "port": 27_001, **settings(LONG), "tls": False, "why": "w"}
     assert described(relay) == (
-        "ra and rb carry it over one connection (bbr, 6.62 MB) to port 46001: w"
+        "ra and rb carry it over one connection (bbr, 6.62 MB) to port 27001: w"
     )
     many = described(relay | {"streams": 4, "tls": True})
-    assert many == "ra and rb carry it over 4 connections (bbr, 6.62 MB, TLS) to port 46001: w"
+    assert many == "ra and rb carry it over 4 connections (bbr, 6.62 MB, TLS) to port 27001: w"
     assert (described({"why": "no relay"}), described({})) == ("direct: no relay", "")

@@ -14,7 +14,7 @@ from network_provisioner.relay.hello import HEAD, Hello, HelloError
 from network_provisioner.relay.sessions import Session, session_from_dict
 
 SESSION = Session(
-    "t", ("10.0.0.1", "10.0.1.0/24"), ("10.9.0.1",), True, "rb", "10.9.0.9", 46001, "ab"
+    "t", ("10.0.0.1", "10.0.1.0/24"), ("10.9.0.1",), True, "rb", "10.9.0.9", 27001, "ab"
 )
 NEAR, FAR = ("10.0.1.7", 50_000), ("10.9.0.1", 2811)
 

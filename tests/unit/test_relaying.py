@@ -37,12 +37,12 @@ def told(rig: RelayRig, relay: str) -> dict[str, Session]:
 def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> None:
     transit = ask(rig, flows=WEB)
     relay = transit.relay
-    assert (relay["src"], relay["dst"], relay["port"]) == ("ra", "rb", 46_001)
+    assert (relay["src"], relay["dst"], relay["port"]) == ("ra", "rb", 27_001)
     assert (relay["streams"], relay["congestion"], relay["tls"]) == (1, "bbr", False)
     assert relay["why"].startswith("template 'always' always asks for it; 1 stream, buffers by")
     assert transit.path == ["mu", "s1", "s2", "tacc"]  # and what it reserves is as ever
     assert rig.reserved()["mu>s1"] == 50e6
-    at = (46_001, 46_001)
+    at = (27_001, 27_001)
     assert rig.controller.circuits["a"] == Circuit(
         "a", ("ra", "s1", "s2", "rb"), 150e6, 150e6, transit.lease_until,
         (Flow("tcp", None, at), Flow("tcp", at, None)), redirect=Redirect("mu", "tacc", WEB),
@@ -177,11 +177,11 @@ def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", relay_network(capacity="120 Mb/s"))
     flows = [(Flow("tcp", None, (port, port)),) for port in (1, 2, 3)]
     a, b, c = (ask(rig, name, flows=its) for name, its in zip("abc", flows, strict=True))
-    assert [t.relay.get("port") for t in (a, b)] == [46_001, 46_002]
+    assert [t.relay.get("port") for t in (a, b)] == [27_001, 27_002]
     assert c.relay["why"] == "relay 'ra' has 20 Mb/s left of 120 Mb/s, expected 50 Mb/s"
     rig.broker.release("a")
     rig.pass_polled(2)
-    assert ask(rig, "d", flows=flows[0]).relay["port"] == 46_001
+    assert ask(rig, "d", flows=flows[0]).relay["port"] == 27_001
 
 
 def test_no_port_is_left(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,13 +250,13 @@ def test_who_came_to_anothers_session_keeps_it(rig: RelayRig) -> None:
 def test_a_new_connection_goes_to_who_lives(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.release("a")
-    assert ask(rig, "b").relay["port"] == 46_002
+    assert ask(rig, "b").relay["port"] == 27_002
     assert [session.id for session in rig.agents.told("ra")[1]] == ["b", "a"]
 
 
 def test_who_names_ports_goes_before_who_does_not(rig: RelayRig) -> None:
     ask(rig)
-    assert ask(rig, "b", flows=WEB).relay["port"] == 46_002
+    assert ask(rig, "b", flows=WEB).relay["port"] == 27_002
     assert [session.id for session in rig.agents.told("rb")[1]] == ["b", "a"]
 
 
