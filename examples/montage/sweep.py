@@ -30,7 +30,7 @@ from network_provisioner.base.errors import AdonError, MissingError
 from network_provisioner.base.units import format_rate, parse_rate
 from site_selector.explain.tables import table
 
-RATES = "1.6 Mb/s,2.5 Mb/s,4 Mb/s,6.3 Mb/s,10 Mb/s,16 Mb/s"
+RATES = "1 Mb/s,2.5 Mb/s,10 Mb/s,20 Mb/s"
 DISK = "12 Mb/s"
 Points = Mapping[tuple[str, float], Sequence[SweepRun]]
 """Runs that succeeded, by placement and rate."""
