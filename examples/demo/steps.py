@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -34,8 +34,11 @@ WATCH = "watch"  # the folder of the hooks' watcher, in the run's
 Say = Callable[[str], None]
 
 
-def write_config(scenario: Scenario, real: bool, archive: Path, run_dir: Path) -> tuple[Path, str]:
-    """Write ``adon.yml`` for the testbed; the file and the broker's URL."""
+def write_config(
+    scenario: Scenario, real: bool, archive: Path, run_dir: Path, agents: Sequence[str] = ()
+) -> tuple[Path, str]:
+    """Write ``adon.yml`` for the testbed, with ``agents`` on its machine; the file and the broker's
+    URL."""
     listen = f"{LOOPBACK}:{free_port()}"
     config = {
         "topology": scenario.layout.topology(),
@@ -46,6 +49,7 @@ def write_config(scenario: Scenario, real: bool, archive: Path, run_dir: Path) -
             "archive": str(archive),
         },
         "templates": dict(scenario.templates),
+        "monitoring": {"agents": [{"name": name, "address": LOOPBACK} for name in agents]},
     }
     file = run_dir / "adon.yml"
     file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

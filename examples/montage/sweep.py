@@ -26,7 +26,7 @@ from examples.demo.demo_run import interruptible
 from examples.demo.outer import alone
 from examples.montage.sweep_run import PLACEMENTS, SweepRun, make
 from examples.testbed.testbed import Programs
-from network_provisioner.base.errors import AdonError, MissingError
+from network_provisioner.base.errors import AdonError, InputError, MissingError
 from network_provisioner.base.units import format_rate, parse_rate
 from site_selector.explain.tables import table
 
@@ -45,6 +45,8 @@ def build_parser() -> CommandParser:
     parser.add_argument("--runs", type=whole(1, 99), default=4, metavar="N",
                         help="with each rate and placement (default: %(default)s)")  # fmt: skip
     parser.add_argument("--rates", default=RATES, help="of the links (default: %(default)s)")
+    parser.add_argument("--placements", default="default,isolated",
+                        help=f"of {', '.join(PLACEMENTS)} (default: %(default)s)")  # fmt: skip
     parser.add_argument("--disk", default=DISK, help="rate of each disk (default: %(default)s)")
     parser.add_argument("--state", type=Path, default=Path(".adon/sweep"), metavar="DIR",
                         help="where runs are kept (default: %(default)s)")  # fmt: skip
@@ -54,7 +56,12 @@ def build_parser() -> CommandParser:
 
 
 def sweep(
-    rates_bps: Sequence[float], disk_bps: float, runs: int, state: Path, say: steps.Say
+    rates_bps: Sequence[float],
+    disk_bps: float,
+    runs: int,
+    state: Path,
+    say: steps.Say,
+    placements: Sequence[str] = ("default", "isolated"),
 ) -> list[SweepRun]:
     """Run what has not been run yet; all runs. Raises MissingError without a network of its own,
     AdonError."""
@@ -69,7 +76,7 @@ def sweep(
     found = []
     for number in range(1, runs + 1):
         for rate_bps in rates_bps:
-            for placement in PLACEMENTS:
+            for placement in placements:
                 rates = f"{rate_bps / 1e6:g}-{disk_bps / 1e6:g}"
                 file = state.resolve() / f"{placement}-{rates}-{number}.json"
                 if not file.exists():
@@ -99,12 +106,14 @@ def text(found: Points) -> str:
     for (placement, rate_bps), runs in found.items():
         time_s = spread_of([run.seconds for run in runs])
         waiting = fmean(run.io_wait[-1] for run in runs)
-        cores = fmean(run.cores for run in runs)
+        cores, back = (fmean(getattr(run, of) for run in runs) for of in ("cores", "given_back"))
         rows.append(
             (placement, format_rate(rate_bps), f"{time_s.mean:.1f}", f"{time_s.sd:.1f}",
-             f"{waiting:.0%}", f"{cores:.0%}")
+             f"{waiting:.0%}", f"{cores:.0%}", f"{back:.0%}")
         )  # fmt: skip
-    head = ("placement", "bandwidth>", "seconds>", "sd>", "I/O wait over 90 %>", "cores>")
+    head = (
+        "placement", "bandwidth>", "seconds>", "sd>", "I/O wait over 90 %>", "cores>", "given back>"
+    )  # fmt: skip
     return table(head, rows)
 
 
@@ -120,7 +129,8 @@ def figure(found: Points) -> str:
         [(most * n / 4, f"{most * n / 4:g}") for n in range(5)],
     )
     panels, wide = [top], (_WIDTH - _GAP) / len(rates)
-    for row, (placement, colour) in enumerate(zip(PLACEMENTS, COLOURS, strict=True)):
+    shown = [name for name in PLACEMENTS if any(name == of for of, _ in found)]
+    for row, (placement, colour) in enumerate(zip(shown, COLOURS, strict=False)):
         below = _HIGH + (_SMALL + _GAP) * row + 2 * _GAP
         curve = []
         for slot, rate_bps in enumerate(rates):
@@ -137,14 +147,20 @@ def figure(found: Points) -> str:
             panels.append(small)
         top.curve(curve, colour)
         top.dots(curve, colour)
-    return drawing(_WIDTH, _HIGH + 2 * (_SMALL + _GAP) + _GAP, panels)
+    return drawing(_WIDTH, _HIGH + len(shown) * (_SMALL + _GAP) + _GAP, panels)
 
 
 def _run(args: argparse.Namespace) -> int:
     rates_bps = [parse_rate(word, "--rates") for word in args.rates.split(",")]
     disk_bps = parse_rate(args.disk, "--disk")
+    placements = args.placements.split(",")
+    if unknown := set(placements) - {*PLACEMENTS}:
+        raise InputError(
+            f"--placements: found {min(unknown)!r}, expected some of {', '.join(PLACEMENTS)}"
+        )
+    say = steps.clock(time.monotonic())
     with alone(args.state), interruptible():
-        found = sweep(rates_bps, disk_bps, args.runs, args.state, steps.clock(time.monotonic()))
+        found = sweep(rates_bps, disk_bps, args.runs, args.state, say, placements)
     good = points(found)
     print(text(good))
     args.report.with_suffix(".svg").write_text(figure(good), encoding="utf-8")

@@ -30,28 +30,37 @@ from examples.testbed.disks import Disk
 from examples.testbed.layout import HUB, Layout, Link, Site
 from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
+from monitors.measurements.agent.beside import reporting
+from monitors.measurements.agent.disks import DiskReporter
+from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.disks.histograms import io_wait_histogram
 from monitors.measurements.disks.reader import DiskReader
+from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError
+from network_provisioner.base.model import Transit
 from pegasus_hooks.planner.model import Options, Sources
 from pegasus_hooks.planner.plan import plan
 from site_selector.inputs import load_inputs
 from site_selector.wholefile import write_whole
 
 RACK = "fiu"
-PLACEMENTS = {"default": (".",), "isolated": (HUB, RACK)}
-"""The folders with a disk each: head and workers share one, or have one each."""
+FOLLOWED = "followed"
+PLACEMENTS = {"default": (".",), "isolated": (HUB, RACK), FOLLOWED: (".",)}
+"""The folders with a disk each: head and workers share one, or have one each. The last is as the
+first, but every transfer has a transit, whose rates follow the disk."""
 _ACCOUNTING = Path("/proc/sys/kernel/task_delayacct")
 _RECIPE = Recipe(bands=1, tiles=2)
 _DELAY_S = 0.02
 _DISK_BYTES = 1 << 30
+_AGENT = f"{HUB}/head"
 _LEAST_BPS = 0.5e6  # of a process: less is of log files
 
 
 @dataclass(frozen=True, slots=True)
 class SweepRun:
     """What it is made with, and what came of it: ``seconds`` from submission to the end, the mean
-    load of all ``cores``, and ``io_wait``, the histogram of the head's processes."""
+    load of all ``cores``, ``io_wait``, the histogram of the head's processes, and the share of the
+    bandwidth of its transits that they had ``given_back``."""
 
     placement: str
     rate_bps: float
@@ -61,6 +70,7 @@ class SweepRun:
     seconds: float = 0.0
     cores: float = 0.0
     io_wait: Sequence[float] = ()
+    given_back: float = 0.0
 
     @classmethod
     def load(cls, file: Path) -> Self | None:
@@ -105,32 +115,48 @@ def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
         sites=(Site(HUB, 1, "s1", workers=1), Site(RACK, 2, "s2", workers=4)),
         links=(Link("l3", "s1", "s2", run.rate_bps, _DELAY_S, routed=True),),
     )
-    say, made, kept = (
-        steps.clock(time.monotonic()),
-        run_dir / "workflow",
-        run_dir / "archive.sqlite",
-    )
+    say, made = steps.clock(time.monotonic()), run_dir / "workflow"
+    kept, followed = run_dir / "archive.sqlite", run.placement == FOLLOWED
     with ExitStack() as stack:
         testbed = stack.enter_context(Testbed(layout, run_dir, programs, say))
         archive = stack.enter_context(Archive(kept))
         scenario = replace(SCENARIO, layout=layout)
-        config, url = steps.write_config(scenario, testbed.real, kept, run_dir)
+        config, url = steps.write_config(scenario, testbed.real, kept, run_dir, [_AGENT])
+        hooks = steps.write_hooks(scenario.template, url, kept, run_dir) if followed else None
         broker = stack.enter_context(BrokerProcess(config, url, run_dir / "broker.log"))
         say(write(_RECIPE, made, testbed.write(), (RACK,), keep_all=True))
         broker.ready()
         inputs = load_inputs(made / "workflow.yml")
         planned = plan(
             inputs, Sources(made / "workflow.yml"), dict.fromkeys(inputs.workflow.jobs, RACK),
-            run_dir / "submit", HUB, None,
+            run_dir / "submit", HUB, hooks,
             Options(user=testbed.pool.user.name, check="", cleanup=False),
         )  # fmt: skip
         os.sync()  # the input is on the disk before the clock starts
+        if followed:
+            agent = AgentSettings(_AGENT, url, "", run_dir)
+            reporter = DiskReporter(DiskReader(since_boot, _at_head))
+            stack.enter_context(reporting(agent, "disks", reporter))
         seen = stack.enter_context(_Seen())
         end = running.follow(planned, testbed.pool, archive, say, lambda _stuck: None)
+        transits = broker.client.list()
     return replace(
         run, state=end.state, seconds=end.ended - end.started,
         cores=fmean(load for _, load in seen.loads), io_wait=io_wait_histogram(seen.waits),
+        given_back=_given_back(transits, run.rate_bps),
     )  # fmt: skip
+
+
+def _given_back(transits: Sequence[Transit], rate_bps: float) -> float:
+    """The share of what they could have had of the link, each as long as its transfer took."""
+    had = [min(one.max_bps + one.given_back_bps, rate_bps) * one.seconds for one in transits]
+    used = [min(one.max_bps, rate_bps) * one.seconds for one in transits]
+    return 1 - sum(used) / sum(had) if sum(had) else 0.0
+
+
+def _at_head(pid: int) -> bool:
+    """Whether a process is the head's: its network is the box's, as ours is."""
+    return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
 
 
 class _Seen(Cores):
@@ -139,8 +165,7 @@ class _Seen(Cores):
     def __init__(self) -> None:
         super().__init__()
         self.waits: list[float] = []
-        own = Path("/proc/self/ns/net").readlink()  # the head's network is the box's
-        self._reader = DiskReader(belongs=lambda pid: Path(f"/proc/{pid}/ns/net").readlink() == own)
+        self._reader = DiskReader(belongs=_at_head)
 
     def note(self) -> None:
         super().note()
