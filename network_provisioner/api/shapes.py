@@ -153,11 +153,13 @@ class ShiftBody(Body):
 
 class RelayBody(Body):
     """How a relay's agent is: the revision of what it was told, why it is not ready in words, its
-    version, and how many connections it has open by the ids of transits."""
+    version, whether it can encrypt what it carries, and how many connections it has open by the ids
+    of transits."""
 
     revision: Count = 0
     unready: Text = ""
     version: Count
+    tls: bool = False
     connections: dict[Text, Count] = {}
 
 

@@ -114,7 +114,7 @@ class RelayAgent:
             now, was = wanted.get(name), served.session
             if now is not None and (now.port, now.peer, now.tls) == (was.port, was.peer, was.tls):
                 served.session = wanted.pop(name)
-                for stream in chain(*served.carried):
+                for stream in chain(*served.carried) if now.rate_bps != was.rate_bps else ():
                     tune_stream(stream.sock, served.session)
             else:
                 del self._served[name]
@@ -135,7 +135,9 @@ class RelayAgent:
 
     async def expire(self) -> None:
         """End the sessions whose time is over."""
-        await self.take_in([served.session for served in self._served.values()])
+        sessions = [served.session for served in self._served.values()]
+        if any(session.until <= time.time() for session in sessions):
+            await self.take_in(sessions)
 
     def connections(self) -> dict[str, int]:
         """How many are open, or being opened, by session."""
@@ -177,9 +179,13 @@ class RelayAgent:
             all_served = self._served.values()
             return next((it for it in all_served if it.session.carries(client, server, True)), None)
 
-        async with asyncio.timeout(WAIT_S), self._news:
-            while (served := known()) is None:
-                await self._news.wait()
+        try:
+            async with asyncio.timeout(WAIT_S), self._news:
+                while (served := known()) is None:
+                    await self._news.wait()
+        except TimeoutError:
+            what = f"{client[0]} to {server[0]} port {server[1]}"
+            raise HelloError(f"no session carries {what}") from None
         return served
 
     async def _to_agent(

@@ -78,8 +78,9 @@ class RelayAgents:
             agent = self._of(name)
             return agent.revision, list(agent.sessions)
 
-    def unready(self, name: str) -> str:
-        """Why an agent cannot be used now, in words; "" where it can."""
+    def unready(self, name: str, tls: bool = False) -> str:
+        """Why an agent cannot be used now, to carry something by TLS or not, in words; "" where it
+        can."""
         with self._lock:
             agent = self._of(name)
             status, silent_s = agent.status, self._clock() - agent.heard_at
@@ -94,6 +95,8 @@ class RelayAgents:
                     f"the agent of relay {name!r} is of version {status.version}, expected "
                     f"{VERSION}"
                 )
+            if tls and not status.tls:
+                return f"the agent of relay {name!r} has no certificate for TLS"
             return f"relay {name!r}: {status.unready}" if status.unready else ""
 
     def connections(self, session_id: str) -> int:

@@ -8,7 +8,7 @@ import logging
 import signal
 import ssl
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from network_provisioner.base.errors import BrokerError, InputError, MissingError
 from network_provisioner.client.broker import BrokerClient
@@ -70,21 +70,20 @@ async def serve(name: str, address: str, broker: BrokerClient, contexts: Context
             log.warning("connections go without this agent: %s", unready)
             agent = RelayAgent(address)
         try:
-            await _follow(name, agent, broker, unready)
+            await _follow(name, agent, broker, AgentStatus(0, unready, tls=contexts is not None))
         finally:
             await agent.close()
 
 
-async def _follow(name: str, agent: RelayAgent, broker: BrokerClient, unready: str) -> None:
-    revision, answered, path = 0, True, f"/v1/relays/{quoted(name)}"
+async def _follow(name: str, agent: RelayAgent, broker: BrokerClient, status: AgentStatus) -> None:
+    answered, path = True, f"/v1/relays/{quoted(name)}"
     while True:
-        status = AgentStatus(revision, unready, connections=agent.connections())
+        status = replace(status, connections=agent.connections())
         try:
             found = await asyncio.to_thread(broker.call, "POST", path, asdict(status))
-            sessions = [session_from_dict(one) for one in found["sessions"]]
-            if found["revision"] != revision:
-                await agent.take_in(sessions)
-                revision = found["revision"]
+            if found["revision"] != status.revision:
+                await agent.take_in([session_from_dict(one) for one in found["sessions"]])
+                status = replace(status, revision=found["revision"])
             answered = True
         except (BrokerError, InputError, LookupError, TypeError) as error:
             if answered:  # once, and not with every question

@@ -72,11 +72,13 @@ def session_from_dict(data: Mapping[str, Any]) -> Session:
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
     """What an agent says of itself with each poll: the ``revision`` of the sessions that it has,
-    why it is not ``ready`` in words ("" where it is), and its open connections by session."""
+    why it is ``unready`` in words ("" where it is not), whether it has what streams by ``tls``
+    need, and its open connections by session."""
 
     revision: int = 0
     unready: str = ""
     version: int = VERSION
+    tls: bool = False
     connections: Mapping[str, int] = field(default_factory=dict)
 
 

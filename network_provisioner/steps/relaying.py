@@ -94,7 +94,8 @@ class Relaying:
             raise _DirectError(self.unable)
         near, far = self._switches(transit)
         self._check_packets(transit)
-        src, dst = self._relay_at(near, transit), self._relay_at(far, transit)
+        tls = template.relay_tls
+        src, dst = (self._relay_at(switch, transit, tls) for switch in (near, far))
         figures = self._tuning.figures(transit)
         tuned = transit.tuning or asdict(service_of(template))
         helped, why = helps(figures, tuned["streams"] or 1, tuned["buffer_bytes"])
@@ -110,7 +111,6 @@ class Relaying:
             same = any(mate is transit for mate in self._active.pairs.mates(drained))
             if same and {src, dst} != {*_relays(drained)}:
                 raise _DirectError(f"other relays hold packets of transit {owner(drained.id)}")
-        tls = template.relay_tls
         return {"src": src, "dst": dst, "port": port, **settings(figures), "tls": tls, "why": why}
 
     def _switches(self, transit: Transit) -> tuple[str, str]:
@@ -144,14 +144,14 @@ class Relaying:
         if mates:
             raise _DirectError(f"its packets are those of transit {mates[0].id} too")
 
-    def _relay_at(self, switch: str, transit: Transit) -> str:
+    def _relay_at(self, switch: str, transit: Transit, tls: bool) -> str:
         """The first relay there that can be used, and has room. Raises _DirectError."""
         found = [name for name, link in self._links.items() if link.other(name) == switch]
         problems = []
         for name in found:
             capacity = self._links[name].capacity_bps
             free = capacity - sum(t.requested_bps for t in self._relayed() if name in _relays(t))
-            problem = self.agents.unready(name)
+            problem = self.agents.unready(name, tls)
             if not problem and free < transit.requested_bps:
                 problem = (
                     f"relay {name!r} has {format_rate(free)} left of {format_rate(capacity)}, "

@@ -48,6 +48,10 @@ def test_an_agent_whose_question_waits_is_not_silent(agents: RelayAgents, clock:
 def test_what_an_agent_says_of_itself(agents: RelayAgents) -> None:
     agents.heard("ra", AgentStatus(version=2))
     assert agents.unready("ra") == "the agent of relay 'ra' is of version 2, expected 1"
+    agents.heard("ra", AgentStatus())
+    assert agents.unready("ra", tls=True) == "the agent of relay 'ra' has no certificate for TLS"
+    agents.heard("ra", AgentStatus(tls=True))
+    assert agents.unready("ra", tls=True) == ""
     agents.heard("ra", AgentStatus(unready="no TPROXY"))
     assert agents.unready("ra") == "relay 'ra': no TPROXY"
     agents.heard("ra", AgentStatus(connections={"t": 2, "u": 1}))

@@ -1,0 +1,76 @@
+"""An agent's process: what it says to its broker, and what it does with the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.client.http1 import Tls
+from network_provisioner.relay import run
+from network_provisioner.relay.sessions import VERSION, Session
+
+SESSION = Session("t", ("127.0.0.2",), ("127.0.0.3",), True, "rb", "127.0.0.4", 0, "00").as_dict()
+
+
+class Answers:
+    """A broker that answers with these, and then no more."""
+
+    def __init__(self, *answers: Mapping[str, Any] | None) -> None:
+        self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
+
+    def call(self, _method: str, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((path, json.loads(json.dumps(body))))
+        if not self.answers:
+            raise KeyboardInterrupt
+        found = self.answers.pop(0)
+        if found is None:
+            raise BrokerError("it is away", "unreachable")
+        return found
+
+
+def served(broker: Answers) -> list[dict[str, Any]]:
+    """What an agent said until its broker stopped it."""
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run.serve("r a", "127.0.0.1", broker, None))  # type: ignore[arg-type]
+    assert {path for path, _ in broker.asked} == {"/v1/relays/r%20a"}
+    return [body for _, body in broker.asked]
+
+
+def test_without_tproxy_it_says_why_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    said = served(
+        Answers({"revision": 7, "sessions": []}, None, None, {"revision": 7, "sessions": []})
+    )
+    assert said[0] == {
+        "revision": 0, "unready": "ip cannot be run: No such file or directory; is it installed?",
+        "version": VERSION, "tls": False, "connections": {},
+    }  # fmt: skip
+    assert [one["revision"] for one in said] == [0, 7, 7, 7, 7]
+    assert caplog.text.count("it is away") == 1
+
+
+def test_an_answer_that_is_none_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    wrong = {key: value for key, value in SESSION.items() if key != "near"}
+    said = served(
+        Answers({"revision": 7, "sessions": [wrong]}, {}, {"revision": 8, "sessions": [SESSION]})
+    )
+    assert [one["revision"] for one in said] == [0, 0, 0, 8]
+
+
+def test_certificates_that_cannot_be_used(tmp_path: Any) -> None:
+    file = tmp_path / "a.pem"
+    file.write_text("nothing")
+    for tls in (Tls(str(file), str(file), str(file)), Tls(None, str(file), None)):
+        with pytest.raises(InputError, match=r"a\.pem.*expected readable PEM files"):
+            run.contexts_of(tls)
+    assert run.contexts_of(Tls()) is None
