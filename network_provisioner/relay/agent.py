@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import select
 import socket
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -32,7 +33,14 @@ from network_provisioner.relay.sockets import (
     transparent,
     tune_stream,
 )
-from network_provisioner.relay.streams import ClearStream, Pipes, Stream, TlsStream, reset_at_close
+from network_provisioner.relay.streams import (
+    ClearStream,
+    Pipes,
+    Stream,
+    TlsStream,
+    close_cleanly,
+    reset_at_close,
+)
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +48,7 @@ TPROXY_PORT = 27_000
 WAIT_S = 2.0  # for the session of a connection to be known
 OPEN_S = 10.0  # for the streams of a connection, and its server, to be reached
 MOST_CONNECTIONS = 8192
+_SPARE_TRIES, _SPARE_AGAIN_S = 10, 0.2
 _AGAIN_S = 0.1  # where the system has no more descriptors
 
 Work = Coroutine[Any, Any, None]
@@ -64,12 +73,15 @@ class _Coming:
 
 @dataclass(eq=False, slots=True)
 class _Served:
-    """A session, the tasks of its listener and connections, the streams that carry these, and all
-    names that connections had."""
+    """A session, the tasks of its listener and connections, the streams that carry these, how many
+    connections are open or being opened, and all names that connections had. ``spare`` streams
+    are open, and the next connection need not wait for them."""
 
     session: Session
     works: Works = field(default_factory=set)
     carried: list[Sequence[Stream]] = field(default_factory=list)
+    spare: list[Stream] = field(default_factory=list)
+    open: int = 0
     coming: dict[str, _Coming] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
 
@@ -119,6 +131,8 @@ class RelayAgent:
             else:
                 del self._served[name]
                 await _cancelled(served.works)
+                for stream in served.spare:
+                    close_cleanly(stream.sock)
         for session in wanted.values():
             try:
                 await asyncio.to_thread(self._begin, session)
@@ -129,6 +143,7 @@ class RelayAgent:
             served = self._served[session.id] = _Served(session)
             take = partial(self._from_agent, served)
             _begin(served.works, self._accept(found, served.works, take))
+            _begin(served.works, self._open_spare(served))
         self._served = {name: self._served[name] for name in order if name in self._served}
         async with self._news:
             self._news.notify_all()
@@ -141,8 +156,7 @@ class RelayAgent:
 
     def connections(self) -> dict[str, int]:
         """How many are open, or being opened, by session."""
-        counts = {name: len(it.works) - 1 for name, it in self._served.items()}  # one listens
-        return {name: count for name, count in counts.items() if count > 0}
+        return {name: it.open for name, it in self._served.items() if it.open}
 
     async def _accept(
         self, listener: socket.socket, works: Works, take: Callable[[socket.socket], Work]
@@ -192,24 +206,51 @@ class RelayAgent:
         self, served: _Served, sock: socket.socket, client: Address, server: Address
     ) -> None:
         session, name = served.session, secrets.token_hex(8)
-        numbers = range(session.streams)
-        hellos = [Hello(session.id, name, client, server, n, len(numbers)) for n in numbers]
-        with _closing([sock]) as kept:
+        with _closing([sock]) as kept, _counted(served):
             towards_host(sock)
-            async with asyncio.timeout(OPEN_S):
-                async with asyncio.TaskGroup() as group:
-                    opened = [group.create_task(self._opened(session, it, kept)) for it in hellos]
-            await self._carry(served, sock, [task.result() for task in opened])
+            streams, served.spare = served.spare, []
+            kept += [stream.sock for stream in streams]
+            if len(streams) != session.streams or any(map(_has_ended, streams)):
+                async with asyncio.timeout(OPEN_S):
+                    streams = await self._opened(session, kept)
+            _begin(served.works, self._open_spare(served))
+            for number, stream in enumerate(streams):
+                tune_stream(stream.sock, session)
+                hello = Hello(session.id, name, client, server, number, len(streams))
+                await stream.write(hello.pack(session.secret))
+            await self._carry(served, sock, streams)
 
-    async def _opened(self, session: Session, hello: Hello, kept: list[socket.socket]) -> Stream:
+    async def _open_spare(self, served: _Served) -> None:
+        """Open streams for a connection to come. The other agent may learn of the session later."""
+        for _ in range(_SPARE_TRIES):
+            kept: list[socket.socket] = []
+            with suppress(OSError), _closing(kept):
+                async with asyncio.timeout(OPEN_S):
+                    streams = await self._opened(served.session, kept)
+                if not served.spare:
+                    served.spare = streams
+                    kept.clear()
+                return
+            await asyncio.sleep(_SPARE_AGAIN_S)
+
+    async def _opened(self, session: Session, kept: list[socket.socket]) -> list[Stream]:
+        """Streams to the other agent. Raises OSError."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                opened = [
+                    group.create_task(self._open(session, kept)) for _ in range(session.streams)
+                ]
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        return [task.result() for task in opened]
+
+    async def _open(self, session: Session, kept: list[socket.socket]) -> Stream:
         sock = for_streams(session)
         kept.append(sock)
         sock.bind((self._address, 0))
         loop = asyncio.get_running_loop()
         await loop.sock_connect(sock, (session.peer_address, session.port))
-        stream = await self._stream(session, sock, kept, server=False)
-        await stream.write(hello.pack(session.secret))
-        return stream
+        return await self._stream(session, sock, kept, server=False)
 
     # -- the side of the server ------------------------------------------------------------------
 
@@ -218,8 +259,10 @@ class RelayAgent:
         with _closing([sock]) as kept:
             async with asyncio.timeout(OPEN_S):
                 stream = await self._stream(session, sock, kept, server=True)
-                length, proof = HEAD.unpack(await stream.read(HEAD.size) or bytes(HEAD.size))
-                hello = Hello.unpack(proof, await stream.read(length), session.secret)
+            if not (head := await stream.read(HEAD.size)):
+                return  # a spare one, that was not needed
+            length, proof = HEAD.unpack(head)
+            hello = Hello.unpack(proof, await stream.read(length), served.session.secret)
             first = hello.connection not in served.coming
             if first and hello.connection in served.names:
                 raise HelloError("a stream is of a connection that was")
@@ -228,9 +271,10 @@ class RelayAgent:
             coming.streams[hello.stream] = stream
             if len(coming.streams) == hello.streams:
                 coming.all_there.set()
-            if first:
-                await self._when_all(served, hello, coming)
             kept.clear()
+            if first:
+                with _counted(served):
+                    await self._when_all(served, hello, coming)
 
     async def _when_all(self, served: _Served, hello: Hello, coming: _Coming) -> None:
         kept = [transparent()]
@@ -282,6 +326,23 @@ def _closing(kept: list[socket.socket]) -> Iterator[list[socket.socket]]:
     finally:
         for sock in kept:
             sock.close()
+
+
+@contextmanager
+def _counted(served: _Served) -> Iterator[None]:
+    """A connection is open meanwhile."""
+    served.open += 1
+    try:
+        yield
+    finally:
+        served.open -= 1
+
+
+def _has_ended(stream: Stream) -> bool:
+    """Whether the other agent has closed it."""
+    poll = select.poll()
+    poll.register(stream.sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _begin(works: Works, work: Work) -> None:

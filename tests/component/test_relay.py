@@ -15,3 +15,10 @@ pytestmark = [pytest.mark.component, pytest.mark.root]
 def test_connections_through_two_agents(tmp_path: Path) -> None:
     packages.ensure("nftables", progress=print)
     run_inside(Path(__file__).with_name("relay"), tmp_path, "not long")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_thousand_transfers_and_a_path_that_is_lost(tmp_path: Path) -> None:
+    packages.ensure("nftables", progress=print)
+    run_inside(Path(__file__).with_name("relay"), tmp_path, "long")

@@ -44,7 +44,7 @@ class Relays:
         self.broker = BrokerClient(URL, 60.0, None, tls)
         nft = packages.ensure("nftables", progress=print) / "wrap"
         self._env = {**os.environ, "PATH": f"{nft}:{os.environ['PATH']}"}
-        until(self._answers, "the broker")
+        until(self.answers, "the broker")
         self.agents = {name: self.agent(name) for name in AGENTS}
         until(lambda: set(self.states()) == {""}, "both agents")
 
@@ -77,8 +77,19 @@ class Relays:
         }
         file = self.folder / "adon.yml"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
-        words = [sys.executable, "-m", "adon.service.serve", "--config", str(file)]
-        self._undo.callback(Daemon(words, self.folder / "broker.log").stop)
+        self.start()
+
+    def start(self) -> None:
+        """Start the broker."""
+        words = [
+            sys.executable,
+            "-m",
+            "adon.service.serve",
+            "--config",
+            str(self.folder / "adon.yml"),
+        ]
+        self.service = Daemon(words, self.folder / "broker.log")
+        self._undo.callback(self.service.stop)
 
     def agent(self, name: str) -> Daemon:
         """Start one."""
@@ -91,7 +102,8 @@ class Relays:
         self._undo.callback(agent.stop)
         return agent
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether the broker does."""
         with suppress(Exception):
             return bool(self.broker.health())
         return False
@@ -161,9 +173,16 @@ def test_transits_are_relayed_drained_and_go_directly_without_an_agent(rig: Rela
             while True:
                 client.sendall(DATA)
 
+    os.kill(rig.service.pid, signal.SIGKILL)
     sender = threading.Thread(target=flood)
     sender.start()
     assert server.recv(1000)
+    rig.service.stop()
+    rig.start()
+    until(rig.answers, "the broker")
+    until(lambda: rig.connections() == [1, 1], "both agents to find it again")
+    assert rig.broker.get("b").relayed
+    assert server.recv(len(DATA), socket.MSG_WAITALL)
     os.kill(rig.agents["ra"].pid, signal.SIGKILL)
     with pytest.raises(ConnectionResetError):
         received(server)

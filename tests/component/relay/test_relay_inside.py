@@ -173,6 +173,12 @@ def test_a_killed_agent_resets_its_connections(rig: RelayRig, name: str) -> None
         server.sendall(DATA * 10)
     other = next(n for n in AGENTS if n != name)
     until(lambda: not rig.status(other)["connections"], "the other agent to let go")
+    rig.agents[name].stop()
+    rig.start(name)
+    rig.serve(SESSION)
+    again, there = both(rig)  # not over streams of before
+    again.sendall(b"again")
+    assert there.recv(100) == b"again"
     rig.redirect(False)  # what the broker does
     direct, there = both(rig)
     direct.sendall(b"directly")

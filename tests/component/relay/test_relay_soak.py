@@ -9,12 +9,14 @@ import random
 import signal
 import socket
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from relay_rig import AGENTS, SESSION, RelayRig
+from relay_rig import AGENTS, SESSION, RelayRig, relays
 
 PORT, TRANSFERS, AT_ONCE, KILLS = 5001, 1000, 8, 40
 DATA = random.Random(20).randbytes(8 << 20)
@@ -104,3 +106,22 @@ def test_a_thousand_transfers_and_random_kills(rig: RelayRig, streams: int) -> N
     assert found[WHOLE] > TRANSFERS / 2, found
     assert found[RESET], found
     print(dict(found))
+
+
+@pytest.mark.long
+def test_a_path_that_is_lost_for_seconds(tmp_path: Path) -> None:
+    with relays(tmp_path, {"delay_s": 0.01, "rate_bps": 50e6}) as rig, rig.listen(PORT) as listener:
+        client = rig.connect(PORT)
+        server, _ = listener.accept()
+        threading.Thread(target=answer, args=(server,), daemon=True).start()
+        with client:
+            client.sendall(DATA[: 1 << 20])
+            rig.change_link(up=False)
+            sender = threading.Thread(target=client.sendall, args=(DATA[1 << 20 :],))
+            sender.start()
+            time.sleep(3.0)
+            rig.change_link(up=True)
+            sender.join()
+            client.shutdown(socket.SHUT_WR)
+            got = b"".join(iter(lambda: client.recv(1 << 16), b""))
+        assert got == hashlib.sha256(DATA).digest() + DATA
