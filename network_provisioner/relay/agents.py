@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.relay.sessions import VERSION, AgentStatus, Session
 
@@ -44,9 +44,12 @@ class RelayAgents:
             agent.status, agent.heard_at, agent.lost = status, self._clock(), False
 
     def lost(self, name: str) -> None:
-        """Its connection broke while it waited."""
+        """Its connection broke while it waited: most likely it is dead, with all it carried."""
         with self._lock:
-            self._of(name).lost = True
+            agent = self._of(name)
+            agent.lost = True
+            if agent.status:
+                agent.status = replace(agent.status, connections={})
 
     @contextmanager
     def waiting(self, name: str, wake: Callable[[], object]) -> Iterator[None]:
