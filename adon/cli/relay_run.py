@@ -14,9 +14,9 @@ _TIMEOUT_S = 1.2  # for the broker's answer: it takes a third of a second where 
 _HELP = """Run an agent near a site: it carries connections of hosts there over the wide area.
 
 It has the name of a node of kind 'relay' in the broker's topology, and needs root (CAP_NET_ADMIN),
-nft and ip. The broker says which connections; what it asks for is in ADON_TOKEN_FILE, or is proved
-by ADON_CERTIFICATE and ADON_KEY, which streams by TLS need, too. It ends with Ctrl-C or TERM, and
-connections under way are reset then.
+nft and ip. The broker says which connections, and knows it by the token in ADON_TOKEN_FILE, or by
+ADON_CERTIFICATE and ADON_KEY, which streams by TLS need, too (ADON_CA: who signs them). It ends
+with Ctrl-C or TERM, and connections under way are reset then.
 """
 _MORE = """
 Examples:

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _MSS_BYTES = 1448
 _begun: dict[str, int] = {}  # segments by agents' addresses
+_RETRY_S = 5.0  # where this system is not ready
 _AGAIN_S = 0.3  # where the broker does not answer
 
 
@@ -58,21 +59,28 @@ def reserved_start(session: Session) -> None:
 
 
 async def serve(name: str, address: str, broker: BrokerClient, contexts: Contexts | None) -> None:
-    """Be the agent ``name`` until this is cancelled."""
-    unready = ""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(tproxy(address, TPROXY_PORT))
-            agent = RelayAgent(address, TPROXY_PORT, contexts, reserved_start)
-            agent.start()
-        except (MissingError, OSError) as error:
-            unready = str(error)
-            log.warning("connections go without this agent: %s", unready)
-            agent = RelayAgent(address)
-        try:
-            await _follow(name, agent, broker, AgentStatus(0, unready, tls=contexts is not None))
-        finally:
-            await agent.close()
+    """Be the agent ``name`` until this is cancelled. Where the system is not ready for that, the
+    broker is told why, and it is tried again."""
+    told = ""
+    while True:
+        unready = ""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(tproxy(address, TPROXY_PORT))
+                agent = RelayAgent(address, TPROXY_PORT, contexts, reserved_start)
+                agent.start()
+            except (MissingError, OSError) as error:
+                unready, agent = str(error), RelayAgent(address)
+            if unready != told:
+                log.warning("%s", f"connections go without it: {unready}" if unready else "ready")
+            told = unready
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_S if unready else None):
+                        status = AgentStatus(0, unready, tls=contexts is not None)
+                        await _follow(name, agent, broker, status)
+            finally:
+                await agent.close()
 
 
 async def _follow(name: str, agent: RelayAgent, broker: BrokerClient, status: AgentStatus) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError, MissingError
 from network_provisioner.client.http1 import Tls
 from network_provisioner.relay import run
 from network_provisioner.relay.sessions import VERSION, Session
@@ -55,6 +56,24 @@ def test_without_tproxy_it_says_why_and_goes_on(
     }  # fmt: skip
     assert [one["revision"] for one in said] == [0, 7, 7, 7, 7]
     assert caplog.text.count("it is away") == 1
+
+
+def test_what_was_not_ready_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(run, "_RETRY_S", 0.0)
+    tries: list[str] = []
+
+    @contextmanager
+    def tproxy(address: str, _port: int) -> Iterator[None]:
+        tries.append(address)
+        if len(tries) == 3:
+            raise KeyboardInterrupt
+        raise MissingError("no device yet")
+        yield
+
+    monkeypatch.setattr(run, "tproxy", tproxy)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(run.serve("ra", "10.0.0.1", Answers(), None))  # type: ignore[arg-type]
 
 
 def test_an_answer_that_is_none_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
