@@ -118,13 +118,12 @@ class RelayAgent:
 
     async def take_in(self, sessions: Iterable[Session]) -> None:
         """Serve these sessions and no others; a connection is of the first that fits. Those of
-        sessions that are not there any more, or are with another agent or at another port, are
-        reset; all others go on."""
+        sessions that are not there any more, or have other streams, are reset; all others go on."""
         wanted = {one.id: one for one in sessions if one.until > time.time()}
         order = list(wanted)
         for name, served in list(self._served.items()):
             now, was = wanted.get(name), served.session
-            if now is not None and (now.port, now.peer, now.tls) == (was.port, was.peer, was.tls):
+            if now is not None and now.opens_like(was):
                 served.session = wanted.pop(name)
                 for stream in chain(*served.carried) if now.rate_bps != was.rate_bps else ():
                     tune_stream(stream.sock, served.session)

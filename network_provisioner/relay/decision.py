@@ -29,8 +29,9 @@ def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str
 
 def settings(path: PathFigures) -> dict[str, Any]:
     """How relays carry each connection over a path: over one of their own, with bbr, whose buffers
-    hold twice of what is under way."""
-    buffer_bytes = min(max(round(2 * path.under_way), _LEAST_BUFFER), _MOST_BUFFER)
+    hold four times what is under way. Half is the kernel's, and what follows a lost packet waits
+    for it."""
+    buffer_bytes = min(max(round(4 * path.under_way), _LEAST_BUFFER), _MOST_BUFFER)
     return {
         "streams": 1, "congestion": "bbr", "buffer_bytes": buffer_bytes, "chunk_bytes": CHUNK_BYTES,
     }  # fmt: skip

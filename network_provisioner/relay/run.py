@@ -48,8 +48,8 @@ def contexts_of(tls: Tls) -> Contexts | None:
 
 def reserved_start(session: Session) -> None:
     """Have the streams of a session begin at its rate, as far as its buffers hold that."""
-    half = session.buffer_bytes // session.streams // 2  # the kernel keeps as much for itself
-    segments = max(10, half // _MSS_BYTES)
+    whole = session.buffer_bytes // session.streams // 4  # as decision.settings has it
+    segments = max(10, whole // _MSS_BYTES)
     try:
         if _begun.get(session.peer_address) != segments:
             begin_with(session.peer_address, segments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -55,6 +55,15 @@ class Session:
             _within(ports[0], flow.src_ports) and _within(ports[1], flow.dst_ports)
             for flow in self.flows
         )
+
+    def opens_like(self, other: Session) -> bool:
+        """Whether streams of both are opened alike, to the same agent: what was opened for one can
+        serve the other."""
+        mine, its = (
+            replace(it, near=(), far=(), flows=(), secret="", rate_bps=0.0, until=0.0)
+            for it in (self, other)
+        )
+        return mine == its
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; an unbounded rate or end is left out."""

@@ -40,9 +40,9 @@ def test_what_was_reached_goes_before_what_is_expected() -> None:
 
 @pytest.mark.parametrize(
     ("path", "buffer_bytes"),
-    [(LONG, 6_625_000), (replace(LONG, rtt_s=0.0), 1 << 20), (replace(LONG, rtt_s=60), 1 << 28)],
+    [(LONG, 13_250_000), (replace(LONG, rtt_s=0.0), 1 << 20), (replace(LONG, rtt_s=60), 1 << 28)],
 )
-def test_buffers_hold_twice_what_is_under_way(path: PathFigures, buffer_bytes: int) -> None:
+def test_buffers_hold_four_times_what_is_under_way(path: PathFigures, buffer_bytes: int) -> None:
     assert settings(path) == {
         "streams": 1, "congestion": "bbr", "buffer_bytes": buffer_bytes, "chunk_bytes": 1 << 18,
     }  # fmt: skip
@@ -51,8 +51,8 @@ def test_buffers_hold_twice_what_is_under_way(path: PathFigures, buffer_bytes: i
 def test_in_words() -> None:
     relay = {"src": "ra", "dst": "rb", "port": 27_001, **settings(LONG), "tls": False, "why": "w"}
     assert described(relay) == (
-        "ra and rb carry it over one connection (bbr, 6.62 MB) to port 27001: w"
+        "ra and rb carry it over one connection (bbr, 13.2 MB) to port 27001: w"
     )
     many = described(relay | {"streams": 4, "tls": True})
-    assert many == "ra and rb carry it over 4 connections (bbr, 6.62 MB, TLS) to port 27001: w"
+    assert many == "ra and rb carry it over 4 connections (bbr, 13.2 MB, TLS) to port 27001: w"
     assert (described({"why": "no relay"}), described({})) == ("direct: no relay", "")

@@ -84,7 +84,7 @@ def test_a_relay_where_it_helps(tmp_path: Path) -> None:
     figures = PathFigures(1e9, 0.3, measured=True)
     rig.broker.release("a")
     relay = ask(rig, "b", "auto").relay
-    assert relay["buffer_bytes"] == 11_250_000 and "would reach 37% directly" in relay["why"]
+    assert relay["buffer_bytes"] == 22_500_000 and "would reach 37% directly" in relay["why"]
 
 
 def test_it_counts_with_how_the_transfer_is_tuned(tmp_path: Path) -> None:
