@@ -138,6 +138,7 @@ SETS = {
             ("iperf3", "--version"),
         ),
         PackageSet("nftables", "nftables", ("nftables",), ("nft",), ("nft", "--version")),
+        PackageSet("socat", "socat", ("socat",), ("socat",), ("socat", "-V")),
         PackageSet(
             "postgresql",
             "PostgreSQL",

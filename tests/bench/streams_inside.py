@@ -64,21 +64,31 @@ class Path53:
             )
             netns.batch(end, [f"route replace {way}"])
         delaylink.control(self._control, **asked["link"])
-        source, target = self.folder / "source", self.folder / "target"
-        source.touch()
-        os.truncate(source, asked["bytes"])
-        log = self.gridftp.transfer_log("dst")
-        before = log.stat().st_size if log.exists() else 0
-        words = [*netns.execute("src"), "globus-url-copy", "-p", str(asked["streams"])]
-        words += ["-tcp-bs", str(asked["buffer_bytes"])] if asked["buffer_bytes"] else []
-        words += [f"{self.gridftp.url('src')}{source}", f"{self.gridftp.url('dst')}{target}"]
-        env = {**os.environ, **self.gridftp.transfer_env()}
-        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
-        found = _TIMES.search(log.read_text()[before:])
-        assert found and int(found[3]) == asked["bytes"], log.read_text()[before:]
-        end, start = (datetime.strptime(found[n], "%Y%m%d%H%M%S.%f") for n in (1, 2))
-        return 8 * asked["bytes"] / (end - start).total_seconds()
+        return gridftp_bps(
+            self.gridftp, self.folder, asked["bytes"], asked["streams"], asked["buffer_bytes"]
+        )
+
+
+def gridftp_bps(
+    gridftp: GridFtp, folder: Path, size: int, streams: int, buffer_bytes: int
+) -> float:
+    """The rate in b/s of a file of ``size`` bytes from the server of "src" to that of "dst", both
+    in ``folder``; ``buffer_bytes`` 0 is the system's."""
+    source, target = folder / "source", folder / "target"
+    source.touch()
+    os.truncate(source, size)
+    log = gridftp.transfer_log("dst")
+    before = log.stat().st_size if log.exists() else 0
+    words = [*netns.execute(gridftp.sites["src"].netns), "globus-url-copy", "-p", str(streams)]
+    words += ["-tcp-bs", str(buffer_bytes)] if buffer_bytes else []
+    words += [f"{gridftp.url('src')}{source}", f"{gridftp.url('dst')}{target}"]
+    env = {**os.environ, **gridftp.transfer_env()}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = _TIMES.search(log.read_text()[before:])
+    assert found and int(found[3]) == size, log.read_text()[before:]
+    end, start = (datetime.strptime(found[n], "%Y%m%d%H%M%S.%f") for n in (1, 2))
+    return 8 * size / (end - start).total_seconds()
 
 
 def main(programs: Path, folder: Path) -> None:
