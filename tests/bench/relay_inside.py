@@ -2,14 +2,12 @@
 
     python -m tests.bench.relay_inside FOLDER {"gridftp": …, "socat": …, "aggligator": …}
 
-Two hosts with small windows and cubic, a relay near each (tests/component/relay_rig.py). Reads
-lines of JSON from standard input and answers each with one:
+Two hosts with small windows and cubic, a relay near each. Reads lines of JSON and answers each:
 
-- ``{"way", "loss", "bytes", "relay", …}``: ``{"bps", "cpu_s"}`` of so many bytes from the server to
-  the client, and the seconds of processor time that both agents took. ``relay`` is what differs
-  from the rig's session, null for no relay.
-- ``{"idle": n}``: ``{"before", "after"}``, bytes of memory of the larger agent, without and with so
-  many idle connections.
+- ``{"way", "loss", "bytes", "relay", …}`` with ``{"bps", "cpu_s"}`` of bytes from the server to the
+  client, processor seconds of both agents. ``relay``: what differs from the rig's session, or null.
+- ``{"idle": n}`` with ``{"before", "after"}``: bytes of memory of the larger agent, without and
+  with so many idle connections.
 """
 
 from __future__ import annotations
@@ -23,9 +21,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 from typing import Any
@@ -57,16 +57,8 @@ LINKS = [f"10.4.0.{n}" for n in range(1, 9)]  # addresses for the links of aggli
 AT_ONCE = 200  # idle connections that are opened side by side
 
 
-class Http(BaseHTTPRequestHandler):
+class Http(SimpleHTTPRequestHandler):
     """Any file of the machine."""
-
-    def do_GET(self) -> None:
-        """By sendfile, as web servers do it."""
-        with Path(self.path).open("rb") as file:
-            self.send_response(200)
-            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
-            self.end_headers()
-            self.connection.sendfile(file)
 
     def log_message(self, *_words: object) -> None:
         """Nothing."""
@@ -81,20 +73,21 @@ class Ftp(StreamRequestHandler):
         said = {"USER": "230 hello", "PWD": '257 "/"', "CWD": "250 done", "TYPE": "200 done"}
         said |= {"EPSV": f"229 open (|||{data.getsockname()[1]}|)", "RETR": "226 done"}
         folder = Path("/")
-        self._say("220 ready")
+
+        def say(words: str) -> None:
+            self.wfile.write(f"{words}\r\n".encode())
+
+        say("220 ready")
         for line in self.rfile:
             word, _, rest = line.decode().strip().partition(" ")
             if word == "CWD":
                 folder /= rest
             if word == "RETR":
-                self._say("150 it comes")
+                say("150 it comes")
                 with (folder / rest).open("rb") as file, data.accept()[0] as sock:
                     sock.sendfile(file)
-            self._say(said.get(word, "502 unknown"))
+            say(said.get(word, "502 unknown"))
         data.close()
-
-    def _say(self, words: str) -> None:
-        self.wfile.write(f"{words}\r\n".encode())
 
 
 class Hosts:
@@ -104,12 +97,12 @@ class Hosts:
         self.disk, self._undo = folder, undo
         self.memory = Path(undo.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
         self.rig = undo.enter_context(relays(folder, LINK))
-        self._session, self._relayed = SESSION, True
+        self._relayed = True
         for host, address in (("client", CLIENT), ("server", SERVER)):
             netns.sysctl(host, HOST)
             # By route: a namespace may not choose any for all that the machine keeps for root.
             netns.batch(host, [f"route replace default via {GATE} src {address} congctl cubic"])
-        self._serve(8080, Http)
+        self._serve(8080, partial(Http, directory="/"))
         self._serve(2121, Ftp)
         self._mptcp = within("server", lambda: socket.socket(type=socket.SOCK_STREAM, proto=MPTCP))
         self._mptcp.bind((SERVER, MPTCP_PORT))
@@ -126,7 +119,7 @@ class Hosts:
         self._gridftp.start()
         undo.callback(self._gridftp.stop)
 
-    def _serve(self, port: int, handler: type[StreamRequestHandler]) -> None:
+    def _serve(self, port: int, handler: Callable[..., StreamRequestHandler]) -> None:
         server = within("server", lambda: ThreadingTCPServer((SERVER, port), handler))
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -154,10 +147,8 @@ class Hosts:
         if (relay is not None) != self._relayed:
             self._relayed = relay is not None
             self.rig.redirect(self._relayed)
-        session = replace(SESSION, **(relay or {}))
-        if relay is not None and session != self._session:
-            self.rig.serve(session)
-            self._session = session
+        if relay is not None:
+            self.rig.serve(replace(SESSION, **relay))
         before = self._cpu_s()
         size, streams, way = asked["bytes"], asked.get("streams", 1), asked["way"]
         if way == "mptcp":
