@@ -148,7 +148,8 @@ class Hosts:
             self._relayed = relay is not None
             self.rig.redirect(self._relayed)
         if relay is not None:
-            self.rig.serve(replace(SESSION, **relay))
+            # Of a name of its own: listeners keep what they were set up with.
+            self.rig.serve(replace(SESSION, id=json.dumps(relay), **relay))
         before = self._cpu_s()
         size, streams, way = asked["bytes"], asked.get("streams", 1), asked["way"]
         if way == "mptcp":
