@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -186,8 +187,9 @@ def aggligator(tell: Tell) -> Path:
 def _measuring(tools: Mapping[str, Path]) -> Iterator[Callable[[Way], dict[str, float]]]:
     """Asks the program in a box."""
     pipe = subprocess.PIPE
-    with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
-        words = [folder, json.dumps({name: str(path) for name, path in tools.items()})]
+    temporary = partial(tempfile.TemporaryDirectory, prefix="adon-bench-")
+    with temporary() as disk, temporary(dir="/dev/shm") as memory:
+        words = [disk, memory, json.dumps({name: str(path) for name, path in tools.items()})]
         command = [*box.command(), sys.executable, "-m", "tests.bench.relay_inside", *words]
         with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as inside:
             assert inside.stdin and inside.stdout

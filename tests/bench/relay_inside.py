@@ -1,6 +1,6 @@
 """Runs inside a box for the bench P12: one connection over 500 Mb/s and 53 ms, in many ways.
 
-    python -m tests.bench.relay_inside FOLDER {"gridftp": …, "socat": …, "aggligator": …}
+    python -m tests.bench.relay_inside DISK MEMORY {"gridftp": …, "socat": …, "aggligator": …}
 
 Two hosts with small windows and cubic, a relay near each. Reads lines of JSON and answers each:
 
@@ -18,7 +18,6 @@ import resource
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -93,10 +92,9 @@ class Ftp(StreamRequestHandler):
 class Hosts:
     """The network, and what runs on its hosts."""
 
-    def __init__(self, tools: dict[str, str], folder: Path, undo: ExitStack) -> None:
-        self.disk, self._undo = folder, undo
-        self.memory = Path(undo.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
-        self.rig = undo.enter_context(relays(folder, LINK))
+    def __init__(self, tools: dict[str, str], disk: Path, memory: Path, undo: ExitStack) -> None:
+        self.disk, self.memory, self._undo = disk, memory, undo
+        self.rig = undo.enter_context(relays(disk, LINK))
         self._relayed = True
         for host, address in (("client", CLIENT), ("server", SERVER)):
             netns.sysctl(host, HOST)
@@ -115,7 +113,7 @@ class Hosts:
         places = {
             name: Endpoint(dtn_name(name), at, PORT, host) for name, (host, at) in ends.items()
         }
-        self._gridftp = GridFtp(places, folder, Path(tools["gridftp"]))
+        self._gridftp = GridFtp(places, disk, Path(tools["gridftp"]))
         self._gridftp.start()
         undo.callback(self._gridftp.stop)
 
@@ -225,12 +223,12 @@ class Hosts:
         return max(psutil.Process(agent.pid).memory_info().rss for agent in agents)
 
 
-def main(folder: Path, tools: dict[str, str]) -> None:
+def main(disk: Path, memory: Path, tools: dict[str, str]) -> None:
     """One answer for each line."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with ExitStack() as undo:
-        hosts = Hosts(tools, folder, undo)
+        hosts = Hosts(tools, disk, memory, undo)
         for line in sys.stdin:
             asked = json.loads(line)
             found = hosts.idle(asked["idle"]) if "idle" in asked else hosts.measure(asked)
@@ -238,4 +236,4 @@ def main(folder: Path, tools: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
