@@ -16,8 +16,6 @@ INSIDE = Path(__file__).with_name("open_vswitch")
 def test_the_network_and_its_controller(tmp_path: Path) -> None:
     packages.ensure("gridftp", progress=print)
     packages.ensure("condor", progress=print)
-    packages.ensure("nftables", progress=print)
-    packages.ensure("iperf3", progress=print)
     run_inside(INSIDE, tmp_path, "not long")
 
 
