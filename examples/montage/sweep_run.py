@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Self
@@ -156,7 +157,12 @@ def _given_back(transits: Sequence[Transit], rate_bps: float) -> float:
 
 def _at_head(pid: int) -> bool:
     """Whether a process is the head's: its network is the box's, as ours is."""
-    return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
+    return Path(f"/proc/{pid}/ns/net").readlink() == _own_network()
+
+
+@cache
+def _own_network() -> Path:
+    return Path("/proc/self/ns/net").readlink()
 
 
 class _Seen(Cores):

@@ -146,9 +146,8 @@ class Relaying:
 
     def _relay_at(self, switch: str, transit: Transit, tls: bool) -> str:
         """The first relay there that can be used, and has room. Raises _DirectError."""
-        found = [name for name, link in self._links.items() if link.other(name) == switch]
         problems = []
-        for name in found:
+        for name in (node.name for node in self._topology.relays_at(switch)):
             capacity = self._links[name].capacity_bps
             free = capacity - sum(t.requested_bps for t in self._relayed() if name in _relays(t))
             problem = self.agents.unready(name, tls)
