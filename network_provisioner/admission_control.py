@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import CLIENT, ON_SWITCHES, SEEN, Transit, TransitRequest
@@ -391,11 +390,8 @@ class AdmissionControl:
         return min(found, key=lambda claim: claim.start, default=None)
 
     def failure(self, transit: Transit) -> tuple[Hop, str] | None:
-        """A link of a transit's paths that has failed, and that in words; None where none has."""
-        failed = self._failed
-        nodes = [transit.path, *(part["path"] for part in transit.parts[1:])]
-        hop = next((hop for path in nodes for hop in pairwise(path) if hop in failed), None)
-        return None if hop is None else (hop, failed[hop])
+        """A link of a transit's paths that cannot be used, and that in words; None for none."""
+        return circuits.first_of(transit, self._failed)
 
     def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
         """Where transits of one pair of sites that must take one path have room without a link; ()
@@ -466,7 +462,8 @@ class AdmissionControl:
         longest = self._limits.max_lease_s
         if transit.lease_s is not None:
             longest = min(transit.lease_s, longest)
-        return min(grant.end, grant.start + longest)
+        until = min(grant.end, grant.start + longest)
+        return min(until, transit.lease_until) if transit.lost_path else until
 
     # -- within ------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ from network_provisioner.terms import (
     unwanted,
 )
 from network_provisioner.topology.graph import Topology
-from network_provisioner.topology.link_failures import LinkFailures, LinkNews
+from network_provisioner.topology.link_failures import LinkFailures, LinkNews, SwitchNews
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,8 @@ class Broker(Queries):
         :meth:`start` before anything else."""
         self.topology = topology
         self.templates = templates
-        self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change
+        # Told once of each change of links and switches.
+        self.link_listeners: list[Callable[[LinkNews | SwitchNews], None]] = []
         self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
@@ -144,7 +145,7 @@ class Broker(Queries):
             self._lifecycle.setup_times,
             metrics_of,
             best_effort_of,
-            self._failures.hops,
+            self._failures.unusable,
             policies,
             lambda site: connections.reports(site, self._latest),
         )
@@ -201,8 +202,9 @@ class Broker(Queries):
         self._notify()
 
     def stop(self) -> None:
-        """Take our rules off the switches and close the store. Live transits stay in the store and
-        come back with the next start, until their leases end. Raises ControllerError."""
+        """Leave the switches and close the store. Rules stay on the switches, and live transits in
+        the store, until their leases end: the next start goes on with them. Raises
+        ControllerError."""
         with self._lock:
             try:
                 self._controller.stop()
@@ -434,7 +436,7 @@ class Broker(Queries):
                 f"{transit.src} and {transit.dst} hold: {verdict.reason}"
             )
             self._do_without(transit, reason, now)
-        elif template.patience_s <= 0:
+        elif template.patience_s <= 0 and not transit.lost_path:
             self._do_without(transit, f"does not wait: {verdict.reason}", now)
         else:
             self._lifecycle.wait(transit, verdict, now)
@@ -522,7 +524,10 @@ class Broker(Queries):
         """End the leases and the patience that are over; whether that left room for others."""
         freed = False
         for transit in self._active.due(now):
-            if transit.state is TransitState.QUEUED:
+            if transit.lost_path:
+                transit.reason += "; its lease ended without another path"
+                self._lifecycle.end(transit, TransitState.EXPIRED, now)
+            elif transit.state is TransitState.QUEUED:
                 waited = now - transit.requested_at
                 self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
             elif transit.expected_end and now < (until := self._admission.usual_end(transit)):
@@ -599,6 +604,12 @@ class Broker(Queries):
                 until = min(until, transit.end)
             if transit.state in LIVE and until > transit.lease_until:
                 self._early.extend(transit, until, now)
+            elif transit.lost_path and until > transit.lease_until:
+                self._lifecycle.change(
+                    transit, {"lease_until": until}, now, "the lease was not renewed"
+                )
+                self._active.waitlist.ask_again(transit)
+                self._serve_queue(now)
             return transit.copy()
 
     def change(

@@ -1,7 +1,8 @@
 """Moves transits through their states, and keeps ledger, store and switches in step.
 
     queued ─► held ─► installed ─► active ─► released | expired
-                └─► failed                        queued ─► best_effort
+       ▲        └─► failed           │            queued ─► best_effort
+       └────── its path failed ──────┘
 
 A step changes ledger and store at once. What it means for the switches is collected, and told in
 one :meth:`Lifecycle.apply` for all of it. The store is written before the switches are touched, and
@@ -344,6 +345,16 @@ class Lifecycle:
         self._take_off(transit)
         circuits.leave(transit)
         transit.state, transit.lease_until, transit.expected_end = TransitState.QUEUED, 0.0, 0.0
+
+    def wait_for_path(self, transit: Transit, reason: str, now: float) -> None:
+        """Take its path from a live transit whose transfer goes on without, and queue it for
+        another until its lease ends."""
+        until = transit.lease_until
+        self.withdraw(transit, now)
+        self._active.leave(transit)
+        transit.lease_until, transit.reason = until, reason
+        self._active.enter(transit)
+        self._repository.save([transit])
 
     def _free(self, transit_id: str) -> None:
         freed = self._ledger.release(transit_id)

@@ -97,6 +97,7 @@ class Queries:
             "live": live,
             "queued": queued,
             "links_failed": self._failures.described(),
+            "switches": [asdict(status) for status in self._failures.statuses()],
         }
 
     def describe_topology(
@@ -113,7 +114,7 @@ class Queries:
             when = now if at is None else at
             check_window(when, until, now)
             live = self._active.on_switches() if when <= now else ()
-            failed = self._failures.hops
+            failed = self._failures.unusable
             told = describe_load(self.topology, self._ledger, max(when, now), until, live, failed)
         if users is not None:
             active = self._active.all

@@ -22,6 +22,7 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Part,
     Queue,
+    SwitchStatus,
 )
 from network_provisioner.desired_state import Differentiator
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf
@@ -74,6 +75,7 @@ class FakeController:
         self.broken: Exception | None = None
         self.bytes: dict[str, int] = {}
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
+        self.statuses: list[SwitchStatus] = []
 
     def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
         """A link fails."""
@@ -81,6 +83,12 @@ class FakeController:
 
     def failed_links(self) -> dict[tuple[str, str], str]:
         return self.failed
+
+    def switches(self) -> list[SwitchStatus]:
+        return self.statuses
+
+    def clear(self) -> None:
+        self.circuits, self.queues = {}, []
 
     def capabilities(self) -> Capabilities:
         return self.can

@@ -1,7 +1,8 @@
 """Run the broker: it grants, installs and takes back paths and bandwidth.
 
-Serves its REST API until it is told to stop (Ctrl-C or TERM), then clears its rules from the
-switches. Transits that still live come back with the next start, until their leases end.
+Serves its REST API until it is told to stop (Ctrl-C or TERM). Its rules stay on the switches, so
+traffic goes on while it is restarted or upgraded, until the transits' leases end. `adon broker
+clear` removes the rules.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ Roles:
   measurement  reads transits, counters and metrics
   agent        measures at an end of paths when the schedule says so
 """
+_CLEAR = """Remove all rules, groups, meters and queues of ADON from the switches.
+
+For good: nothing flows between sites any more unless the switches have other rules. The broker has
+to be stopped first. Switches that do not connect are named, and keep what they have.
+"""
 _OPENAPI = """Print the description of the REST API (OpenAPI 3.1), as /openapi.json serves it."""
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon broker`` with its verbs ``token new`` and ``openapi``."""
+    """Add ``adon broker`` with its verbs."""
     parser = add_command(nouns, "broker", __doc__, _run, _MORE)
     parser.add_argument(
         "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
@@ -52,6 +58,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     verbs: Nouns[Any] = parser.add_subparsers(metavar="[VERB]")
     add_command(verbs, "openapi", _OPENAPI, _openapi)
+    clear = add_command(verbs, "clear", _CLEAR, _clear)
+    clear.add_argument(
+        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
+        help="network and controller (default: ./%(default)s)",
+    )  # fmt: skip
     new = add_command(add_noun(verbs, "token", _TOKEN), "new", _NEW, _new_token, _NEW_MORE)
     new.add_argument("--name", required=True, help="whose it is; a researcher's user name")
     new.add_argument(
@@ -69,6 +80,12 @@ def _run(args: argparse.Namespace) -> int:
     from adon.service.serve import serve
 
     return serve(args.config, say=lambda line: print(line, flush=True))
+
+
+def _clear(args: argparse.Namespace) -> int:
+    from adon.service.serve import clear_switches
+
+    return clear_switches(args.config, say=print)
 
 
 def _new_token(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
-    from network_provisioner.topology.link_failures import LinkNews
+    from network_provisioner.topology.link_failures import LinkNews, SwitchNews
 
 
 def notifier_of(
@@ -60,7 +60,7 @@ def make(around: PartContext) -> MonitoringPart:
     from monitors.alerts.notices.workflows import WorkflowNotices
 
     services: list[Notifier | WorkflowNotices] = [around.notifier]
-    around.broker.link_listeners.append(partial(_tell_of_link, around.notifier))
+    around.broker.link_listeners.append(partial(_tell_of_network, around.notifier))
     if around.settings.notices and isinstance(around.notifier, NoticeService):
         services.append(
             WorkflowNotices(around.archive, around.notifier, around.clock, around.workflows)
@@ -68,10 +68,10 @@ def make(around: PartContext) -> MonitoringPart:
     return MonitoringPart(services=tuple(services))
 
 
-def _tell_of_link(notifier: Notifier, news: LinkNews) -> None:
-    """Once that a link has failed, and once that it works again."""
+def _tell_of_network(notifier: Notifier, news: LinkNews | SwitchNews) -> None:
+    """Once that something is wrong with a link or switch, and once that it is not any more."""
     again = ":again" if news.at else ""
-    notifier.tell("link", f"{news.link}:{news.since:.3f}{again}", f"The {news}", asdict(news))
+    notifier.tell("link", f"{news.what}:{news.since:.3f}{again}", f"The {news}", asdict(news))
 
 
 def check(settings: MonitoringConfig, topology: Topology) -> None:

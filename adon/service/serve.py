@@ -18,7 +18,7 @@ from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
 from adon.config.security import LiveKeyring, check_exposure, described, own_host, tls_context
 from adon.machine import syscalls
-from adon.service.wiring import make_broker
+from adon.service.wiring import make_broker, make_controller
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
 
-_SWITCHES_CONNECT_S = 20.0
+_SWITCHES_CONNECT_S = 10.0  # Open vSwitch tries every 8 s; who comes later is served then
 _BACKLOG = 128
 
 
@@ -50,6 +50,27 @@ def listening_socket(address: str) -> socket.socket:
         ) from None
     sock.set_inheritable(True)
     return sock
+
+
+def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
+    """Remove everything of ours from the switches; ``say`` is told what became of each.
+
+    Returns an exit code: 1 where switches were not reached. Raises AdonError.
+    """
+    from network_provisioner.controllers.base import WatchesSwitches
+    from network_provisioner.topology.data import topology_from_dict
+
+    config = load_config(config_file)
+    controller = make_controller(config.controller, topology_from_dict(config.topology))
+    controller.start(_SWITCHES_CONNECT_S)
+    try:
+        controller.clear()
+        found = controller.switches() if isinstance(controller, WatchesSwitches) else ()
+        for switch in found:
+            say(f"{switch.label}: {'cleared' if switch.connected else 'is not connected'}")
+        return int(any(not switch.connected for switch in found))
+    finally:
+        controller.stop()
 
 
 def serve(
@@ -98,7 +119,7 @@ def serve(
         )
         web = server(app, tls)
         # uvicorn passes the signal that stopped it on to the handler that was there before. That
-        # must not be the default one: it would end the process before the switches are cleared.
+        # must not be the default one: it would end the process before the store is closed.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused

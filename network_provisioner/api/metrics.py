@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client import Counter as Count
@@ -98,7 +99,7 @@ class Metrics:
         yield _gauge("adon_transits_relayed", "Transits that relays carry.", relayed)
         yield from self._transits()
         yield from self._links()
-        yield from self._switches(health["controller"]["name"])
+        yield from self._switches(health)
 
     def _transits(self) -> Iterator[Metric]:
         states: Counter[str] = Counter()
@@ -137,13 +138,27 @@ class Metrics:
                     family.add_metric((load["from"], load["to"]), value)
         yield from families
 
-    def _switches(self, controller: str) -> Iterator[Metric]:
+    def _switches(self, health: dict[str, Any]) -> Iterator[Metric]:
+        connected = GaugeMetricFamily(
+            "adon_switch_up", "1 where a switch is connected and as it should be.",
+            labels=("switch",),
+        )  # fmt: skip
+        repairs = CounterMetricFamily(
+            "adon_repairs", "What was missing on a switch and was put back.",
+            labels=("switch", "kind"),
+        )  # fmt: skip
+        for switch in health["switches"]:
+            connected.add_metric((switch["name"],), float(not switch["problem"]))
+            for kind, count in switch["repairs"].items():
+                repairs.add_metric((switch["name"], kind), count)
+        yield connected
+        yield repairs
         sent = CounterMetricFamily(
             "adon_link_sent_bytes", "Bytes sent on a link in one direction, as the switch says.",
             labels=("src", "dst"),
         )  # fmt: skip
         up = GaugeMetricFamily(
-            "adon_controller_up", "1 where the switches answer.", labels=("controller",)
+            "adon_controller_up", "1 where all switches answer.", labels=("controller",)
         )
         circuits = None
         try:
@@ -154,7 +169,8 @@ class Metrics:
             circuits = float(len(found["installed"]))
             for one in found["counters"]:
                 sent.add_metric((one["a"], one["b"]), one["bytes"])
-        up.add_metric((controller,), circuits is not None)
+        reached = circuits is not None and all(s["connected"] for s in health["switches"])
+        up.add_metric((health["controller"]["name"],), reached)
         yield up
         yield sent
         if circuits is not None:

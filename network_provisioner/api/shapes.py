@@ -297,6 +297,18 @@ class FailedLinkAnswer(Answer):
     since: float
 
 
+class SwitchStatusAnswer(Answer):
+    """A switch, and since when (Unix seconds) it is not connected; ``repairs`` counts, by kind,
+    what was missing on it and was put back."""
+
+    name: str
+    label: str
+    connected: bool
+    since: float
+    problem: str
+    repairs: dict[str, int]
+
+
 class AdviceAnswer(Answer):
     """``path`` by its nodes, the ``figures`` known of it, the ``advice`` made of them, how the
     template has its transfers served, and the addresses of the ``hosts`` of both sites."""
@@ -317,3 +329,4 @@ class HealthAnswer(Answer):
     live: int
     queued: int
     links_failed: list[FailedLinkAnswer]
+    switches: list[SwitchStatusAnswer]

@@ -220,6 +220,11 @@ class Transit:
         return "port" in self.relay
 
     @property
+    def lost_path(self) -> bool:
+        """Whether it had a path, and waits for another until its lease ends."""
+        return self.state is TransitState.QUEUED and self.lease_until > 0
+
+    @property
     def awaits_flows(self) -> bool:
         """Whether its packets are told apart, but nobody knows yet which they are."""
         return bool(self.ports_at) and not self.flows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from queue import SimpleQueue
 
 from network_provisioner.base.errors import InputError
@@ -14,12 +15,20 @@ from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Topology
 
 
+class SwitchChange(Enum):
+    """What can happen at a switch without our doing."""
+
+    CONNECTED = "it has connected, for the first time or again"
+    LEASE_ENDED = "the lease of a rule has ended"
+    RULES_REMOVED = "somebody else has removed rules of ours"
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchEvent:
-    """A switch has ``connected`` (again), or else one of its rules has ended by itself."""
+    """What has happened at a switch."""
 
     dpid: int
-    connected: bool
+    change: SwitchChange
 
 
 class SwitchBackend(ABC):
@@ -60,6 +69,11 @@ class SwitchBackend(ABC):
     @abstractmethod
     def look_at_ports(self, segments: Collection[Segment]) -> None:
         """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
+
+    @abstractmethod
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
+        """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
+        came through, and somebody may have removed it."""
 
     @abstractmethod
     def probe(self, segments: Collection[Segment]) -> None:

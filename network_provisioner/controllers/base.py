@@ -158,7 +158,39 @@ class Controller(Protocol):
         ...
 
     def stop(self) -> None:
-        """Remove every rule of ours and disconnect."""
+        """Disconnect. What is on the switches stays there, so that nobody notices a restart;
+        circuits end with their leases."""
+        ...
+
+    def clear(self) -> None:
+        """Remove everything of ours from the switches that can be reached. Never fails: what
+        cannot be removed is logged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchStatus:
+    """A switch as its controller sees it.
+
+    ``label`` is how messages name it. ``since`` is the Unix second since which it is not connected,
+    0 where it is. ``problem`` says what is wrong, "" for nothing; ``repairs`` counts, by kind, what
+    was missing on it and was put back.
+    """
+
+    name: str
+    label: str
+    connected: bool
+    since: float
+    problem: str
+    repairs: Mapping[str, int]
+
+
+@runtime_checkable
+class WatchesSwitches(Protocol):
+    """A controller that sees how each switch is."""
+
+    def switches(self) -> Sequence[SwitchStatus]:
+        """Every switch of the topology. Asks none."""
         ...
 
 

@@ -19,6 +19,7 @@ from network_provisioner.topology.graph import Link, Topology
 
 LOG = logging.getLogger(__name__)
 _ROUNDS = 3
+_DOUBTFUL = 2  # rounds without a probe after which it is looked at more closely
 _FIRST_ROUNDS = 10  # who was not heard by then is not watched
 _MEMORY = 6  # rounds over which bytes are counted
 _FULL = 0.5  # of what a link carries: with so much on it, a probe may have found no room
@@ -95,6 +96,10 @@ class LinkWatch:
     def _judge(self) -> None:
         """Which segments are silent, and not only full."""
         doubtful = {way: missed for way, missed in self._missed.items() if missed > 1}
+        # Before a link is blamed, its last switch gets the rules for probes once more.
+        late = {way[1][0] for way, missed in doubtful.items() if missed == _DOUBTFUL}
+        if late:
+            self._backend.lay_probe_rules_again(late)
         counts = self._backend.port_bytes({end[0] for way in doubtful for end in way})
         now, heard = time.monotonic(), self.heard
         silent = set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
@@ -19,9 +20,11 @@ from network_provisioner.controllers.rules import (
     Changes,
     FlowRule,
     SeenRule,
+    SelectGroup,
     TableEntry,
     diff,
     diff_entries,
+    same_but_lease,
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape, Shaper
 from network_provisioner.controllers.switch_state import OURS, SwitchState
@@ -39,6 +42,15 @@ class Transition:
     after: SwitchPlan
     circuits: tuple[Circuit, ...]
     queues: tuple[Queue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """What was found when one switch was compared with what it should have: whether its rules
+    ``changed``, and how many things were ``missing`` or wrong, by kind."""
+
+    changed: bool = False
+    missing: Mapping[str, int] = field(default_factory=dict)
 
 
 class Reconciler:
@@ -128,21 +140,41 @@ class Reconciler:
 
     def prepare(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Transition:
         """What will change where exactly these are wanted; nothing does so yet. Raises
-        ControllerError for what cannot be had."""
+        ControllerError for what cannot be had: also for a new circuit over a switch that is away.
+        Those that were there before get their rules on that switch when it is back."""
+        unready = {}
         for dpid in self._stale & self._backend.connected():
-            self.resync(dpid, fresh=True)
-        connected = self._backend.connected()
+            try:
+                self.resync(dpid, fresh=True)
+            except ControllerError as error:
+                unready[dpid] = str(error)
+        connected = self._backend.connected() - unready.keys()
         before = self.plan()
         if self._state.refresh(connected):
             self._planner.recall(self._state.rules(connected), self._state.entries(connected))
         if self._shaper is not None and self._state.taken_over(connected):
             self._shaper.doubt()
         after = self._plan(circuits, queues)
-        absent = {rule.dpid for rule in after.rules} - connected
+        absent = self._needed(after, circuits) - connected
         if absent:
-            names = ", ".join(self._backend.label(dpid) for dpid in sorted(absent))
-            raise ControllerError(f"{names} is not connected")
+            away = [self._backend.label(dpid) for dpid in sorted(absent - unready.keys())]
+            problems = [f"{', '.join(away)} is not connected"] if away else []
+            problems += [unready[dpid] for dpid in sorted(absent & unready.keys())]
+            raise ControllerError("; ".join(problems))
         return Transition(connected, before, after, tuple(circuits), tuple(queues))
+
+    def _needed(self, plan: SwitchPlan, circuits: Sequence[Circuit]) -> set[int]:
+        """The switches on the paths of circuits that were not there before, or went another way."""
+        if self.circuits is None:  # after a restart all of them were there
+            return set()
+        had = {c.id: [part.path for part in c.all_parts] for c in self.circuits}
+        new = {c.id for c in circuits if had.get(c.id) != [part.path for part in c.all_parts]}
+        return {
+            rule.dpid
+            for group in plan.groups
+            if new & {*group.data, *group.acks}
+            for rule in plan.rules_of(group)
+        }
 
     def apply(self, prepared: Transition) -> None:
         """Make it so. Raises ControllerError after having put
@@ -159,19 +191,19 @@ class Reconciler:
             self._shape("restore shaping", lambda s: _restore(s, prepared.before.shapes))
             raise ControllerError(str(error)) from error
         self.circuits, self._queues = prepared.circuits, prepared.queues
-        self._epoch = epoch + changed
+        self._epoch = epoch + bool(changed)
         self._take(plan, self.circuits)
         self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
 
-    def resync(self, dpid: int, *, fresh: bool) -> bool:
+    def resync(self, dpid: int, *, fresh: bool) -> Resync:
         """Bring one switch and its devices to what is wanted now; nothing where it is away.
 
-        ``fresh``: the switch has just connected, so what its devices do is not known. A switch that
-        somebody changed who knows of later wishes is left to them. Returns whether rules had to be
-        changed. Raises ControllerError or MissingError, and remembers to try again.
+        ``fresh``: what its devices do is to be looked at as well. A switch that another broker
+        changed which decided later is left to it. Raises ControllerError or MissingError, and
+        remembers to try again.
         """
         if dpid not in self._backend.connected():
-            return False
+            return Resync()
         self._stale.add(dpid)
         self._state.forget({dpid})
         self._state.refresh({dpid})
@@ -179,28 +211,39 @@ class Reconciler:
         if self.circuits is not None and latest > self._epoch and self._state.foreign(dpid):
             LOG.info("%s is kept by another broker", self._backend.label(dpid))
             self._stale.discard(dpid)
-            return False
+            return Resync()
         plan = self.plan()
         rules, entries = [*plan.routes, *plan.rules], list(plan.entries)
         if self.circuits is None:
             # Circuits of an earlier run stay until it is said what is wanted.
             rules += [rule for rule in self._state.rules({dpid}) if rule.owner != ROUTE_OWNER]
             entries = self._state.entries({dpid})
+        missing: Counter[str] = Counter()
         if self._shaper is not None:
             here = [s for s in plan.shapes if self._names[dpid] == s.switch]
             if self.circuits is None:
                 self._shaper.begin(here)
             elif fresh:
-                self._shaper.sync(here)
+                missing["devices' classes"] = len(self._shaper.sync(here))
             else:
                 self._shaper.grow(plan.shapes)
-        changed = self._bring({dpid}, rules, entries, max(latest, self._epoch))
+        seen = {rule.key: rule for rule in self._state.rules({dpid})}
+        there = self._state.entries({dpid})
+        changes = self._bring({dpid}, rules, entries, max(latest, self._epoch))
+        missing["rules"] = sum(
+            rule.key not in seen or not same_but_lease(seen[rule.key], rule) for rule in changes.add
+        )
+        # OpenDaylight does not say what is in a group, so each is written again.
+        known = {e.key for e in there if not isinstance(e, SelectGroup) or e.buckets}
+        missing["groups and meters"] = len(changes.add_entries) + sum(
+            entry.key in known for entry in changes.change_entries
+        )
         if self._shaper is not None and not fresh and self.circuits is not None:
             self._shaper.shrink(plan.shapes)
         self._stale.discard(dpid)
-        return changed
+        return Resync(bool(changes), +missing)
 
-    def wipe(self) -> None:
+    def clear(self) -> None:
         """Remove every rule of ours and all shaping; what cannot be removed is logged."""
         for dpid in sorted(self._backend.connected()):
             try:
@@ -237,16 +280,16 @@ class Reconciler:
         rules: Iterable[FlowRule],
         entries: Iterable[TableEntry],
         epoch: int,
-    ) -> bool:
-        """Bring these switches from what is there to these rules, groups and meters. Returns
-        whether anything had to be changed."""
+    ) -> Changes:
+        """Bring these switches from what is there to these rules, groups and meters. Returns what
+        had to be changed."""
         wanted = [rule for rule in rules if rule.dpid in dpids]
         changes = diff(self._state.rules(dpids), wanted, self._clock())
         changes |= diff_entries(
             self._state.entries(dpids), [entry for entry in entries if entry.dpid in dpids]
         )
         self._state.change(changes, epoch)
-        return bool(changes)
+        return changes
 
     def _put_back(self, dpids: set[int], rules: list[FlowRule], entries: list[TableEntry]) -> None:
         for dpid in dpids:

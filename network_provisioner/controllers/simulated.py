@@ -141,8 +141,14 @@ class SimulatedController:
             at = self._clock()
             return [LinkCounter(a, b, count, at) for (a, b), count in self._sent.items()]
 
-    def stop(self) -> None:
+    def clear(self) -> None:
         """See Controller."""
+        with self._lock:
+            self._exchange(list(self._circuits.values()), [])
+            self._queues = ()
+
+    def stop(self) -> None:
+        """See Controller. Its switches end with it."""
         with self._lock:
             self._running = False
             self._exchange(list(self._circuits.values()), [])

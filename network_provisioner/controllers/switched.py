@@ -14,14 +14,20 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
-from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.controllers.backend import SwitchBackend, SwitchEvent, switch_names
+from network_provisioner.base.errors import AdonError, InputError, MissingError
+from network_provisioner.controllers.backend import (
+    SwitchBackend,
+    SwitchChange,
+    SwitchEvent,
+    switch_names,
+)
 from network_provisioner.controllers.base import (
     Capabilities,
     Circuit,
     ControllerError,
     LinkCounter,
     Queue,
+    SwitchStatus,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
@@ -29,11 +35,14 @@ from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
 from network_provisioner.controllers.reconcile import Reconciler
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
+from network_provisioner.controllers.switch_status import SwitchMonitor
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
+# Each switch is compared with what it should have at least so often; one that refused, sooner.
+CHECK_S, RETRY_S = 30.0, 5.0
 
 
 class ByteLedger:
@@ -74,8 +83,8 @@ class SwitchedController:
     ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
     says how rates are kept: one of plan's BANDWIDTH_METHODS, or "auto" for classes on the devices
     where the topology names any, else for meters where every switch has them, else not at all.
-    ``shared``: another broker uses the same switches, so nothing is removed in the end. ``watch``:
-    look for links that fail. Thread-safe.
+    ``shared``: another broker uses the same switches. ``watch``: look for links that fail.
+    Thread-safe.
     """
 
     def __init__(
@@ -98,8 +107,14 @@ class SwitchedController:
         self._bandwidth = bandwidth
         self._shared = shared
         self._keep = _first_choice(topology, shaper, bandwidth)
-        self._dpids = {name: dpid for dpid, name in switch_names(topology).items()}
+        names = switch_names(topology)
+        self._dpids = {name: dpid for dpid, name in names.items()}
         self._backend = backend
+        self._monitor = SwitchMonitor(
+            {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
+            backend.connected,
+            clock,
+        )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
@@ -108,8 +123,9 @@ class SwitchedController:
         self._running = False
         self._resync: threading.Thread | None = None
         self._progress = threading.Condition()
-        self._in_step: set[int] = set()
+        self._compared: set[int] = set()
         self._failure: AdonError | None = None
+        self._started = False  # whether it waits for switches no more
         self._watch = watch
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -128,16 +144,18 @@ class SwitchedController:
         )
 
     def start(self, timeout_s: float) -> None:
-        """Reach for the switches, wait for every one of the topology, lay the best-effort routes.
+        """Reach for the switches, wait for them, lay the best-effort routes.
 
         Circuits left on the switches by an earlier run stay until the first ``apply`` says whether
-        they are still wanted, so a broker that restarts does not disturb running transfers. Raises
-        ControllerError where a switch does not connect in time, and MissingError for no ``tc``.
+        they are still wanted, so a broker that restarts does not disturb running transfers. A
+        switch that does not come within ``timeout_s``, or refuses its rules, is named in the log
+        and gets them later. Raises ControllerError where switches cannot be listened for or lack
+        the meters that are asked for, and MissingError for no ``tc``.
         """
         if self._running:
             return
-        self._failure = None
-        self._in_step.clear()
+        self._failure, self._started = None, False
+        self._compared.clear()
         self._backend.open()
         self._running = True
         self._resync = threading.Thread(target=self._keep_up, name="adon-resync", daemon=True)
@@ -145,6 +163,7 @@ class SwitchedController:
         try:
             self._wait_for_switches(timeout_s)
             self._choose_meters()
+            self._started = True
         except AdonError:
             with self._lock:
                 self._running = False
@@ -222,6 +241,10 @@ class SwitchedController:
         is down, or that let no probes through any more."""
         return self._links.failed()
 
+    def switches(self) -> list[SwitchStatus]:
+        """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
+        return self._monitor.statuses()
+
     def _look(self) -> None:
         """Watch links until all is to stop."""
         said = ""
@@ -236,22 +259,26 @@ class SwitchedController:
                     LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
             said = trouble
 
+    def clear(self) -> None:
+        """See Controller."""
+        with self._lock:
+            if not self._running:
+                return
+            if self._watch:
+                try:
+                    self._backend.unwatch()
+                except ControllerError as error:
+                    LOG.warning("rules were left behind: %s", error)
+            self._reconciler.clear()
+            self._ledger = ByteLedger()
+
     def stop(self) -> None:
-        """See Controller. Never fails: what cannot be removed is logged and ends by its lease."""
+        """See Controller."""
         with self._lock:
             if not self._running:
                 return
             self._running = False
-            if self._shared:
-                self._reconciler.forget()
-            else:
-                self._stopping.set()
-                try:
-                    if self._watch:
-                        self._backend.unwatch()
-                except ControllerError as error:
-                    LOG.warning("rules were left behind: %s", error)
-                self._reconciler.wipe()
+            self._reconciler.forget()
             self._ledger = ByteLedger()
         self._disconnect()
 
@@ -298,71 +325,97 @@ class SwitchedController:
         everyone = set(self._dpids.values())
         with self._progress:
             self._progress.wait_for(
-                lambda: self._failure is not None or self._in_step >= everyone, timeout_s
+                lambda: self._failure is not None or self._compared >= everyone, timeout_s
             )
             if self._failure is not None:
                 raise self._failure
-            missing = everyone - self._in_step
+            missing = everyone - self._compared
         if missing:
             names = ", ".join(self._backend.label(dpid) for dpid in sorted(missing))
-            raise ControllerError(
-                f"{names} did not connect within {timeout_s:g} s {self._backend.expectation()}"
+            LOG.warning(
+                "%s did not connect within %g s %s", names, timeout_s, self._backend.expectation()
             )
 
     def _choose_meters(self) -> None:
-        """Where rates can only be kept by meters, see whether every switch has them."""
+        """Where rates can only be kept by meters, see whether the switches have them."""
         if self._keep != "none" or self._bandwidth not in ("auto", "meter"):
             return
-        without = [d for d in sorted(self._dpids.values()) if not self._backend.can_meter(d)]
-        if not without:
+        there = self._backend.connected()
+        without = [dpid for dpid in sorted(there) if not self._backend.can_meter(dpid)]
+        if there and not without:
             with self._lock:
                 self._keep = "meter"
                 self._reconciler.keep_by("meter")
-        elif self._bandwidth == "meter":
+        elif without and self._bandwidth == "meter":
             names = ", ".join(self._backend.label(dpid) for dpid in without)
             raise ControllerError(f"{names} has no meters, expected them for bandwidth: meter")
 
     def _keep_up(self) -> None:
-        """Bring switches up to date: those that connected again, and whose rules ended.
+        """Bring switches up to date: those that connected again, those that lost rules, and each
+        one now and then.
 
-        Where the switches are shared, another broker may write to one at the same moment. So it is
-        looked at again in a while, until nothing has to be changed: then whose wishes are later has
-        seen it.
+        Where the switches are shared, another broker may write to one at the same moment. So a
+        switch that has connected is looked at again soon, until nothing has to be changed: then the
+        broker that decided last has seen it.
         """
-        again: dict[int, float] = {}
+        next_check: dict[int, float] = {}
+        settling: set[int] = set()  # shared switches that connected, and may not be final
         while True:
-            due = min(again.values(), default=math.inf)
+            due = min(next_check.values(), default=math.inf)
             events = _all_events(self._backend.events, due)
             if None in events:
                 return
             # Rules often end together; one look at their switch is enough.
-            connected = {event.dpid for event in events if event and event.connected}
-            stale = connected | {event.dpid for event in events if event}
+            happened: dict[int, set[SwitchChange]] = {}
+            for event in filter(None, events):
+                happened.setdefault(event.dpid, set()).add(event.change)
             if not events:
-                stale = connected = {d for d, at in again.items() if at <= time.monotonic()}
-            for dpid in stale:
-                fresh, looked_again = dpid in connected, again.pop(dpid, None) is not None
-                changed = self._bring_up_to_date(dpid, fresh)
-                if self._shared and fresh and (changed or not looked_again):
-                    again[dpid] = time.monotonic() + LOOK_AGAIN_S
+                happened = {d: set() for d, at in next_check.items() if at <= time.monotonic()}
+            for dpid, changes in happened.items():
+                lost = changes == {SwitchChange.RULES_REMOVED}
+                if lost and self._monitor.is_contested(dpid):
+                    continue  # the next check puts them back
+                changed = self._bring_up_to_date(dpid, changes)
+                connected = SwitchChange.CONNECTED in changes
+                if self._shared and (connected or (changed and dpid in settling)):
+                    settling.add(dpid)
+                    pause_s = LOOK_AGAIN_S
+                else:
+                    settling.discard(dpid)
+                    pause_s = RETRY_S if changed is None else CHECK_S
+                next_check[dpid] = time.monotonic() + pause_s
 
-    def _bring_up_to_date(self, dpid: int, fresh: bool) -> bool:
-        """Returns whether rules had to be changed."""
-        changed = False
+    def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
+        """Compare a switch with what it should have after these changes, none for a check. Returns
+        whether its rules had to be changed, None where it refused."""
+        label = self._backend.label(dpid)
+        fresh = not changes or SwitchChange.CONNECTED in changes
         try:
             with self._lock:
-                if self._running:
-                    changed = self._reconciler.resync(dpid, fresh=fresh)
-        except AdonError as error:
-            LOG.warning("%s is not up to date: %s", self._backend.label(dpid), error)
+                if not self._running:
+                    return False
+                if SwitchChange.CONNECTED in changes and self._started:
+                    self._choose_meters()
+                found = self._reconciler.resync(dpid, fresh=fresh)
+        except Exception as error:  # the other switches are to be kept up to date all the same
+            unknown = not isinstance(error, AdonError)
+            LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
+            self._monitor.set_problem(dpid, f"is not up to date: {error}")
             with self._progress:
-                self._failure = error
+                if isinstance(error, MissingError):
+                    self._failure = error
+                self._compared |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
-        else:
-            with self._progress:
-                self._in_step |= {dpid} & self._backend.connected()
-                self._progress.notify_all()
-        return changed
+            return None
+        self._monitor.set_problem(dpid, "")
+        if found.missing and SwitchChange.CONNECTED not in changes:
+            what = ", ".join(f"{number} {kind}" for kind, number in found.missing.items())
+            LOG.warning("%s was repaired: %s were missing or wrong", label, what)
+            self._monitor.repaired(dpid, found.missing)
+        with self._progress:
+            self._compared |= {dpid} & self._backend.connected()
+            self._progress.notify_all()
+        return found.changed
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

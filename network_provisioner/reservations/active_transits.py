@@ -120,7 +120,7 @@ class ActiveTransits:
         return len(self.all) - len(self.waitlist), len(self.waitlist)
 
     def _deadline(self, transit: Transit) -> float:
-        if transit.state in LIVE:
+        if transit.state in LIVE or transit.lost_path:
             return transit.lease_until
         template = self._templates.get(transit.template)
         patience_s = template.patience_s if template else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, flow_from_dict
@@ -50,6 +51,14 @@ def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
     transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
     transit.relay = {}
+
+
+def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:
+    """The first directed link of a transit's paths that is among ``hops``, and what these say of
+    it; None for none."""
+    paths = [transit.path, *(part["path"] for part in transit.parts[1:])]
+    hop = next((hop for path in paths for hop in pairwise(path) if hop in hops), None)
+    return None if hop is None else (hop, hops[hop])
 
 
 def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:

@@ -39,7 +39,7 @@ class Rerouting:
         """Take in which links have failed, or work again; whether that is news.
 
         What is over a link that has failed moves to other paths; what has no room there goes on as
-        best effort. The queue is to be served then, and the switches to be told.
+        best effort until it has. The queue is to be served then, and the switches to be told.
         """
         news = self._failures.look(now)
         if news:
@@ -47,7 +47,7 @@ class Rerouting:
             self._active.waitlist.unsettle()
             hops = (hop for link in self._topology.links for hop in link.hops)
             self._lifecycle.freed.update(hops)
-        if self._failures.hops:
+        if self._failures.broken:
             self._leave_failed(now, news)
         return news
 
@@ -57,7 +57,7 @@ class Rerouting:
         if news:
             there += self._active.on_switches()
         for transit in sorted(there, key=lambda t: -t.priority):
-            failed = self._admission.failure(transit)
+            failed = circuits.first_of(transit, self._failures.broken)
             if failed is None or transit.state not in LIVE:  # it went along with another, or ended
                 continue
             # The lowest of several that must go together is the first to stay behind.
@@ -73,8 +73,10 @@ class Rerouting:
     def _stay_behind(self, transit: Transit, reason: str, now: float) -> None:
         if transit.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
-            return
-        self._fall_back(transit, reason, now)
+        elif self._admission.open_path(transit) is not None:  # only what has a path passes there
+            self._fall_back(transit, reason, now)
+        else:
+            self._lifecycle.wait_for_path(transit, reason, now)
 
     def improve(self, now: float) -> None:
         """Move transits whose templates say so to better paths that room was given back on. Who

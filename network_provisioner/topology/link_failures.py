@@ -1,21 +1,33 @@
-"""Links that carry nothing now, as the controller sees them, and the news of them.
+"""What of the network cannot be used now, as the controller sees it, and the news of it.
 
-Nothing new is put on them; what becomes of what runs there is the broker's business.
+A link that has failed carries nothing: nothing new is put on it, and what runs there leaves. A
+switch that is away may go on forwarding, so what runs there stays, but nothing new can be set up.
+A link that fails again and again is left alone until it has been quiet for a while.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from network_provisioner.controllers.base import Controller, WatchesLinks
+from network_provisioner.controllers.base import (
+    Controller,
+    SwitchStatus,
+    WatchesLinks,
+    WatchesSwitches,
+)
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
 
 Hop = tuple[str, str]
+News = TypeVar("News", "LinkNews", "SwitchNews")
+
+# A link that failed so often within so many seconds is unstable, until it was quiet for so many.
+_UNSTABLE, _UNSTABLE_S, _QUIET_S = 3, 60.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,47 +40,134 @@ class LinkNews:
     since: float
     at: float = 0.0
 
+    @property
+    def what(self) -> str:
+        """What the news is of."""
+        return self.link
+
     def __str__(self) -> str:
         if self.at:
             return f"link {self.link} works again after {self.at - self.since:.0f} s"
         return f"link {self.link} has failed: {self.reason}"
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchNews:
+    """Something is wrong with a switch since Unix second ``since``, for a ``reason``; or not any
+    more ``at`` another, 0 for not yet."""
+
+    switch: str
+    reason: str
+    since: float
+    at: float = 0.0
+
+    @property
+    def what(self) -> str:
+        """What the news is of."""
+        return self.switch
+
+    def __str__(self) -> str:
+        if self.at:
+            return f"{self.switch} is in order again after {self.at - self.since:.0f} s"
+        return f"{self.switch} {self.reason}"
+
+
 class LinkFailures:
-    """What has failed of one network. Not thread-safe, but for :meth:`stirs`."""
+    """What cannot be used of one network. Not thread-safe, but for :meth:`stirs`."""
 
     def __init__(self, topology: Topology, controller: Controller) -> None:
         self._topology = topology
-        self._watched = controller if isinstance(controller, WatchesLinks) else None
+        self._links = controller if isinstance(controller, WatchesLinks) else None
+        self._switches = controller if isinstance(controller, WatchesSwitches) else None
         self._now: dict[str, LinkNews] = {}
-        self.hops: dict[Hop, str] = {}
+        self._switches_now: dict[str, SwitchNews] = {}
+        self.broken: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
+        self.unusable: dict[Hop, str] = {}
+        """The same, and those of switches that are away: nothing new is to be put on them."""
         self._seen: dict[Hop, str] = {}
-        self.news: deque[LinkNews] = deque()  # to be told
+        self._seen_switches: dict[str, str] = {}
+        self._away: dict[str, str] = {}
+        self._failed_at: dict[str, deque[float]] = {}
+        self._unstable: set[str] = set()
+        self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
+
+    def statuses(self) -> list[SwitchStatus]:
+        """Every switch as it is now; none where the controller does not say."""
+        return [] if self._switches is None else list(self._switches.switches())
 
     def stirs(self) -> bool:
         """Whether the controller sees something else than what was taken in."""
-        return self._watched is not None and dict(self._watched.failed_links()) != self._seen
+        links = {} if self._links is None else dict(self._links.failed_links())
+        return links != self._seen or self._problems(self.statuses()) != self._seen_switches
 
     def look(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
-        if not self.stirs() or self._watched is None:
+        if not self._unstable and not self.stirs():
             return False
-        self._seen = found = dict(self._watched.failed_links())
-        self.hops.clear()
+        before = dict(self.unusable)
+        self._look_at_switches(now)
+        self._look_at_links(now)
+        self.unusable.clear()
+        for link in self._topology.whole_links:
+            for end in (link.a, link.b):
+                if end in self._away:
+                    self.unusable.update(dict.fromkeys(link.hops, self._away[end]))
+        self.unusable.update(self.broken)
+        return self.unusable != before
+
+    def _look_at_switches(self, now: float) -> None:
+        found = self.statuses()
+        self._seen_switches = self._problems(found)
+        self._away = {s.name: f"{s.label} {s.problem}" for s in found if not s.connected}
+        was, wrong = self._switches_now, {}
+        for status in found:
+            known = was.get(status.name)
+            if status.problem and (known is None or known.reason != status.problem):
+                news = SwitchNews(status.label, status.problem, status.since or now)
+                wrong[status.name] = self._told(news)
+            elif status.problem and known is not None:
+                wrong[status.name] = known
+            elif known is not None:
+                self._told(replace(known, at=now))
+        self._switches_now = wrong
+
+    def _look_at_links(self, now: float) -> None:
+        self._seen = found = {} if self._links is None else dict(self._links.failed_links())
+        self.broken.clear()
         was, failed = self._now, {}
         for link in self._topology.whole_links:
             why = next((found[hop] for hop in link.hops if hop in found), "")
+            why = self._damped(link.label, why, now)
             known = was.get(link.label)
             if why:
                 failed[link.label] = one = known or self._told(LinkNews(link.label, why, now))
-                self.hops.update(dict.fromkeys(link.hops, str(one)))
+                self.broken.update(dict.fromkeys(link.hops, str(one)))
             elif known is not None:
                 self._told(replace(known, at=now))
         self._now = failed
-        return True
 
-    def _told(self, news: LinkNews) -> LinkNews:
+    def _damped(self, link: str, why: str, now: float) -> str:
+        """Why a link is not to be used, "" where it is."""
+        times = self._failed_at.setdefault(link, deque(maxlen=_UNSTABLE))
+        if why:
+            if link in self._unstable and times:
+                times[-1] = now
+            elif link not in self._now:
+                times.append(now)
+                if len(times) == _UNSTABLE and now - times[0] < _UNSTABLE_S:
+                    self._unstable.add(link)
+            return why
+        if link in self._unstable and now - times[-1] < _QUIET_S:
+            return f"it has failed {_UNSTABLE} times or more within a minute"
+        self._unstable.discard(link)
+        return ""
+
+    @staticmethod
+    def _problems(found: list[SwitchStatus]) -> dict[str, str]:
+        return {status.name: status.problem for status in found if status.problem}
+
+    def _told(self, news: News) -> News:
         log.warning("%s", news)
         self.news.append(news)
         return news
@@ -80,5 +179,6 @@ class LinkFailures:
 
     @property
     def problem(self) -> str:
-        """In words, "" where nothing has failed."""
-        return "; ".join(map(str, list(self._now.values())))
+        """In words, "" where all is well."""
+        found: Mapping[str, LinkNews | SwitchNews] = {**self._switches_now, **self._now}
+        return "; ".join(map(str, list(found.values())))

@@ -27,8 +27,11 @@ class RecordingShaper:
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         self._take(shapes)
 
-    def sync(self, shapes: Iterable[DeviceShape]) -> None:
-        self._take(shapes)
+    def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
+        wanted = list(shapes)
+        others = [s.device for s in wanted if self.laid.get(s.device) != s]
+        self._take(wanted)
+        return others
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
         if self.broken:

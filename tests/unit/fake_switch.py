@@ -20,6 +20,7 @@ PACKET_IN, PORT_STATUS, PACKET_OUT, PORT_DESC = 10, 12, 13, 13
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
 SEND_FLOW_REM = 1
+HARD_TIMEOUT, DELETED = 1, 2
 _FROM = "127.0.0.2"
 
 
@@ -48,8 +49,11 @@ class FakeSwitch:
         clock: Callable[[], float] = time.time,
         has_meters: bool = False,
         table: dict[tuple[int, bytes], Entry] | None = None,
+        auxiliary_id: int = 0,
     ) -> None:
         self._clock = clock
+        self.auxiliary_id = auxiliary_id
+        self.names: dict[int, str] = {}  # of ports
         self._address = ("127.0.0.1", port)
         self.dpid = dpid
         self._ports = ports
@@ -106,7 +110,9 @@ class FakeSwitch:
 
     def _port(self, number: int) -> bytes:
         down = int(number in self.down)
-        return struct.pack("!I4x6s2x16sII24x", number, b"", b"eth", 0, down)
+        return struct.pack(
+            "!I4x6s2x16sII24x", number, b"", self.names.get(number, "eth").encode(), 0, down
+        )
 
     def _forward(self, data: bytes, xid: int) -> bytes:
         """Have a frame come out where a wire leads to, as a packet that is for the controller."""
@@ -176,7 +182,8 @@ class FakeSwitch:
         if kind == HELLO:
             return _message(HELLO, xid)
         if kind == FEATURES_REQUEST:
-            return _message(FEATURES_REPLY, xid, struct.pack("!QIBBxxII", self.dpid, 0, 1, 0, 0, 0))
+            features = struct.pack("!QIBBxxII", self.dpid, 0, 1, self.auxiliary_id, 0, 0)
+            return _message(FEATURES_REPLY, xid, features)
         self.on_message(kind)
         answer = b""
         if kind == BARRIER_REQUEST:
@@ -206,12 +213,33 @@ class FakeSwitch:
                 priority, cookie, hard, flags, match, rest, self._clock(),
                 before.bytes if before else 0,
             )  # fmt: skip
-        elif command == DELETE_STRICT:
-            if key in self.table and self.table[key].cookie & mask == cookie & mask:
-                del self.table[key]
-        elif command == DELETE:
-            self.table = {k: e for k, e in self.table.items() if e.cookie & mask != cookie & mask}
+        elif command in (DELETE, DELETE_STRICT):
+            gone = [
+                k
+                for k, e in self.table.items()
+                if e.cookie & mask == cookie & mask and (command == DELETE or k == key)
+            ]
+            return b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
         return b""
+
+    def lose(self, quietly: bool = False, cookies: Callable[[int], bool] = bool) -> None:
+        """Somebody else deletes rules; ``quietly``: the controller is not told."""
+        with self.lock:
+            gone = [k for k, e in self.table.items() if cookies(e.cookie)]
+            told = b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
+            if told and not quietly and self._sock is not None:
+                self._sock.sendall(told)
+
+    def _removed(self, entry: Entry, reason: int) -> bytes:
+        """What the controller is told of a rule that has gone, where it asked for that."""
+        if not entry.flags & SEND_FLOW_REM:
+            return b""
+        body = struct.pack(
+            "!QHBBIIHHQQ", entry.cookie, entry.priority, reason, 0,
+            entry.hard_timeout, 0, 0, entry.hard_timeout, 0, entry.bytes,
+        )  # fmt: skip
+        padded = entry.match.ljust(-(-len(entry.match) // 8) * 8, b"\0")
+        return _message(FLOW_REMOVED, 0, body + padded)
 
     def _entry_mod(self, kind: int, data: bytes, xid: int) -> bytes:
         """ADD, MODIFY and DELETE have the same numbers for both."""
@@ -273,13 +301,8 @@ class FakeSwitch:
             ]
             for key, entry in ended:
                 del self.table[key]
-                if entry.flags & SEND_FLOW_REM and not self.silent:
-                    body = struct.pack(
-                        "!QHBBIIHHQQ", entry.cookie, entry.priority, 1, 0,
-                        entry.hard_timeout, 0, 0, entry.hard_timeout, 0, entry.bytes,
-                    )  # fmt: skip
-                    padded = entry.match.ljust(-(-len(entry.match) // 8) * 8, b"\0")
-                    sock.sendall(_message(FLOW_REMOVED, 0, body + padded))
+                if not self.silent:
+                    sock.sendall(self._removed(entry, HARD_TIMEOUT))
 
 
 def _message(kind: int, xid: int, body: bytes = b"") -> bytes:

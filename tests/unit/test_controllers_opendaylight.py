@@ -16,7 +16,7 @@ from urllib3.exceptions import ReadTimeoutError
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.backend import SwitchEvent
+from network_provisioner.controllers.backend import SwitchChange, SwitchEvent
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.opendaylight.driver import (
@@ -118,7 +118,7 @@ def test_the_end_of_every_lease_is_noticed() -> None:
     rest = Restconf("OpenDaylight", Access(odl.url, "admin", "admin"))
     backend = OpenDaylightSwitches(rest, {1: "s1"}, clock.now, poll_s=0.02)
     backend.open()
-    assert backend.events.get() == SwitchEvent(1, connected=True)
+    assert backend.events.get() == SwitchEvent(1, SwitchChange.CONNECTED)
     try:
         now = clock.now()
         for lease_s in (3, 1, 2):
@@ -126,7 +126,7 @@ def test_the_end_of_every_lease_is_noticed() -> None:
             backend.send({1: Changes(add=(replace(rule, expires_at=now + lease_s),))}, now)
         while clock.now() < now + 3:
             clock.wait_for("the end of a lease", lambda: not backend.events.empty())
-            assert backend.events.get() == SwitchEvent(1, connected=False)
+            assert backend.events.get() == SwitchEvent(1, SwitchChange.LEASE_ENDED)
             backend.read_rules({1}, 0, 0, clock.now())
     finally:
         backend.close()

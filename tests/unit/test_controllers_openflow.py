@@ -13,6 +13,7 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
+from network_provisioner.controllers import switched
 from network_provisioner.controllers.base import Circuit, ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.connections import parse_listen
@@ -127,7 +128,7 @@ def test_rules_of_others_stay_and_strange_ones_of_ours_go(rig: FakeRig) -> None:
     rig.s1.put(strange)
     rig.s1.hang_up()
     rig.wait_for("removal", lambda: (8, strange.match) not in rig.s1.table)
-    rig.controller.stop()
+    rig.controller.clear()
     assert list(rig.s1.table) == [(7, other.match)]
 
 
@@ -185,20 +186,98 @@ def test_a_port_in_use_is_named(rig: FakeRig) -> None:
         second.start(1.0)
 
 
-def test_a_switch_that_does_not_come_is_named_and_start_can_be_repeated() -> None:
-    port = free_port()
-    controller = OpenFlowController(two_switches(), f"127.0.0.1:{port}")
-    s1 = FakeSwitch(port, 1, [1])
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) did not connect"):
-        controller.start(0.5)
-    s2 = FakeSwitch(port, 2, [2])
+def test_without_one_switch_the_others_serve_and_it_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = FakeRig()
+    rig.s2.close()
     try:
-        controller.start(60.0)
-        assert controller.capabilities().bandwidth == "none"
+        rig.controller.start(0.5)
+        assert "switch s2 (dpid 2) did not connect within 0.5 s" in caplog.text
+        rig.controller.apply([])
+        here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
+        rig.controller.apply([here])
+        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) is not connected"):
+            rig.controller.apply([here, rig.circuit("over")])
+        assert rig.controller.installed() == ["here"]
+        rig.wait_for("what is said of s2", lambda: not rig.openflow.switches()[1].connected)
+        rig.s2 = FakeSwitch(rig.port, 2, [2, 10, 11], rig.now)
+        rig.wait_for("s2", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
+        rig.controller.apply([here, rig.circuit("over")])
+        assert rig.controller.installed() == ["here", "over"]
     finally:
-        controller.stop()
-        s1.close()
-        s2.close()
+        rig.close()
+
+
+def test_a_restart_leaves_the_rules_and_shaping(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    tables = rig.cookies(rig.s1), rig.cookies(rig.s2), dict(rig.shaper.laid)
+    rig.controller.stop()
+    assert (rig.cookies(rig.s1), rig.cookies(rig.s2), rig.shaper.laid) == tables
+
+
+def test_rules_that_somebody_deletes_come_back_and_are_counted(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    before = rig.cookies(rig.s2)
+    rig.s2.lose()
+    rig.wait_for("the rules", lambda: rig.cookies(rig.s2) == before)
+    rig.wait_for("the count", lambda: rig.openflow.switches()[1].repairs == {"rules": len(before)})
+    assert rig.openflow.switches()[0].repairs == {}
+    (line,) = [r.getMessage() for r in caplog.records if "repaired" in r.getMessage()]
+    assert line == f"switch s2 (dpid 2) was repaired: {len(before)} rules were missing or wrong"
+
+
+def test_what_nobody_tells_of_is_found_by_looking(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switched, "CHECK_S", 0.05)
+    rig.controller.apply([rig.circuit("a")])
+    before = rig.cookies(rig.s2)
+    rig.s2.lose(cookies=lambda cookie: False)
+    rig.s2.hang_up()  # from now on it is looked at often
+    rig.wait_for("its return", lambda: rig.controller.installed() == ["a"])
+    rig.s2.lose(quietly=True)
+    rig.wait_for("the rules", lambda: rig.cookies(rig.s2) == before)
+
+
+def test_what_is_released_is_no_loss(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.controller.apply([])
+    rig.s1.lose(cookies=lambda cookie: cookie >> OWNER_SHIFT == ROUTE_OWNER)
+    rig.wait_for("a repair", lambda: rig.openflow.switches()[0].repairs == {"rules": 6})
+    assert rig.openflow.switches()[1].repairs == {}
+
+
+def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRig) -> None:
+    rig.controller.apply([])
+
+    def lost_again() -> bool:
+        rig.s1.lose()
+        return "again and again: 5 repairs within 60 s" in rig.openflow.switches()[0].problem
+
+    rig.wait_for("what is said of s1", lost_again)
+    assert rig.openflow.switches()[1].problem == ""
+
+
+def test_an_auxiliary_connection_leaves_the_switch_as_it_is(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    auxiliary = FakeSwitch(rig.port, 1, [1], rig.now, auxiliary_id=1)
+    rig.wait_for("a second try of it", lambda: auxiliary.connections > 1)
+    auxiliary.close()
+    assert rig.s1.connections == 1 and rig.controller.installed() == ["a"]
+
+
+def test_of_two_switches_with_one_id_the_first_is_kept(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    twin = FakeSwitch(rig.port, 1, [1], rig.now)
+    rig.wait_for("a second try of it", lambda: twin.connections > 1)
+    twin.close()
+    assert rig.s1.connections == 1 and twin.table == {}
+    assert "two switches have the same datapath id" in caplog.text
 
 
 @pytest.mark.parametrize("has_meters", [True, False])

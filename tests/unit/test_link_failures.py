@@ -9,6 +9,7 @@ from broker_rig import L2, Rig, demo_network, refusing
 from test_broker_ways import guarded, port
 
 from network_provisioner.base.model import TransitState
+from network_provisioner.controllers.base import SwitchStatus
 from network_provisioner.topology.link_failures import LinkNews
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
@@ -50,21 +51,78 @@ def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> 
     assert not rig.broker.links_changed()
 
 
-def test_what_has_no_room_elsewhere_goes_on_best_effort_the_lowest_first(tmp_path: Path) -> None:
+def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
     soykb = {"template": "soykb", "min_bps": 60e6}
-    rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1))
+    until = rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1)).lease_until
     high = rig.ask("high", "mu", "tacc", **soykb, flows=port(2))
     assert rig.broker.get("low").path == high.path == L2 and high.priority > 0
     fail_l2(rig)
     rig.let_pass(1)
     assert rig.broker.get("high").path == L3
     left = rig.broker.get("low")
-    assert (left.state, left.path, left.granted_bps) == (TransitState.BEST_EFFORT, [], 0)
-    assert left.reason.startswith("no other path has room: link s1-s2 has failed")
+    assert (left.state, left.path, left.granted_bps) == (TransitState.QUEUED, [], 0)
+    assert "link s1-s2 has failed" in str(left.reason) + str(left.candidates)
     assert list(rig.controller.circuits) == ["high"]
-    rig.broker.release("low", 10**9, 8.0)  # nothing is learned of a path that it left
+    rig.controller.failed = {}
+    rig.let_pass(1)
+    back = rig.broker.get("low")
+    assert (back.state, back.path, back.lease_until) == (TransitState.INSTALLED, L2, until)
+    assert back.granted_bps >= 60e6
+
+
+def test_who_waits_for_a_path_again_ends_with_its_lease_unless_it_is_renewed(rig: Rig) -> None:
+    for name in ("ends", "renewed", "released"):
+        rig.ask(name, "mu", "tacc", lease_s=30.0, min_bps=30e6)
+    rig.controller.fail("tacc", "s2", "port 2 of s2 is down")
+    rig.let_pass(25)
+    assert {t.state for t in rig.broker.list()} == {TransitState.QUEUED}
+    rig.broker.renew("renewed", 60.0)
+    rig.broker.release("released", 10**9, 8.0)  # nothing is learned of a path that it left
     assert rig.recorder.transits[-1].path == []
+    rig.let_pass(10)
+    ended = rig.broker.get("ends")
+    assert ended.state is TransitState.EXPIRED
+    assert ended.reason.endswith("; its lease ended without another path")
+    rig.controller.failed = {}
+    rig.let_pass(1)
+    assert rig.broker.get("renewed").state is TransitState.INSTALLED
+
+
+def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc")
+    away = SwitchStatus("s2", "switch s2 (dpid 2)", False, rig.clock.now, "is not connected", {})
+    rig.controller.statuses = [away]
+    rig.let_pass(1)
+    assert rig.broker.get("a").state is TransitState.INSTALLED
+    waits = rig.ask("b", "iplant", "tacc")
+    assert waits.state is TransitState.QUEUED
+    assert "switch s2 (dpid 2) is not connected" in waits.reason
+    health = rig.broker.health()
+    assert (health["status"], health["problem"]) == (
+        "degraded",
+        "switch s2 (dpid 2) is not connected",
+    )
+    assert health["switches"][0]["connected"] is False
+    rig.controller.statuses = []
+    rig.let_pass(1)
+    assert rig.broker.get("b").state is TransitState.INSTALLED
+    assert rig.broker.health()["status"] == "ok"
+
+
+def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: Rig) -> None:
+    told: list[object] = []
+    rig.broker.link_listeners.append(told.append)
+    for _ in range(10):
+        fail_l2(rig)
+        rig.let_pass(1)
+        rig.controller.failed = {}
+        rig.let_pass(1)
+    assert len(told) == 5  # it failed and came back twice, and failed for good
+    assert rig.ask("a", "mu", "tacc").path == L3
+    rig.let_pass(16)
+    assert len(told) == 6
+    assert rig.ask("b", "iplant", "tacc").path == ["iplant", "s2", "tacc"]
 
 
 def test_what_leaves_a_link_is_written_down_together(
@@ -81,7 +139,7 @@ def test_what_leaves_a_link_is_written_down_together(
     )
     rig.let_pass(1)
     assert [rig.broker.get(f"t{n}").path for n in (1, 2)] == [L3, []]  # the third was on L3
-    assert written == [["t1", "t2"]]
+    assert written[0] == ["t1", "t2"]
 
 
 def test_those_whose_packets_are_alike_move_together_or_stay_behind(rig: Rig) -> None:
@@ -91,7 +149,7 @@ def test_those_whose_packets_are_alike_move_together_or_stay_behind(rig: Rig) ->
     fail_l2(rig)
     rig.let_pass(1)
     assert rig.broker.get("a").path == L3 and rig.broker.get("b").path == L3[::-1]
-    assert rig.broker.get("c").state is TransitState.BEST_EFFORT
+    assert rig.broker.get("c").state is TransitState.QUEUED
 
 
 def test_a_reservation_in_advance_is_kept_and_moved_when_it_is_to_start(rig: Rig) -> None:

@@ -190,12 +190,32 @@ def test_a_switch_that_refuses_does_not_end_the_watch_of_others(rig: FakeRig) ->
     assert set(rig.openflow.failed_links()) == {("s2", "tacc"), ("tacc", "s2")}
 
 
-def test_the_rule_to_watch_by_goes_with_the_controller(rig: FakeRig) -> None:
+def test_the_rule_to_watch_by_is_cleared_with_the_others(rig: FakeRig) -> None:
     look(rig)
     assert 0xAD1D << 48 in rig.cookies(rig.s1).values()
     rig.openflow._watch = True
-    rig.controller.stop()
+    rig.controller.clear()
     assert rig.cookies(rig.s1) == {} == rig.cookies(rig.s2)
+
+
+def test_rules_that_are_deleted_fail_no_link(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    for quietly in (False, True):
+        rig.s2.lose(quietly)
+        for _ in range(8):
+            assert look(rig) == set()
+
+
+def test_ports_that_swapped_their_numbers_fail_their_links(rig: FakeRig) -> None:
+    rig.s1.names = {10: "s1-b", 11: "s1-a"}
+    rig.openflow._switches._unasked.add(1)
+    look(rig)
+    assert rig.openflow.failed_links()["s1", "s2"] == (
+        "port 10 of s1 is s1-b, and the topology says s1-a, which is port 11"
+    )
+    rig.s1.names = {10: "s1-a", 11: "s1-b"}
+    rig.openflow._switches._unasked.add(1)
+    rig.wait_for("their return", lambda: look(rig) == set())
 
 
 def test_probes_find_the_routed_links_that_let_nothing_through(rig: FakeRig) -> None:

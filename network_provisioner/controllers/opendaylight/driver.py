@@ -24,7 +24,12 @@ from operator import or_
 from typing import Any
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.backend import SwitchBackend, SwitchEvent, switch_names
+from network_provisioner.controllers.backend import (
+    SwitchBackend,
+    SwitchChange,
+    SwitchEvent,
+    switch_names,
+)
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
@@ -238,6 +243,10 @@ class OpenDaylightSwitches(SwitchBackend):
             if not port.up
         }
 
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
+        """See SwitchBackend."""
+        self._expect_again_at = 0.0
+
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of
         its own, and its last switch counts what comes."""
@@ -363,7 +372,7 @@ class OpenDaylightSwitches(SwitchBackend):
             now = self._clock()
             for dpid in [d for d, end in self._next_end.items() if end <= now]:
                 self._next_end[dpid] = math.inf
-                self.events.put(SwitchEvent(dpid, connected=False))
+                self.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
 
     def _look(self) -> None:
         """Take in which switches are there; tell of new ones, and of those that came back."""
@@ -374,7 +383,7 @@ class OpenDaylightSwitches(SwitchBackend):
         if ready:
             self._expect_again_at = 0.0
         for dpid in ready:
-            self.events.put(SwitchEvent(dpid, connected=True))
+            self.events.put(SwitchEvent(dpid, SwitchChange.CONNECTED))
 
     def _answers(self, dpid: int) -> bool:
         """Whether the switch can be asked already; at first OpenDaylight only knows of it."""

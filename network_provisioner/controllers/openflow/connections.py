@@ -21,6 +21,8 @@ LOG = logging.getLogger(__name__)
 # A switch that vanished without a word is noticed after about 11 s.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
 _HANDSHAKE_S = 10.0
+# What a connected switch takes at most to answer a barrier when another one claims its id.
+_ALIVE_S = 2.0
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -68,6 +70,8 @@ class Channel:
         self._xid = 0
         self._closed = False
         self.dpid = 0
+        self.auxiliary_id = 0
+        self.peer = _peer(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
@@ -88,6 +92,7 @@ class Channel:
                     raise ChannelLostError(f"OpenFlow version {version:#x}, expected 0x4 (1.3)")
                 message = self._decode(data)
                 self.dpid = getattr(message, "datapath_id", 0)
+                self.auxiliary_id = getattr(message, "auxiliary_id", 0)
         except OSError as error:
             raise ChannelLostError(f"handshake: {error}") from error
         self._sock.settimeout(None)
@@ -126,6 +131,14 @@ class Channel:
         except OSError as error:
             self.close(f"sending: {error}")
         return ticket
+
+    def answers(self, within_s: float) -> bool:
+        """Whether the switch at the other end is still there."""
+        try:
+            self.submit([]).wait(within_s)
+        except ChannelLostError:
+            return False
+        return True
 
     def close(self, reason: str = "the connection was closed") -> None:
         """End the connection and every ticket that waits on it."""
@@ -191,6 +204,15 @@ class Channel:
             raise ChannelLostError(f"a message of {length} bytes, expected 8 or more")
         body = self._stream.read(length - wire.HEADER_BYTES)
         return bytes(head + body)
+
+
+def _peer(sock: socket.socket) -> str:
+    """The address at the other end, "?" where there is none."""
+    try:
+        found = sock.getpeername()
+    except OSError:
+        return "?"
+    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) else "?"
 
 
 def parse_listen(listen: str) -> tuple[str, int]:
@@ -342,6 +364,19 @@ class Connections(SwitchBackend):
             LOG.warning(
                 "a switch with dpid %d connected, expected one of %s", dpid, sorted(self._names)
             )
+            channel.close()
+            return
+        if channel.auxiliary_id:  # OpenFlow 1.3, section 6.3.7: an option, which nothing here needs
+            channel.close()
+            return
+        with self._lock:
+            before = self._channels.get(dpid)
+        if before is not None and before.answers(_ALIVE_S):
+            LOG.warning(
+                "%s is connected from %s, and so is another switch from %s: two switches have the "
+                "same datapath id, and the second is not used",
+                self.label(dpid), before.peer, channel.peer,
+            )  # fmt: skip
             channel.close()
             return
         with self._lock:

@@ -12,11 +12,13 @@ import secrets
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from network_provisioner.controllers.backend import SwitchEvent, switch_names
+from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
@@ -60,8 +62,14 @@ class OpenFlowController(SwitchedController):
         watch: bool = False,
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
+        devices = {
+            (topology.nodes[switch].dpid, (link.ports or {})[switch]): device
+            for link in topology.whole_links
+            for switch, device in (link.devices or {}).items()
+            if switch in (link.ports or {})
+        }
         self._switches = OpenFlowSwitches(
-            parse_listen(listen), switch_names(topology), reply_timeout_s
+            parse_listen(listen), switch_names(topology), reply_timeout_s, devices
         )
         super().__init__(
             "openflow",
@@ -102,16 +110,23 @@ def _messages(changes: Changes, now: float) -> list[_Message]:
 
 class OpenFlowSwitches(Connections):
     """A :class:`~network_provisioner.controllers.backend.SwitchBackend` that the switches connect
-    to."""
+    to. ``devices`` are the names of ports, as far as they are known."""
 
     watch_s = 0.3
 
     def __init__(
-        self, address: tuple[str, int], names: Mapping[int, str], reply_timeout_s: float = 5.0
+        self,
+        address: tuple[str, int],
+        names: Mapping[int, str],
+        reply_timeout_s: float = 5.0,
+        devices: Mapping[End, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(address, names, reply_timeout_s)
+        self._devices = devices
         # Whether each switch has meters, as far as it was asked since it connected.
         self._meters: dict[int, bool] = {}
+        # Rules that are being deleted, by switch, cookie and priority: their end is no news.
+        self._deleting: Counter[tuple[int, int, int]] = Counter()
         self._listeners: list[Callable[[int, Any], None]] = []
         # Links that fail.
         self._number = os.urandom(6)
@@ -124,6 +139,12 @@ class OpenFlowSwitches(Connections):
 
     def send(self, changes: Mapping[int, Changes], now: float) -> None:
         """See SwitchBackend."""
+        with self._lock:
+            self._deleting.update(
+                (rule.dpid, rule.cookie, rule.priority)
+                for change in changes.values()
+                for rule in change.delete
+            )
         self._tell({dpid: _messages(change, now) for dpid, change in changes.items()})
 
     def delete_by_cookie(self, dpid: int, cookie: int, mask: int) -> None:
@@ -264,6 +285,11 @@ class OpenFlowSwitches(Connections):
         if problems:
             raise ControllerError("; ".join(problems))
 
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
+        """See SwitchBackend."""
+        with self._lock:
+            self._unasked.update(dpids)
+
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend: LLDP on links, UDP through routers."""
         messages: dict[int, list[_Message]] = {}
@@ -313,6 +339,17 @@ class OpenFlowSwitches(Connections):
         numbers = {number for one in segments for d, number in one.way if d == dpid}
         for number in numbers - {port.port_no for port in found}:
             self._down[dpid, number] = f"port {number} of {self._names[dpid]} is not there"
+        # Numbers may be others after a switch was set up again. A name that no port has says
+        # nothing: the device may be behind the port.
+        numbered = {_port(port).name: port.port_no for port in found}
+        named = {number: name for name, number in numbered.items()}
+        for (d, number), device in self._devices.items():
+            if d == dpid and numbered.get(device, number) != number:
+                there = named.get(number, "not there")
+                self._down[dpid, number] = (
+                    f"port {number} of {self._names[dpid]} is {there}, and the topology says "
+                    f"{device}, which is port {numbered[device]}"
+                )
 
     def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
         end = (dpid, found.port_no)
@@ -353,12 +390,13 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             self._meters.pop(dpid, None)
             self._unasked.add(dpid)
-        self.events.put(SwitchEvent(dpid, connected=True))
+            for key in [key for key in self._deleting if key[0] == dpid]:
+                del self._deleting[key]
+        self.events.put(SwitchEvent(dpid, SwitchChange.CONNECTED))
 
     def _hear(self, dpid: int, message: Any) -> None:
         if isinstance(message, wire.PARSER.OFPFlowRemoved):
-            if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
-                self.events.put(SwitchEvent(dpid, connected=False))
+            self._rule_removed(dpid, message)
         elif isinstance(message, wire.PARSER.OFPPortStatus):
             self._note_port(dpid, message.desc, message.reason == wire.OFP.OFPPR_DELETE)
             with self._lock:
@@ -373,6 +411,22 @@ class OpenFlowSwitches(Connections):
                 heard(dpid, message)
         elif isinstance(message, wire.PARSER.OFPErrorMsg):
             LOG.warning("%s: %s", self.label(dpid), wire.error_text(message))
+
+    def _rule_removed(self, dpid: int, message: Any) -> None:
+        """A rule has gone: its lease ended, we deleted it, or somebody else did."""
+        if message.reason == wire.OFP.OFPRR_HARD_TIMEOUT:
+            if message.cookie != _WATCH_COOKIE:
+                self.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
+            return
+        key = (dpid, message.cookie, message.priority)
+        with self._lock:
+            if message.cookie == _WATCH_COOKIE:
+                self._unasked.add(dpid)
+            if self._deleting[key] > 0:
+                self._deleting[key] -= 1
+                return
+            del self._deleting[key]
+        self.events.put(SwitchEvent(dpid, SwitchChange.RULES_REMOVED))
 
     def _sender(self, frame: bytes) -> End | None:
         """Where a probe was sent out, None for another frame."""

@@ -129,7 +129,6 @@ def barrier() -> Any:
 
 def add_rule(rule: FlowRule, now: float) -> Any:
     """Adds a rule, or overwrites the one with the same match; byte counters go on."""
-    leased = math.isfinite(rule.expires_at)
     steps = [PARSER.OFPInstructionMeter(rule.meter)] if rule.meter else []
     actions = _actions(rule)
     if actions:
@@ -140,7 +139,7 @@ def add_rule(rule: FlowRule, now: float) -> Any:
         command=OFP.OFPFC_ADD,
         priority=rule.priority,
         hard_timeout=hard_timeout(rule.expires_at, now),
-        flags=OFP.OFPFF_SEND_FLOW_REM if leased else 0,
+        flags=OFP.OFPFF_SEND_FLOW_REM,
         match=_match(rule),
         instructions=steps,
     )
@@ -280,6 +279,7 @@ def punt(eth_type: int, cookie: int, seconds: int, priority: int = 0xFFFF, **mat
         command=OFP.OFPFC_ADD,
         priority=priority,
         hard_timeout=seconds,
+        flags=OFP.OFPFF_SEND_FLOW_REM,
         match=PARSER.OFPMatch(eth_type=eth_type, **match),
         instructions=[PARSER.OFPInstructionActions(OFP.OFPIT_APPLY_ACTIONS, [send])],
     )

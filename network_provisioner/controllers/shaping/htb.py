@@ -246,14 +246,15 @@ class TcShaper:
         """See :class:`Shaper`."""
         self.sync([shape for shape in shapes if not is_laid(self._said(shape))])
 
-    def sync(self, shapes: Iterable[DeviceShape]) -> None:
-        """See :class:`Shaper`. A device that has it already is left alone, with what is queued."""
+    def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
+        """See :class:`Shaper`."""
         wanted = list(shapes)
         self._laid.update((shape.device, None) for shape in wanted)
         others = [shape for shape in wanted if not self._is_on_device(shape)]
         self._batch([line for shape in others for line in lay(shape)])
         self._laid.update((shape.device, shape) for shape in wanted)
         self._doubted -= {shape.device for shape in wanted}
+        return [shape.device for shape in others]
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
         """See :class:`Shaper`."""

@@ -39,11 +39,13 @@ class VsctlShaper:
             if not self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"]):
                 self._lay(shape)
 
-    def sync(self, shapes: Iterable[DeviceShape]) -> None:
+    def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See Shaper."""
-        for shape in shapes:
+        others = [shape for shape in shapes if not self._is_on_device(shape)]
+        for shape in others:
             self._remove(shape.device)
             self._lay(shape)
+        return [shape.device for shape in others]
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
         """See Shaper."""
@@ -80,6 +82,16 @@ class VsctlShaper:
         """See Shaper."""
         for device in list(self._qos):
             self._remove(device)
+
+    def _is_on_device(self, shape: DeviceShape) -> bool:
+        """Whether the device has the queues that were laid last, and these are the wanted ones."""
+        device = shape.device
+        laid = self._laid.get(device)
+        if laid is None or {n: rates for n, (_, rates) in laid.items()} != _queues(shape):
+            return False
+        there = set(self._say([*_OURS, "queue", f"external_ids:{_MARK}={device}"]))
+        qos = self._say(["--if-exists", "get", "port", device, "qos"])
+        return there == {uuid for uuid, _ in laid.values()} and qos == [self._qos[device]]
 
     def _lay(self, shape: DeviceShape) -> None:
         queues = _queues(shape)

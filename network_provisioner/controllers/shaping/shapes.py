@@ -265,8 +265,9 @@ class Shaper(Protocol):
         with traffic on it: it stays until it is known what is wanted."""
         ...
 
-    def sync(self, shapes: Iterable[DeviceShape]) -> None:
-        """Have exactly this on these devices, whatever is on them."""
+    def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
+        """Have exactly this on these devices, and leave alone those that have it. Returns the
+        devices that had something else."""
         ...
 
     def grow(self, shapes: Iterable[DeviceShape]) -> None:

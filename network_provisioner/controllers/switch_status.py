@@ -1,0 +1,95 @@
+"""How each switch is: connected or not, and what had to be repaired on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from network_provisioner.controllers.base import SwitchStatus
+
+# A switch that connects again within this was not away.
+_AWAY_AFTER_S = 1.0
+# So many repairs within so many seconds are somebody else's work, not an accident.
+_CONTESTED, _CONTESTED_S = 5, 60.0
+
+
+@dataclass
+class _Switch:
+    name: str
+    label: str
+    left_at: float | None = None  # monotonic second at which it was first seen to be away
+    since: float = 0.0  # Unix second of that
+    problem: str = ""  # why it is not as it should be
+    repairs: Counter[str] = field(default_factory=Counter)
+    repaired_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
+
+
+class SwitchMonitor:
+    """The switches of one network. Thread-safe.
+
+    ``names`` gives a name and a label by datapath id, ``connected`` the ids that can be reached.
+    ``clock`` gives Unix seconds, ``monotonic`` seconds that never jump.
+    """
+
+    def __init__(
+        self,
+        names: Mapping[int, tuple[str, str]],
+        connected: Callable[[], set[int]],
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._switches = {dpid: _Switch(*found) for dpid, found in sorted(names.items())}
+        self._connected = connected
+        self._clock = clock
+        self._monotonic = monotonic
+
+    def statuses(self) -> list[SwitchStatus]:
+        """All switches as they are now; asks none of them."""
+        connected = self._connected()
+        with self._lock:
+            return [self._status(dpid, dpid in connected) for dpid in self._switches]
+
+    def repaired(self, dpid: int, kinds: Mapping[str, int]) -> None:
+        """These, by kind, were not on a switch as they should have been, and now are."""
+        with self._lock:
+            switch = self._switches[dpid]
+            switch.repairs.update(kinds)
+            switch.repaired_at.append(self._monotonic())
+
+    def set_problem(self, dpid: int, problem: str) -> None:
+        """A switch cannot be brought to what it should have; "" for one that was."""
+        with self._lock:
+            self._switches[dpid].problem = problem
+
+    def is_contested(self, dpid: int) -> bool:
+        """Whether somebody else undoes what is repaired, again and again."""
+        with self._lock:
+            return self._is_contested(self._switches[dpid])
+
+    def _is_contested(self, switch: _Switch) -> bool:
+        times = switch.repaired_at
+        return len(times) == _CONTESTED and self._monotonic() - times[0] < _CONTESTED_S
+
+    def _status(self, dpid: int, connected: bool) -> SwitchStatus:
+        switch, now = self._switches[dpid], self._monotonic()
+        if connected:
+            switch.left_at = None
+        elif switch.left_at is None:
+            switch.left_at, switch.since = now, self._clock()
+        away = switch.left_at is not None and now - switch.left_at >= _AWAY_AFTER_S
+        problem = switch.problem
+        if away:
+            problem = "is not connected"
+        elif self._is_contested(switch):
+            problem = (
+                f"loses rules again and again: {_CONTESTED} repairs within "
+                f"{_CONTESTED_S:.0f} s; is another controller, or a person, changing them?"
+            )
+        since = switch.since if away else 0.0
+        return SwitchStatus(
+            switch.name, switch.label, not away, since, problem, dict(switch.repairs)
+        )
