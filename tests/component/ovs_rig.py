@@ -193,6 +193,7 @@ def controlled(network: Network, topology: Topology | None = None) -> Iterator[O
     try:
         yield made
     finally:
+        made.controller.clear()
         made.controller.stop()
 
 

@@ -44,6 +44,7 @@ def metered(up: OvsRig) -> Iterator[OvsRig]:
     up.controller = up.new_controller(shaper=None)
     up.controller.start(60.0)
     yield up
+    up.controller.clear()
     up.controller.stop()
 
 
@@ -160,6 +161,7 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     assert len(records(up, "queue", "_uuid")) == devices(up) + 4  # two devices each way
     up.controller.apply([])
     assert len(records(up, "queue", "_uuid")) == len(records(up, "qos", "_uuid")) == devices(up)
+    up.controller.clear()
     up.controller.stop()
     assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
     assert not any("htb" in line for line in up.tc("qdisc", "s1-a"))

@@ -216,12 +216,13 @@ def test_switches_that_hang_are_an_error_and_come_back(rig: OvsRig) -> None:
             os.kill(pid, signal.SIGCONT)
         rig.wait_for("resync", lambda: impatient.installed() == ["before"])
     finally:
+        impatient.clear()
         impatient.stop()
 
 
-def test_stop_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
+def test_clear_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
     rig.controller.apply([rig.circuit()])
-    rig.controller.stop()
+    rig.controller.clear()
     for bridge in LAYOUT.switches:
         assert "cookie" not in rig.network.switches.ofctl(bridge, "dump-flows")
     for device in ("s1-a", "s2-a", "s1-b", "s2-b"):

@@ -45,6 +45,7 @@ def rig(network: Network) -> Iterator[OvsRig]:
     finally:
         network.link("l2", up=True, loss=0.0)
         network.link("l3", up=True, loss=0.0)
+        made.controller.clear()
         made.controller.stop()
 
 
@@ -158,4 +159,5 @@ def test_a_transfer_goes_on_over_another_path(
                 sender.wait()
     finally:
         network.switches.ofctl("s1", "mod-port", port("s1", "l2"), "up")
+        rig.controller.clear()
         broker.stop()

@@ -1,0 +1,143 @@
+"""What people and accidents do to real switches: found, repaired, reported, and nothing for good."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ovs_rig import L2, MBPS, OvsRig, transfer
+
+from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
+from examples.testbed.network import Network
+from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.broker import Broker
+from network_provisioner.controllers import switched
+from network_provisioner.controllers.base import SwitchStatus
+from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.templates.data import templates_from_dict
+
+pytestmark = [pytest.mark.component, pytest.mark.root]
+OURS = "cookie=0xad0"
+
+
+class Served(OvsRig):
+    """The network with a broker on it."""
+
+    def __init__(self, network: Network, state: Path) -> None:
+        super().__init__(network)
+        self._state = state
+        self.start()
+
+    def start(self) -> None:
+        """Start a broker on what the last one left."""
+        self.controller = self.openflow = self.new_controller(watch=True)
+        store = SqliteStore(self._state)
+        self.broker = Broker(self.topology, templates_from_dict(None), self.openflow, store)
+        self.broker.start(60.0)
+        links = self.openflow._links
+        self.wait_for("probes every way", lambda: len(links.heard) == len(links.segments))
+
+    def ask(self, name: str) -> Transit:
+        return self.broker.request(
+            TransitRequest(name, "mu", "tacc", min_bps=5 * MBPS, lease_s=600.0)
+        )
+
+    def until(self, what: str, state: TransitState, name: str = "a") -> Transit:
+        def looks() -> bool:
+            self.broker.sweep()
+            return self.broker.get(name).state is state
+
+        self.wait_for(what, looks)
+        return self.broker.get(name)
+
+    def status(self, switch: str) -> SwitchStatus:
+        return next(s for s in self.openflow.switches() if s.name == switch)
+
+    def ours(self, switch: str) -> set[str]:
+        """Our rules, without counters and the stamp."""
+        text = self.network.switches.ofctl(switch, "dump-flows", "--no-stats")
+        lines = (line.strip() for line in text.splitlines())
+        return {line for line in lines if OURS in line and "0x88b6" not in line}
+
+
+@pytest.fixture
+def rig(
+    network: Network,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Served]:
+    monkeypatch.setattr(switched, "CHECK_S", 1.0)
+    made = Served(network, tmp_path_factory.mktemp("broker") / "state.sqlite")
+    try:
+        yield made
+    finally:
+        made.openflow.clear()
+        made.broker.stop()
+
+
+@pytest.mark.parametrize("switch, which", [("s2", ["ip"]), ("s1", [])], ids=["ip", "all"])
+def test_deleted_rules_come_back_and_fail_nothing(
+    rig: Served, switch: str, which: list[str]
+) -> None:
+    assert tuple(rig.ask("a").path) == L2
+    before = rig.ours(switch)
+    rig.network.switches.ofctl(switch, "del-flows", *which)
+    rig.wait_for("the rules", lambda: rig.ours(switch) == before)
+    rig.wait_for("the count", lambda: "rules" in rig.status(switch).repairs)
+    links = rig.openflow._links
+    rig.wait_for("probes again", lambda: len(links.heard) == len(links.segments))
+    rig.broker.sweep()
+    assert tuple(rig.broker.get("a").path) == L2 and rig.broker.get("a").moves == 0
+    assert transfer("mu", "tacc", 0.5)["bytes"] > 0
+
+
+def test_a_deleted_discipline_comes_back(rig: Served) -> None:
+    rig.ask("a")
+    device = LAYOUT.device(LAYOUT.link("l2"), "s1")
+    before = rig.classes(device)
+    subprocess.run([*IN_SWITCHES, "tc", "qdisc", "del", "dev", device, "root"], check=True)
+    rig.wait_for("the classes", lambda: rig.classes(device) == before)
+    rig.wait_for("the count", lambda: "devices' classes" in rig.status("s1").repairs)
+
+
+def test_a_port_that_bounces_costs_no_more_than_that(rig: Served) -> None:
+    until = rig.ask("a").lease_until
+    port = str(LAYOUT.host("mu").number)
+    rig.network.switches.ofctl("s1", "mod-port", port, "down")
+    assert rig.until("the loss", TransitState.QUEUED).path == []
+    rig.network.switches.ofctl("s1", "mod-port", port, "up")
+    back = rig.until("its return", TransitState.INSTALLED)
+    assert tuple(back.path) == L2 and back.lease_until == until
+
+
+def test_a_restart_stops_no_traffic(rig: Served) -> None:
+    rig.ask("a")
+    before = rig.ours("s1"), rig.ours("s2")
+    rig.broker.stop()
+    assert (rig.ours("s1"), rig.ours("s2")) == before
+    assert transfer("mu", "tacc", 0.5)["bytes"] > 0
+    rig.start()
+    assert rig.openflow.installed() == ["a"]
+    assert (rig.ours("s1"), rig.ours("s2")) == before
+
+
+def test_a_switch_without_its_controller_is_named_until_it_is_back(rig: Served) -> None:
+    rig.ask("a")
+    rig.network.switches.vsctl("del-controller", "s2")
+    try:
+        rig.wait_for("the news", lambda: not rig.status("s2").connected)
+        rig.broker.sweep()
+        assert rig.broker.health()["problem"].startswith("switch s2 (dpid")
+        over = rig.broker.request(TransitRequest("b", "local", "tacc", min_bps=MBPS))
+        assert over.state is TransitState.QUEUED and "is not connected" in over.reason
+        here = rig.broker.request(TransitRequest("c", "local", "mu", min_bps=MBPS))
+        assert here.state is TransitState.INSTALLED
+        assert rig.broker.get("a").state is not TransitState.QUEUED
+    finally:
+        rig.network.switches.vsctl("set-controller", "s2", f"tcp:{OPENFLOW_LISTEN}")
+    rig.until("a path", TransitState.INSTALLED, "b")
+    rig.wait_for("all rules", lambda: rig.openflow.installed() == ["a", "b", "c"])
+    rig.wait_for("the end of the news", lambda: rig.openflow.switches()[1].problem == "")
