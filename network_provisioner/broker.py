@@ -79,6 +79,7 @@ from network_provisioner.topology.link_failures import LinkFailures, LinkNews, S
 
 log = logging.getLogger(__name__)
 
+_FAILED_LINKS = ("network", "failed_links")  # the document that says which
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 
 
@@ -191,10 +192,13 @@ class Broker(Queries):
         alone = can.matches and can.real_packets and not self._store.shared
         self._held.possible = alone
         self._desired.counts = can.real_packets
+        known = self._store.document(*_FAILED_LINKS)
         with self._lock, self._store.turn():
             now = self._now()
+            self._failures.recall([] if known is None else known.body["links"])
             self.relaying.begin(alone, now)
             self._lifecycle.adopt(self._store.active(), now)
+            self._rerouting.take_in(now)
             self._lifecycle.begin(now)
             self._lifecycle.start_due(now)
             self._serve_queue(now)
@@ -267,7 +271,13 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for")
-        notify(self._failures.news, self.link_listeners, "told")
+        if self._failures.news:
+            notify(self._failures.news, self.link_listeners, "told")
+            try:
+                links = {"links": self._failures.described()}
+                self._store.put_document(*_FAILED_LINKS, links, keep=1)
+            except StoreError as error:
+                log.warning("failed links are not remembered: %s", error)
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,

@@ -76,6 +76,7 @@ class FakeController:
         self.bytes: dict[str, int] = {}
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
         self.statuses: list[SwitchStatus] = []
+        self.live: set[tuple[str, str]] = set()  # directed links that something came through
 
     def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
         """A link fails."""
@@ -83,6 +84,9 @@ class FakeController:
 
     def failed_links(self) -> dict[tuple[str, str], str]:
         return self.failed
+
+    def live_links(self) -> set[tuple[str, str]]:
+        return self.live
 
     def switches(self) -> list[SwitchStatus]:
         return self.statuses

@@ -51,6 +51,12 @@ class LinkWatch:
         """What probes come through, as of the last round."""
         return {way for way, missed in self._missed.copy().items() if missed <= 1}
 
+    def live(self) -> set[tuple[str, str]]:
+        """The directed links that probes come through, as of the last round."""
+        return {
+            hop for way in self.heard if way in self.segments for hop in self.segments[way].hops
+        }
+
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
         found = dict(self._silent)

@@ -141,6 +141,8 @@ def specific(src: Host, dst: Host) -> int:
 
 # Traffic without a circuit takes the routed network; the overlay links are for circuits.
 _ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
+# No preference is worth a path this much longer than the shortest.
+_DETOUR, _DETOUR_S = 2.0, 0.01
 # The parts of a group's rate are dealt out in this many steps.
 _WEIGHTS = 100
 
@@ -172,8 +174,8 @@ def shaped_hops(topology: Topology) -> frozenset[Pair]:
 
 def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
-    network, and a layer 2 path where there is no routed one; not over links that have ``failed``
-    where there is another way. None to or from a Science DMZ."""
+    network, and a layer 2 path where there is no routed one that is about as short. Not over links
+    that have ``failed`` where there is another way. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
     found = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
     return [path for path in found if path is not None]
@@ -349,7 +351,11 @@ def default_path(
     paths = topology.candidate_paths(src, dst)
     if failed:
         paths = [p for p in paths if not any(hop in failed for hop in p.hops)] or paths
-    return min(paths, key=lambda p: _ROUTE_PREFERENCE[p.layer], default=None)
+    if not paths:
+        return None
+    shortest_s = min(p.rtt_s for p in paths)
+    near = [p for p in paths if p.rtt_s <= _DETOUR * shortest_s + _DETOUR_S]
+    return min(near, key=lambda p: _ROUTE_PREFERENCE[p.layer])
 
 
 def hop_key(hop: Pair) -> str:

@@ -12,6 +12,8 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from ipaddress import ip_network
 
 Key = tuple[object, ...]
 # A value and the bits of it that count.
@@ -161,7 +163,7 @@ class FlowRule:
 
     def __post_init__(self) -> None:
         key = (
-            self.dpid, self.priority, self.src, self.dst, self.protocol,
+            self.dpid, self.priority, _canonical(self.src), _canonical(self.dst), self.protocol,
             self.src_port, self.dst_port, self.in_port, self.mark,
         )  # fmt: skip
         object.__setattr__(self, "key", key)
@@ -258,6 +260,12 @@ class Changes:
             or self.change_entries
             or self.delete_entries
         )
+
+
+@lru_cache(4096)
+def _canonical(address: str) -> str:
+    """One spelling for an address or prefix: IPv6 has many."""
+    return str(ip_network(address)) if ":" in address else address
 
 
 def make_cookie(owner: int, text: str) -> int:

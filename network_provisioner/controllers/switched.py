@@ -241,6 +241,10 @@ class SwitchedController:
         is down, or that let no probes through any more."""
         return self._links.failed()
 
+    def live_links(self) -> set[Pair]:
+        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        return self._links.live()
+
     def switches(self) -> list[SwitchStatus]:
         """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
         return self._monitor.statuses()

@@ -358,7 +358,8 @@ class Topology:
         """Up to ``limit`` loop-free paths between two sites, fewest seconds of delay first, then
         fewest hops, then names in alphabetical order.
 
-        No path leads through a third site. Raises InputError for unknown sites; an empty list where
+        No path leads through a third site, and a router sends all packets to one site the same way.
+        Raises InputError for unknown sites; an empty list where
         the sites are not joined.
         """
         self.site(src)
@@ -375,7 +376,8 @@ class Topology:
 
     @cached_property
     def _finder(self) -> PathFinder:
-        return PathFinder(self._graph, self._graph.edges(data="delay"), self.sites)
+        routers = [node.name for node in self.nodes.values() if node.kind == "router"]
+        return PathFinder(self._graph, self._graph.edges(data="delay"), self.sites, routers)
 
 
 def _ports(link: Link) -> list[tuple[str, int]]:

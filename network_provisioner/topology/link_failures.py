@@ -2,7 +2,8 @@
 
 A link that has failed carries nothing: nothing new is put on it, and what runs there leaves. A
 switch that is away may go on forwarding, so what runs there stays, but nothing new can be set up.
-A link that fails again and again is left alone until it has been quiet for a while.
+A link that fails again and again is left alone until it has been quiet for a while. One that had
+failed when the last broker stopped is taken for dead until something comes through it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from network_provisioner.controllers.base import (
     Controller,
+    ProbesLinks,
     SwitchStatus,
     WatchesLinks,
     WatchesSwitches,
@@ -78,6 +80,7 @@ class LinkFailures:
     def __init__(self, topology: Topology, controller: Controller) -> None:
         self._topology = topology
         self._links = controller if isinstance(controller, WatchesLinks) else None
+        self._probes = controller if isinstance(controller, ProbesLinks) else None
         self._switches = controller if isinstance(controller, WatchesSwitches) else None
         self._now: dict[str, LinkNews] = {}
         self._switches_now: dict[str, SwitchNews] = {}
@@ -90,7 +93,15 @@ class LinkFailures:
         self._away: dict[str, str] = {}
         self._failed_at: dict[str, deque[float]] = {}
         self._unstable: set[str] = set()
+        self._recalled: dict[str, LinkNews] = {}
         self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
+
+    def recall(self, described: list[dict[str, Any]]) -> None:
+        """Take over what :meth:`described` gave before a restart. A controller that sends no probes
+        sees for itself what has failed."""
+        if self._probes is not None:
+            found = (LinkNews(**one) for one in described)
+            self._recalled = {news.link: news for news in found}
 
     def statuses(self) -> list[SwitchStatus]:
         """Every switch as it is now; none where the controller does not say."""
@@ -103,7 +114,7 @@ class LinkFailures:
 
     def look(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
-        if not self._unstable and not self.stirs():
+        if not self._unstable and not self._recalled and not self.stirs():
             return False
         before = dict(self.unusable)
         self._look_at_switches(now)
@@ -135,9 +146,15 @@ class LinkFailures:
     def _look_at_links(self, now: float) -> None:
         self._seen = found = {} if self._links is None else dict(self._links.failed_links())
         self.broken.clear()
-        was, failed = self._now, {}
+        was, failed = {**self._recalled, **self._now}, {}
+        live = set() if not self._recalled or self._probes is None else self._probes.live_links()
         for link in self._topology.whole_links:
             why = next((found[hop] for hop in link.hops if hop in found), "")
+            recalled = self._recalled.get(link.label)
+            if recalled is not None and (why or not live.isdisjoint(link.hops)):
+                del self._recalled[link.label]
+            elif recalled is not None:
+                why = recalled.reason
             why = self._damped(link.label, why, now)
             known = was.get(link.label)
             if why:

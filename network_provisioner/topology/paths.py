@@ -42,10 +42,15 @@ class PathFinder:
     """Finds paths in one network that does not change."""
 
     def __init__(
-        self, nodes: Iterable[str], links: Iterable[tuple[str, str, float]], ends: Collection[str]
+        self,
+        nodes: Iterable[str],
+        links: Iterable[tuple[str, str, float]],
+        ends: Collection[str],
+        routers: Collection[str] = (),
     ) -> None:
         """``links``: two neighbours and the delay between them in seconds. No path leads through a
-        node of ``ends``."""
+        node of ``ends``. Of ``routers`` each sends all packets to one end the same way: over the
+        fewest hops, then with the least delay."""
         self._names = sorted(nodes)  # so that numbers are in alphabetical order
         self._number = {name: number for number, name in enumerate(self._names)}
         self._next: list[dict[int, int]] = [{} for _ in self._names]
@@ -54,7 +59,9 @@ class PathFinder:
             self._next[self._number[a]][self._number[b]] = cost
             self._next[self._number[b]][self._number[a]] = cost
         self._ends = {self._number[name] for name in ends}
+        self._routers = {self._number[name] for name in routers}
         self._tree = lru_cache(TREES_KEPT)(self._grown)
+        self._routed_to = lru_cache(TREES_KEPT)(self._routes)
 
     def k_shortest(self, src: str, dst: str, limit: int) -> list[tuple[str, ...]]:
         """Up to ``limit`` loop-free paths, least delay first; none where nothing joins the two.
@@ -126,6 +133,7 @@ class PathFinder:
         is found soon."""
         ends, left_at, names = self._ends, len(root) - 1, self._names
         done = set(root[:-1])
+        routed_to = self._routed_to(end) if self._routers else {}
         heap: list[tuple[int, Nodes, int]] = [(cost + far[root[-1]], root, cost)]
         while heap and (is_open is None or len(done) < MOST_LOOKED_AT):
             least, nodes, cost = heapq.heappop(heap)
@@ -138,6 +146,8 @@ class PathFinder:
             for there, step in self._next[here].items():
                 if there in done or far[there] >= _FAR or (there in ends and there != end):
                     continue
+                if routed_to.get(here, there) != there:
+                    continue
                 if closed and len(nodes) == left_at + 1 and there in closed:
                     continue
                 on = cost + step
@@ -147,8 +157,17 @@ class PathFinder:
                     heapq.heappush(heap, (on + far[there], (*nodes, there), on))
         return None
 
-    def _grown(self, end: int) -> list[int]:
-        """The cost from every node to ``end``."""
+    def _routes(self, end: int) -> dict[int, int]:
+        """Where each router sends packets to ``end``."""
+        far = self._grown(end, _FAR >> 32)
+        return {
+            here: min(self._next[here], key=lambda there: (far[there], there))
+            for here in self._routers
+            if self._next[here]
+        }
+
+    def _grown(self, end: int, hop: int = 0) -> list[int]:
+        """The cost from every node to ``end``, with so much more for each hop."""
         far = [_FAR] * len(self._names)
         far[end] = 0
         heap = [(0, end)]
@@ -157,7 +176,7 @@ class PathFinder:
             if cost > far[here] or (here in self._ends and here != end):
                 continue  # a site can be where a path begins, and nothing leads through it
             for there, step in self._next[here].items():
-                if cost + step < far[there]:
-                    far[there] = cost + step
-                    heapq.heappush(heap, (cost + step, there))
+                if cost + step + hop < far[there]:
+                    far[there] = cost + step + hop
+                    heapq.heappush(heap, (far[there], there))
         return far

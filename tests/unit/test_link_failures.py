@@ -213,3 +213,18 @@ def test_switches_that_refuse_the_move_are_told_again_and_the_dead_link_stays_em
     rig.controller.broken = None
     rig.let_pass(6)
     assert rig.controller.circuits["a"].path == tuple(L3)
+
+
+def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"))
+    fail_l2(rig)
+    rig.let_pass(1)
+    again = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), clock=rig.clock)
+    assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
+    assert again.ask("a", "mu", "tacc").path == L3
+    again.controller.live = {("s1", "s2")}
+    again.let_pass(1)
+    assert again.broker.health()["status"] == "ok"
+    assert again.ask("b", "iplant", "tacc").path == ["iplant", "s2", "tacc"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from controller_rig import PATH, FakeRig
@@ -96,6 +97,13 @@ def test_best_effort_goes_round_a_link_that_has_failed() -> None:
     assert ("mu", "s1", "s2", "tacc") in ways
     everything = [hop for link in topology.links for hop in link.hops]
     assert len(default_paths(topology, everything)) == 6  # it may work again
+
+
+def test_best_effort_takes_no_long_way_for_the_sake_of_a_layer() -> None:
+    topology = two_switches()
+    links = [replace(k, delay_s=0.1) if k.layer == "l3" else k for k in topology.links]
+    ways = {p.nodes for p in default_paths(Topology(topology.nodes.values(), links))}
+    assert ("mu", "s1", "s2", "tacc") in ways and ("mu", "s1", "r1", "s2", "tacc") not in ways
 
 
 # -- with switches ---------------------------------------------------------------------------

@@ -78,3 +78,17 @@ def test_the_first_path_over_open_links(
 def test_a_delay_of_centuries_is_still_a_path() -> None:
     finder = PathFinder("abc", [("a", "b", 1e300), ("b", "c", 1e12)], "ac")
     assert finder.k_shortest("a", "c", 3) == [("a", "b", "c")]
+
+
+def test_a_router_sends_all_packets_to_one_end_the_same_way() -> None:
+    """Three switches in a ring, each joined to one router: what comes from the first two leaves
+    the router to the third, though over the second it would be there sooner."""
+    ring = [("s1", "s2", 0.1), ("s2", "s3", 0.001), ("s1", "s3", 0.1)]
+    spokes = [("s1", "r", 0.001), ("s2", "r", 0.001), ("s3", "r", 0.01)]
+    sites = [("a", "s1", 0.0), ("b", "s2", 0.0), ("c", "s3", 0.0)]
+    finder = PathFinder(
+        ["a", "b", "c", "s1", "s2", "s3", "r"], [*ring, *spokes, *sites], "abc", ["r"]
+    )
+    for src in "ab":
+        through = [p for p in finder.k_shortest(src, "c", 20) if "r" in p]
+        assert through and {p[p.index("r") + 1] for p in through} == {"s3"}

@@ -7,6 +7,7 @@ that moves to another queue gets another class: HTB cannot move one.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,7 +27,8 @@ _BEST_EFFORT = "1:2"
 # Class minors have 16 bits: 1:100 plus 6 bits of mark (0 is the queue itself) and a queue's number.
 _FIRST_MINOR = 0x100
 _MARK_BITS = 6
-_QUEUE_NUMBERS = 1000
+# A class has two filters, whose preferences have 16 bits together.
+_QUEUE_NUMBERS = 500
 
 # A segmentation-offload packet has up to 64 kB: bursts and quanta must hold one, queues several.
 _MIN_BURST_BYTES = 131_072
@@ -116,7 +118,7 @@ def shrink(old: DeviceShape, new: DeviceShape) -> list[str]:
     lines = []
     for class_id in reversed([i for i in before if i not in after]):  # children first
         if before[class_id].mark:
-            lines.append(f"filter del dev {dev} parent 1: protocol ip prio {_minor(class_id)}")
+            lines += [f"filter del dev {dev} parent 1: {kind}" for kind in _filters(class_id)]
         lines.append(f"class del dev {dev} classid {class_id}")
     if new.best_effort_bps > old.best_effort_bps:
         lines.append(_class(new, _BEST_EFFORT, after[_BEST_EFFORT]))
@@ -142,7 +144,7 @@ def is_laid(shown: str) -> bool:
 def agrees(shape: DeviceShape, shown: str) -> bool:
     """Whether what :func:`show` gave is this shape, with all its classes and filters."""
     there: dict[str, _HtbClass] = {}
-    filtered = set()
+    filtered: Counter[str] = Counter()
     for line in shown.splitlines():
         words = line.split()
         value = dict(pairwise(words))
@@ -152,10 +154,10 @@ def agrees(shape: DeviceShape, shown: str) -> bool:
                 value.get("parent", "1:"), *rates, int(value.get("prio", 0))
             )
         elif target := value.get("flowid") or value.get("*flowid"):
-            filtered.add(target)
+            filtered[target] += 1
     wanted = _tree(shape)
     return (
-        filtered == {class_id for class_id, c in wanted.items() if c.mark}
+        filtered == {class_id: len(_filters(class_id)) for class_id, c in wanted.items() if c.mark}
         and there.keys() == wanted.keys()
         and all(_alike(there[class_id], wanted[class_id]) for class_id in wanted)
     )
@@ -220,12 +222,21 @@ def _make(shape: DeviceShape, class_id: str, c: _HtbClass) -> list[str]:
             f"handle {_minor(class_id):x}: bfifo limit {limit}"
         )
     if c.mark:
-        # The two low bits of the TOS byte are ECN and none of ours.
-        lines.append(
-            f"filter add dev {shape.device} parent 1: protocol ip prio {_minor(class_id)} u32 "
-            f"match ip tos {c.mark << 2:#04x} 0xfc flowid {class_id}"
-        )
+        # The two low bits of the TOS byte, or the traffic class, are ECN and none of ours.
+        fields = ("ip tos", "ip6 priority")
+        lines += [
+            f"filter add dev {shape.device} parent 1: {kind} u32 "
+            f"match {field} {c.mark << 2:#04x} 0xfc flowid {class_id}"
+            for kind, field in zip(_filters(class_id), fields, strict=True)
+        ]
     return lines
+
+
+def _filters(class_id: str) -> tuple[str, str]:
+    """What names the filters of a class, for IPv4 and IPv6: the kernel has one protocol for each
+    preference."""
+    number = 2 * (_minor(class_id) - _FIRST_MINOR)
+    return f"protocol ip prio {number}", f"protocol ipv6 prio {number + 1}"
 
 
 class TcShaper:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ovs_rig import L2, OvsRig, controlled, transfer
+from ovs_rig import L2, OvsRig, controlled, in_netns, transfer
 
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
@@ -17,6 +19,24 @@ pytestmark = [pytest.mark.component, pytest.mark.root]
 
 MORE = {"mu": ("dtn2", "w1", "w2"), "tacc": ("dtn2", "w1", "w2")}
 LANS = replace(LAYOUT, sites=tuple(replace(s, more=MORE.get(s.name, ())) for s in LAYOUT.sites))
+
+# Twenty IPv6 datagrams of a kilobyte, sent as frames: the hosts have no IPv6 of their own.
+DATAGRAMS = """
+import socket, struct, sys
+src, dst = (socket.inet_pton(socket.AF_INET6, a) for a in sys.argv[1:])
+device = next(name for _, name in socket.if_nameindex() if name.startswith("dp"))
+frames = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+frames.bind((device, 0))
+udp = struct.pack("!HHHH", 5000, 5001, 1008, 0) + bytes(1000)
+ip = struct.pack("!IHBB", 6 << 28, len(udp), 17, 64) + src + dst
+for _ in range(20):
+    frames.send(bytes.fromhex("020000000002020000000001") + struct.pack("!H", 0x86DD) + ip + udp)
+"""
+
+
+def marked_bytes(rig: OvsRig, device: str) -> int:
+    """What all classes of circuits sent on a device."""
+    return sum(n for name, n in rig.shaped_bytes(device).items() if name != "1:2")
 
 
 def sent(rig: OvsRig, path: tuple[str, ...]) -> int:
@@ -67,3 +87,8 @@ def test_hosts_with_ipv6_have_rules_of_their_own(tmp_path: Path) -> None:
         assert named and "ipv6_dst=fd00:0:0:2::7" in named[0]
         rig.controller.apply([rig.circuit(L2)])  # of all hosts
         assert any("ipv6_src=fd00:0:0:1::/64" in rule for rule in rig.flows("s1"))
+        # Its packets are in the circuit's class, as those of IPv4 are.
+        device = LAYOUT.device(LAYOUT.link("l2"), "s1")
+        words = [sys.executable, "-c", DATAGRAMS, "fd00:0:0:1::5", "fd00:0:0:2::7"]
+        subprocess.run([*in_netns("mu"), *words], check=True)
+        rig.wait_for("packets in a class of the circuit", lambda: marked_bytes(rig, device) > 10**4)

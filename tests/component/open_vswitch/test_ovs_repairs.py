@@ -1,4 +1,4 @@
-"""What people and accidents do to real switches: found, repaired, reported, and nothing for good."""
+"""What people and accidents do to real switches is found, repaired and reported."""
 
 from __future__ import annotations
 
