@@ -139,6 +139,12 @@ class MemoryStore:
     def broken(self) -> bool:
         return self._left < inf
 
+    def document(self, kind: str, name: str) -> None:
+        """No document was kept."""
+
+    def put_document(self, kind: str, name: str, body: dict[str, Any], keep: int = 0) -> int:
+        return 1
+
     @contextmanager
     def turn(self) -> Iterator[Sequence[Transit]]:
         log = self.rows.log

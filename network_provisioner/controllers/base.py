@@ -7,7 +7,7 @@ and after a restart of either side one ``apply`` brings both together again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -198,7 +198,7 @@ class WatchesSwitches(Protocol):
 class ProbesLinks(Protocol):
     """A controller that knows of links that work."""
 
-    def live_links(self) -> Collection[tuple[str, str]]:
+    def live_links(self) -> Set[tuple[str, str]]:
         """Every directed link over which something came through a moment ago. Asks no switch."""
         ...
 

@@ -126,6 +126,7 @@ class SwitchedController:
         self._compared: set[int] = set()
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
+        self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -154,7 +155,7 @@ class SwitchedController:
         """
         if self._running:
             return
-        self._failure, self._started = None, False
+        self._failure, self._started, self._cleared = None, False, False
         self._compared.clear()
         self._backend.open()
         self._running = True
@@ -184,6 +185,7 @@ class SwitchedController:
             )
         with self._lock:
             self._require_running()
+            self._cleared = False
             self._reconciler.avoid(frozenset(self.failed_links()))
             prepared = self._reconciler.prepare(circuits, queues)
             self._account_changes(prepared.before, prepared.after)
@@ -273,6 +275,7 @@ class SwitchedController:
                     self._backend.unwatch()
                 except ControllerError as error:
                     LOG.warning("rules were left behind: %s", error)
+            self._cleared = True
             self._reconciler.clear()
             self._ledger = ByteLedger()
 
@@ -396,7 +399,7 @@ class SwitchedController:
         fresh = not changes or SwitchChange.CONNECTED in changes
         try:
             with self._lock:
-                if not self._running:
+                if not self._running or self._cleared:
                     return False
                 if SwitchChange.CONNECTED in changes and self._started:
                     self._choose_meters()

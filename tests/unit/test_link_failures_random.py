@@ -68,6 +68,8 @@ class LinksFail(OneSequence):
                     assert self.failing.failed.keys().isdisjoint(pairwise(path)), row
 
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
+        if transit.lost_path or transit.reason.endswith("without another path"):
+            return
         if "has failed" in transit.reason:
             if transit.state is State.BEST_EFFORT or not transit.requested_bps:
                 return  # no other path had room; at a Science DMZ the way stays open
