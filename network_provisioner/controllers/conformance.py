@@ -218,6 +218,13 @@ class ControllerConformance:
             self._refused(rig, [member], nonsense)
         assert rig.controller.installed() == ["a"]
 
+    def test_clear_removes_every_circuit_and_more_can_come(self, rig: Rig) -> None:
+        rig.controller.apply([circuit(rig, "a")])
+        rig.controller.clear()
+        assert rig.controller.installed() == []
+        rig.controller.apply([circuit(rig, "b")])
+        assert rig.controller.installed() == ["b"]
+
     def test_stop_and_start_again(self, rig: Rig) -> None:
         rig.controller.apply([circuit(rig, "a")])
         rig.controller.stop()
