@@ -20,8 +20,15 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
-from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
+from monitors.workflows.logs.dagman import (
+    DagmanParser,
+    DagmanStep,
+    StatusChange,
+    StepKind,
+    last_moment,
+)
+from monitors.workflows.logs.events import EventTail, JobEvent, Kind
+from monitors.workflows.logs.job_events import JobEvents
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
@@ -43,15 +50,27 @@ class _Reading:
 
     def __init__(self, submit_dir: SubmitDir) -> None:
         self.jobs = JobFacts(submit_dir)
+        self._dir = submit_dir
         self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser()
-        self.events = JobEvents(submit_dir.nodes_log, submit_dir.workflow_log)
-        self.dagman = EventTail(submit_dir.dagman_log)
+        self.find_events()
+        self.dagman = EventTail(submit_dir.dagman_log, latest=self._latest)
         self.runs = Runs()
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
+
+    def find_events(self) -> None:
+        """Looks for the log of the jobs' events, where none was read so far."""
+        place = self._dir
+        self.events = JobEvents(
+            place.nodes_log, place.workflow_log, place.dagman_out, self._latest
+        )
+
+    def _latest(self) -> float:
+        """When DAGMan wrote last: its log has years."""
+        return last_moment(self._dir.dagman_out) or time.time()
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -161,7 +180,7 @@ class FollowedWorkflow:
     def _step(self) -> None:
         held: Status | None = None
         if self._rest is not None:
-            paths = (self.dir.dagman_out, self.dir.dagman_log, self.dir.nodes_log)
+            paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.events.path)
             now = tuple(map(state_of, paths))
             if now == self._rest:
                 return
@@ -180,6 +199,8 @@ class FollowedWorkflow:
         if problem is not None:
             raise problem
         jobs = self._reading.jobs
+        if not self._reading.events.is_read and self.dir.nodes_log != self._reading.events.path:
+            self._reading.find_events()
         for event in self._reading.events.read():
             self._measurements += jobs.feed(event)
             self._sub_event(event)

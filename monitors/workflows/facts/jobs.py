@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,18 +36,13 @@ from monitors.workflows.facts.plan import Believed, belief_errors, believed_in, 
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import JobOutput, end_of, read_output
-from monitors.workflows.planned.dag import parents_in
+from monitors.workflows.logs.records import JobOutput, read_output
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 
-_POST = re.compile(
-    r"^[ \t]*SCRIPT[ \t]+(?:DEFER[ \t]+\S+[ \t]+\S+[ \t]+)?POST[ \t]+(\S+)", re.M | re.I
-)
-_ALL = "ALL_NODES"
 _CLOCK_S = 2.0
 # Where a submit file names what HTCondor is to move.
 _FILES = (
@@ -66,13 +60,11 @@ class JobFacts:
     def __init__(self, submit_dir: SubmitDir) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
-        self._with_post: frozenset[str] | None = None
         self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: set[str] = set()
-        self._parents: Mapping[str, Sequence[str]] | None = None
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
@@ -205,9 +197,11 @@ class JobFacts:
         ]
 
     def _has_post(self, job: str) -> bool:
-        if self._with_post is None:
-            self._with_post = frozenset(_POST.findall(end_of(self.dir.dag, 1 << 28)))
-        return job in self._with_post or _ALL in self._with_post
+        try:
+            node = self.dir.nodes.get(job)
+        except InputError:
+            return False
+        return node is not None and node.has_post
 
     def _retry(self, attempt: Attempt) -> int:
         """How often DAGMan tried before, in this run of it."""
@@ -239,15 +233,14 @@ class JobFacts:
     def _ready(self, attempt: Attempt) -> float:
         """When DAGMan could have submitted it (Unix seconds): when the last of its parents had
         ended, or the try before; as it was submitted where no log tells."""
-        if self._parents is None:
-            try:
-                self._parents = parents_in(self.dir.dag)
-            except InputError:
-                self._parents = {}
         own = self._ended(attempt.job.name, attempt)
         if own is not None:
             return own
-        parents = self._parents.get(attempt.job.name, ())
+        try:
+            node = self.dir.nodes.get(attempt.job.name)
+        except InputError:
+            node = None
+        parents = node.parents if node is not None else ()
         ends = [self._ended(parent, attempt) for parent in parents]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else attempt.submit

@@ -37,21 +37,25 @@ DEFER``) has not ended.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
+from pathlib import Path
 
-from monitors.workflows.logs.tail import Lines, LocalClock
+from monitors.workflows.logs.stamps import GROUPS, STAMP, LocalClock, read_stamp
+from monitors.workflows.logs.tail import Lines
+from monitors.workflows.planned.owned import opened
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
 # perhaps (pid:…) (D_…) and the message.
 _LINE = re.compile(
-    rb"(?:(?:(\d\d)/(\d\d)/(\d\d)|(\d{4})-(\d\d)-(\d\d))[ T](\d\d):(\d\d):(\d\d)|\((\d{9,11}))"
-    rb"(\.\d{1,6})?\)?(?: \((?:pid|tid|cid|fd|D_)[^)]*\))* (.*)",
+    rb"(?:" + STAMP + rb"|\((\d{9,11}(?:\.\d{1,6})?)\))"
+    rb"(?: \((?:pid|tid|cid|fd|D_)[^)]*\))*(?: (.*)|)\Z",
     re.DOTALL,
 )
 _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
@@ -70,18 +74,18 @@ _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 #     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
 #     POST Script of node align_ID1 failed with status 1
 _SCRIPT = re.compile(
-    rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
+    rb"Event: ULOG_POST_SCRIPT_TERMINATED for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+)"
     rb" \((\d{1,10})\.(\d{1,10})\."
 )
 _SCRIPT_ENDED = (
-    rb"[Ss]cript of (?:[Nn]ode|Job) (\S+) "
+    rb"[Ss]cript of (?:[Nn]ode|[Jj]ob) (\S+) "
     rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
 )
 _POST_ENDED = re.compile(rb"POST " + _SCRIPT_ENDED)
 _PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
-_PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
+_PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|[Jj]ob) (\S+?)\.\.\.\s*\Z")
 _PRE_ENDED = re.compile(rb"PRE " + _SCRIPT_ENDED)
-_SUBMITTED = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
+_SUBMITTED = re.compile(rb"Event: ULOG_SUBMIT for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) \((\d{1,10})\.")
 
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
@@ -183,7 +187,7 @@ class DagmanParser:
                 yield from self._line(line)
 
     def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
-        message = _message_of(line, self._clock)
+        message = message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
         expected, self._expected = self._expected, ""
@@ -288,12 +292,14 @@ class DagmanParser:
         yield StatusChange(key, status)
 
 
-def _message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
+def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
     found = _LINE.match(line)
-    if found is None or (at := _time(found, clock)) is None:
+    if found is None:
         return None
-    return at, found[12]
+    seconds = found[GROUPS + 1]
+    at = float(seconds) if seconds else read_stamp(found, 1, clock)
+    return None if at is None else (at, found[GROUPS + 2] or b"")
 
 
 def _step_of(at: float, text: bytes) -> DagmanStep | None:
@@ -323,13 +329,18 @@ def _columns(text: bytes) -> list[str]:
     return [_COLUMNS.get(word, "") for word in text.split()]
 
 
-def _time(found: re.Match[bytes], clock: LocalClock) -> float | None:
-    fraction = float(found[11] or 0)
-    if found[10]:
-        return float(found[10]) + fraction
-    if found[4]:
-        year, month, day = int(found[4]), int(found[5]), int(found[6])
-    else:
-        month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
-    hour, minute, second = int(found[7]), int(found[8]), int(found[9])
-    return clock.unix(year, month, day, hour, minute, second + fraction)
+_END_BYTES = 1 << 16
+
+
+def last_moment(path: Path) -> float | None:
+    """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
+    clock = LocalClock()
+    try:
+        descriptor = opened(path)
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
+            lines = file.read().splitlines()
+    except (OSError, ValueError):
+        return None
+    found = (message_of(line, clock) for line in reversed(lines))
+    return next((message[0] for message in found if message is not None), None)
