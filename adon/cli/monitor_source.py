@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.suggestions import meant
@@ -80,12 +81,17 @@ def find(source: WorkflowSource, wanted: str) -> str:
     ids = [row["id"] for row in found]
     if wanted in ids:
         return wanted
-    if (place := os.path.realpath(wanted)) in ids:  # some are known by their DAG's path
-        return place
-    path = str(Path(wanted).absolute())
+    if (known := _workflow_in(wanted)) in ids:
+        return known
+    path = os.path.realpath(wanted)
     by = [
         # Plain sub-DAGs lie in the directory of the workflow that they are a part of.
-        [row for row in found if row["submit_dir"] == path and not row["parent"]],
+        [
+            row
+            for row in found
+            if row["submit_dir"] and os.path.realpath(row["submit_dir"]) == path
+            if not row["parent"]
+        ],
         [row for row in found if len(wanted) >= _SHORTEST and row["id"].startswith(wanted)],
         [row for row in found if row["name"] == wanted],
     ]
@@ -99,6 +105,15 @@ def find(source: WorkflowSource, wanted: str) -> str:
                 f"workflow {wanted!r}: found {len(rows)}, expected one of {some}{more}"
             )
     raise InputError(f"workflow {wanted!r}: found none, {_instead(wanted, found)}")
+
+
+def _workflow_in(path: str) -> str:
+    """The id of the workflow in a directory, or of a DAG, wherever that was followed; "" where
+    there is none."""
+    try:
+        return submit_dir_of(path).workflow
+    except (AdonError, OSError, ValueError, RuntimeError):
+        return ""
 
 
 def _instead(wanted: str, found: Rows) -> str:

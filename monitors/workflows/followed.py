@@ -64,9 +64,7 @@ class _Reading:
     def find_events(self) -> None:
         """Looks for the log of the jobs' events, where none was read so far."""
         place = self._dir
-        self.events = JobEvents(
-            place.nodes_log, place.workflow_log, place.dagman_out, self._latest
-        )
+        self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._latest)
 
     def _latest(self) -> float:
         """When DAGMan wrote last: its log has years."""

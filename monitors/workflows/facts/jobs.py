@@ -14,6 +14,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from monitors.archive.measurement import Measurement
@@ -52,6 +53,7 @@ _FILES = (
     "public_input_files",
 )
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
+_MOST_HELD = 100  # of which is told why
 
 
 class JobFacts:
@@ -60,11 +62,12 @@ class JobFacts:
     def __init__(self, submit_dir: SubmitDir) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
-        self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
+        # By the job's name: their POST has not ended. A job may have several processes.
+        self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
-        self._held: set[str] = set()
+        self._held: dict[str, Attempt] = {}
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
@@ -90,34 +93,38 @@ class JobFacts:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
                 self._believed = believed_in(facts)
         if event.kind is Kind.SUBMIT and self._is_next(event):
-            facts += self._facts_without_post(self._pending.pop(event.node))
+            for waiting in self._pending.pop(event.node):
+                facts += self._facts_without_post(waiting)
         attempt = self.attempts.feed(event)
         facts += self._held_facts(event)
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
             ended = self.attempts.of(event)
-            if ended is not None and self._pending.get(ended.job.name) is ended:
-                facts += self._attempt_facts(self._pending.pop(ended.job.name), event.at)
+            name = "" if ended is None else ended.job.name
+            if any(waiting is ended for waiting in self._pending.get(name, ())):
+                for waiting in self._pending.pop(name):
+                    facts += self._attempt_facts(waiting, event.at)
             return facts
         if attempt is None:
             return facts
         if event.kind is Kind.EXECUTE:
             return facts
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
-            self._pending[attempt.job.name] = attempt
+            self._pending.setdefault(attempt.job.name, []).append(attempt)
             return facts
         return facts + self._attempt_facts(attempt)
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
-        from another log."""
-        waits = self._pending.get(event.node)
-        known = None if waits is None else (waits.cluster, waits.proc, waits.submit)
-        return known is not None and known != (event.cluster, event.proc, event.at)
+        from another log, nor another process of it."""
+        return any(
+            (one.cluster, one.submit) != (event.cluster, event.at) and one.end <= event.at
+            for one in self._pending.get(event.node, ())
+        )
 
     def workflow_ended(self) -> list[Measurement]:
         """What is left to tell when DAGMan has ended: attempts whose POST never came."""
         facts: list[Measurement] = []
-        for attempt in self._pending.values():
+        for attempt in [one for waiting in self._pending.values() for one in waiting]:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
@@ -148,7 +155,7 @@ class JobFacts:
         # Numbers of jobs begin anew with each pool.
         if posted is None or posted.at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.outcome = Outcome.FAILED if posted.number else Outcome.DONE
+        attempt.posted(posted.number)
         return self._attempt_facts(attempt, posted.at)
 
     def never_submitted(
@@ -174,14 +181,22 @@ class JobFacts:
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
-        """How many jobs are held, where this event changed that: with all of them held, nothing
-        goes on until somebody looks."""
+        """Which jobs are held, and why, where this event changed that: with all of them held,
+        nothing goes on until somebody looks."""
         attempt = self.attempts.of(event)
         if attempt is None or (attempt.outcome is Outcome.HELD) == (attempt.key in self._held):
             return []
-        self._held ^= {attempt.key}
+        if attempt.outcome is Outcome.HELD:
+            self._held[attempt.key] = attempt
+        else:
+            del self._held[attempt.key]
         workflow = self.dir.workflow
         again = f":{event.nth + 1}" if event.nth else ""
+        shown = [
+            {"job": one.job.name, "site": one.job.site} | asdict(one.hold)
+            for one in self._held.values()
+            if one.hold is not None
+        ]
         return [
             Measurement(
                 id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}{again}",
@@ -192,7 +207,7 @@ class JobFacts:
                 at=event.at,
                 source="event log",
                 workflow=workflow,
-                details={"job": attempt.job.name},
+                details={"job": attempt.job.name, "held": shown[:_MOST_HELD]},
             )
         ]
 
@@ -207,16 +222,19 @@ class JobFacts:
         """How often DAGMan tried before, in this run of it."""
         # Numbers of jobs tell what was first in one second.
         this, began = (attempt.submit, attempt.cluster), self._run_of(attempt)
-        return sum(
-            1
+        before = {
+            other.cluster
             for other in self.attempts.of_job(attempt.job.name)
-            if other is not attempt and began <= (other.submit, other.cluster) <= this
-        )
+            if other.cluster != attempt.cluster and began <= (other.submit, other.cluster) <= this
+        }
+        return len(before)
 
     def _attempt_facts(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
         attempt.retry = self._retry(attempt)
         complained = attempt.outcome is not Outcome.DONE
-        left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)
+        # A job that ended by itself has run, also where no event says when it began.
+        started = attempt.start or (0.0 if attempt.returned is None else attempt.submit)
+        left = read_output(attempt.job, started, attempt.end, complained=complained)
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.record)
         facts = run_facts(attempt, left.record) + ([] if wait is None else [wait])
@@ -318,11 +336,14 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
         workflow=workflow,
         details={
             "job": job.name,
+            "cluster": attempt.cluster,
             "task": job.task,
             "kind": str(job.kind),
             "attempt": attempt.number,
             "retry": attempt.retry,
             "outcome": str(attempt.outcome),
+            "reason": attempt.reason,
+            "hold": None if attempt.hold is None else asdict(attempt.hold),
             "exitcode": returned,
             "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
             "submitted_at": attempt.submit,

@@ -66,7 +66,21 @@ _START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
-_FAILED = re.compile(rb"ERROR: the following job\(s\) failed:")
+_FAILED = re.compile(rb"ERROR: the following (?:job|[Nn]ode)\(s\) failed:")
+
+# Why DAGMan left although no job failed: its last such lines, perhaps without a time.
+#     ERROR: "align.dag" (line 3): Unknown keyword …
+#     Unrecognized argument: -Insert_env_var
+_TROUBLE = re.compile(
+    rb"\b(?:ERROR|Error|Unrecognized|Aborting|Assertion|EXCEPT|[Ff]ailed|[Ff]ailure|FATAL|Fatal"
+    rb"|[Ii]nvalid|[Ii]llegal|[Uu]nable|[Cc]annot|Can't|[Pp]ermission denied|No such file|REJECT"
+    rb"|must be|not permitted|older than|on NFS|cycle exists|too many)\b"
+)
+_NO_TROUBLE = re.compile(
+    rb"setting:|Daemon Log is|passwords\.d|TOKEN|DAG status|job proc|Node Name:|^\s*\[|^[Ww]arning"
+    rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\["
+)
+_MOST_WORDS = 3  # lines of them
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
@@ -85,7 +99,9 @@ _POST_ENDED = re.compile(rb"POST " + _SCRIPT_ENDED)
 _PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
 _PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|[Jj]ob) (\S+?)\.\.\.\s*\Z")
 _PRE_ENDED = re.compile(rb"PRE " + _SCRIPT_ENDED)
-_SUBMITTED = re.compile(rb"Event: ULOG_SUBMIT for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) \((\d{1,10})\.")
+_SUBMITTED = re.compile(
+    rb"Event: ULOG_SUBMIT for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) \((\d{1,10})\."
+)
 
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
@@ -164,6 +180,8 @@ class DagmanParser:
         self.understood = False  # whether any line was one of DAGMan's that matter
         self.failed: dict[str, str] = {}
         """The jobs that this DAGMan says failed, with the reasons."""
+        self.last_words: list[str] = []
+        """What this DAGMan said last that tells of trouble."""
         self._total = 0
         self._columns: list[str] = []
         self._expected = ""  # which line of a table comes next
@@ -182,9 +200,18 @@ class DagmanParser:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
         for _, line in self._lines.feed(data):
+            if _TROUBLE.search(line):
+                self._hear(line)
             # Most lines are of no interest, and looking for a word is cheap.
             if self._expected or self._lists or any(word in line for word in _WORDS):
                 yield from self._line(line)
+
+    def _hear(self, line: bytes) -> None:
+        message = message_of(line, self._clock)
+        text = line if message is None else message[1]
+        said = " ".join(_text(text).split())
+        if not _NO_TROUBLE.search(text) and said not in self.last_words:
+            self.last_words = [*self.last_words, said][-_MOST_WORDS:]
 
     def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
         message = message_of(line, self._clock)
@@ -227,10 +254,11 @@ class DagmanParser:
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
         elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
-            self._lists, self.failed = False, {}
+            self._lists, self.failed, self.last_words = False, {}, []
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
-                yield from self._changed(stamp, replace(status, state=WorkflowState.RUNNING, at=at))
+                running = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
+                yield from self._changed(stamp, running)
         elif _REMOVED.match(text):
             self._removed = True
         elif _FAILED.match(text):
@@ -239,7 +267,9 @@ class DagmanParser:
             self._lists = False
             number = int(exited[1])
             yield DagmanStep(StepKind.EXITED, at, number=number, again=number == _EXIT_RESTART)
-            yield from self._changed(stamp, replace(status, state=self._end_state(number), at=at))
+            state = self._end_state(number)
+            ended = replace(status, state=state, at=at, reason=self._reason(state, number))
+            yield from self._changed(stamp, ended)
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):
@@ -272,6 +302,13 @@ class DagmanParser:
             return WorkflowState.REMOVED
         return WorkflowState.FAILED if exit_status else WorkflowState.DONE
 
+    def _reason(self, state: WorkflowState, exit_status: int) -> str:
+        """Why it failed where no job did."""
+        if state is not WorkflowState.FAILED or self.failed or (self.current or NOT_STARTED).fail:
+            return ""
+        words = "; ".join(self.last_words) or "it does not say why"
+        return f"DAGMan ended with status {exit_status}: {words}"
+
     def _changed(self, stamp: bytes, status: Status) -> Iterator[StatusChange]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
@@ -282,7 +319,7 @@ class DagmanParser:
         # The time as it stands in the file: what this process makes of it depends on its zone.
         if stamp != self._second:
             self._second, self._keys = stamp, set()
-        content = repr((stamp, replace(status, at=0.0))).encode()
+        content = repr((stamp, replace(status, at=0.0, reason=""))).encode()
         key = hashlib.sha256(content).hexdigest()[:20]
         for again in count(2):  # there and back within a second
             if key not in self._keys:

@@ -206,7 +206,9 @@ class EventParser:
             slot=str(ad.get("SlotName", "")) if kind is Kind.EXECUTE else "",
             returned=returned if isinstance(returned, int) else None,
             schedd=schedd_of(schedd) if schedd else "",
-            step=TransferStep(step) if kind is Kind.FILE_TRANSFER and step in _STEP_NUMBERS else None,
+            step=TransferStep(step)
+            if kind is Kind.FILE_TRANSFER and step in _STEP_NUMBERS
+            else None,
             reason=str(ad.get("HoldReason") or ad.get("Reason") or ""),
             code=_whole(ad.get("HoldReasonCode")),
             subcode=_whole(ad.get("HoldReasonSubCode")),

@@ -87,7 +87,11 @@ class JobEvents:
 
     def _is_there(self) -> bool:
         """Whether a log was read, or can be."""
-        return self.is_read or is_file(self.path) or (self._log is not None and is_file(self._log.path))
+        return (
+            self.is_read
+            or is_file(self.path)
+            or (self._log is not None and is_file(self._log.path))
+        )
 
     def _wait(self) -> None:
         for event in self._nodes.read():

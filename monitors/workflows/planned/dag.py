@@ -17,6 +17,7 @@ from monitors.workflows.planned.submit_dir import DAG, JobKind, SubmitDir
 from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
 
+
 @dataclass(frozen=True, slots=True)
 class Moving:
     """Files from one site to another: ``declared_bytes`` of those whose size the plan knows, and

@@ -24,9 +24,7 @@ _DEEPEST = 20  # a file that includes itself must not hold us
 _NODES = frozenset({"JOB", "NODE", "FINAL", "SERVICE", "PROVISIONER"})
 _ALL = "ALL_NODES"
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
-_VARIABLE = re.compile(
-    r"""(\+?[\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']+))"""
-)
+_VARIABLE = re.compile(r"""(\+?[\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']+))""")
 
 
 def text_of(path: Path) -> str:
