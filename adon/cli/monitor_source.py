@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,6 +126,20 @@ def _instead(wanted: str, found: Rows) -> str:
     return meant(wanted, dict.fromkeys(row["name"] for row in found), by_id)
 
 
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A workflow that nobody follows any more does not run for ever: not where its directory, on
+    this machine, is gone."""
+    here = row["host"].split(".")[0] in ("", socket.gethostname().split(".")[0])
+    if here and row["state"] in ("planned", "running") and row["submit_dir"]:
+        try:
+            os.stat(row["submit_dir"])  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return row | {"stuck": "its submit directory is gone"}
+        except (OSError, ValueError):
+            pass
+    return row
+
+
 class ArchiveSource:
     """Reads an archive, as whoever may read it."""
 
@@ -136,7 +151,7 @@ class ArchiveSource:
         """See :class:`WorkflowSource`."""
         user, state, roots = asked.get("user"), asked.get("state"), asked.get("roots", False)
         found = [
-            one.as_dict()
+            _checked(one.as_dict())
             for one in self._known.all(lambda _: True).values()
             if user in (None, one.user)
             and (state is None or one.is_in(state))
@@ -148,7 +163,7 @@ class ArchiveSource:
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
         one = self._known.all(lambda _: True)[key]
-        return one.as_dict() | {
+        return _checked(one.as_dict()) | {
             "source": one.source,
             "children": list(one.children),
             "history": self._known.changes(key, history),

@@ -243,6 +243,8 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
         yield f"  | {printable(hold['reason']) or _NO_REASON}"
     if failed["output"]:
         yield f"  output: {printable(failed['output'])}"
+    elif failed.get("not_found"):
+        yield f"  output not found: {printable(failed['not_found'])}"
     for line in failed["stderr"].splitlines():
         yield f"  | {printable(line)}"
 

@@ -111,7 +111,8 @@ class Hold:
 class FailedJob:
     """A job with an attempt that did not end well, the last such; ``retried`` where a later one
     did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it or why it
-    was removed; it was on ``hold`` then where that is not None."""
+    was removed; it was on ``hold`` then where that is not None. Its ``output``, or where that was
+    ``not_found``."""
 
     workflow: str
     job: str
@@ -127,6 +128,7 @@ class FailedJob:
     reason: str
     stderr: str
     output: str
+    not_found: str = ""
     hold: Hold | None = None
 
 
@@ -316,6 +318,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 hold=hold_of(last.details.get("hold"), last.at),
                 stderr="" if never else stderr,
                 output=text(last, "output"),
+                not_found=text(last, "not_found"),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))

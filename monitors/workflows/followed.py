@@ -29,6 +29,7 @@ from monitors.workflows.logs.dagman import (
 )
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind
 from monitors.workflows.logs.job_events import JobEvents
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
@@ -49,11 +50,12 @@ class _Reading:
     """What was read of a workflow's files since their beginning."""
 
     def __init__(self, submit_dir: SubmitDir) -> None:
-        self.jobs = JobFacts(submit_dir)
         self._dir = submit_dir
-        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser()
+        self._times = LogTimes(submit_dir.offset_s, self._latest)
+        self.jobs = JobFacts(submit_dir, self._times)
+        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser(times=self._times)
         self.find_events()
-        self.dagman = EventTail(submit_dir.dagman_log, latest=self._latest)
+        self.dagman = EventTail(submit_dir.dagman_log, times=self._times)
         self.runs = Runs()
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
@@ -64,11 +66,12 @@ class _Reading:
     def find_events(self) -> None:
         """Looks for the log of the jobs' events, where none was read so far."""
         place = self._dir
-        self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._latest)
+        self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._times)
 
     def _latest(self) -> float:
         """When DAGMan wrote last: its log has years."""
-        return last_moment(self._dir.dagman_out) or time.time()
+        times = LogTimes(self._dir.offset_s)
+        return last_moment(self._dir.dagman_out, times) or time.time()
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -92,6 +95,7 @@ class FollowedWorkflow:
         self._measurements: list[Measurement] = []
         self._sub_events: list[SubEvent] = []
         self._rest: tuple[object, ...] | None = None  # how the files were when it began to rest
+        self._said_lost = ""
         self._late_at = -math.inf  # when events of jobs were read that came after its end
 
     @property
@@ -174,6 +178,25 @@ class FollowedWorkflow:
         """
         with self.dir.as_owner():
             self._step()
+
+    def lost_log(self) -> str:
+        """That the log of its jobs' events is not found where there should be one; "" where it is,
+        or that was said before."""
+        lost = self._lost_log() if self._rest is None else ""
+        if lost in ("", self._said_lost):
+            return ""
+        self._said_lost = lost
+        return lost
+
+    def _lost_log(self) -> str:
+        events, status = self._reading.events, self.status or NOT_STARTED
+        if events.is_lost:
+            instead = f"the events are those that {self.dir.dagman_out.name} tells of"
+        elif not events.is_read and status.ended and status.done + status.fail:
+            instead = f"and {self.dir.dagman_out.name} tells of no events"
+        else:
+            return ""
+        return f"{events.path}: found no event log of its jobs that can be read, {instead}"
 
     def _step(self) -> None:
         held: Status | None = None
@@ -372,5 +395,5 @@ class FollowedWorkflow:
         if event.kind is Kind.ABORTED:
             state = WorkflowState.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
-        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason="")
+        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason=event.reason)
         self._change(key, status)

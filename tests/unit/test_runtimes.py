@@ -25,6 +25,7 @@ from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.records import read_record
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError
@@ -62,7 +63,7 @@ def run(cluster: int, node: str, at: float, wait_s: float = 1, runtime_s: float 
 
 
 def parse(text: str | bytes, now: float | None = None) -> list[JobEvent]:
-    parser = EventParser() if now is None else EventParser(lambda: now)
+    parser = EventParser() if now is None else EventParser(LogTimes(latest=lambda: now))
     return parser.feed(text.encode() if isinstance(text, str) else text)
 
 

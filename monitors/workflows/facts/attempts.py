@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """That a job was put on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
+    """A job was put on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
 
     since: float
     reason: str

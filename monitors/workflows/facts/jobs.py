@@ -38,6 +38,7 @@ from monitors.workflows.facts.transfers import Journal, listed, setup_facts, tra
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import JobOutput, read_output
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
@@ -59,7 +60,7 @@ _MOST_HELD = 100  # of which is told why
 class JobFacts:
     """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
 
-    def __init__(self, submit_dir: SubmitDir) -> None:
+    def __init__(self, submit_dir: SubmitDir, times: LogTimes | None = None) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
         # By the job's name: their POST has not ended. A job may have several processes.
@@ -71,7 +72,7 @@ class JobFacts:
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
-        self._condor = CondorTransfers(submit_dir.workflow_log)
+        self._condor = CondorTransfers(submit_dir.workflow_log, times)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
@@ -356,6 +357,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "bytes_out": sum(one.bytes_out for one in records) if records else None,
             "stderr": left.stderr,
             "output": _shown(left.output),
+            "not_found": "" if left.output or not attempt.starts else _shown(job.output),
         },
     )
 

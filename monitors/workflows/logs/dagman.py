@@ -28,8 +28,8 @@ Of DAGMan's own life and its scripts (no job log tells of PRE):
     Event: ULOG_SUBMIT for HTCondor Node stage_in_0 (4.0.0) {11/21/26 10:06:14}
     **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 0
 
-The times are local times of the submit host without a zone; they are read in the zone of this
-process, so read them on the submit host. Seen with 25.14.1; the lines of single jobs need
+The times are local times of the submit host without a zone: they are read in the zone of this
+process, or as ``times`` say. Seen with 25.14.1; the lines of single jobs need
 ``DAGMAN_VERBOSITY`` 3 (the default) or more. A PRE that asks to be run again later (``SCRIPT
 DEFER``) has not ended.
 """
@@ -45,7 +45,7 @@ from enum import StrEnum
 from itertools import count
 from pathlib import Path
 
-from monitors.workflows.logs.stamps import GROUPS, STAMP, LocalClock, read_stamp
+from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.tail import Lines
 from monitors.workflows.planned.owned import opened
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
@@ -174,7 +174,7 @@ class DagmanParser:
     on where the one ``before`` ended: a log is put aside between any two lines.
     """
 
-    def __init__(self, before: DagmanParser | None = None) -> None:
+    def __init__(self, before: DagmanParser | None = None, times: LogTimes = HERE) -> None:
         self.current: Status | None = None
         self.started_at = 0.0  # of the last DAGMan (Unix seconds)
         self.understood = False  # whether any line was one of DAGMan's that matter
@@ -191,7 +191,7 @@ class DagmanParser:
         self._script: re.Match[bytes] | None = None  # of which job one ended
         self._second = b""
         self._keys: set[str] = set()  # keys of that second
-        self._clock = LocalClock()
+        self._clock = LocalClock(times)
         if before is not None:
             self.__dict__.update(before.__dict__)
         self._lines = Lines()
@@ -369,9 +369,9 @@ def _columns(text: bytes) -> list[str]:
 _END_BYTES = 1 << 16
 
 
-def last_moment(path: Path) -> float | None:
+def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
     """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
-    clock = LocalClock()
+    clock = LocalClock(times)
     try:
         descriptor = opened(path)
         with os.fdopen(descriptor, "rb") as file:

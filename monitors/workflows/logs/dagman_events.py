@@ -6,8 +6,9 @@
     11/21/26 10:06:30 Node align job proc (4.0.0) failed with status 3.
     11/21/26 10:06:41 POST Script of node align failed with status 1
 
-It needs ``DAGMAN_VERBOSITY`` 3, the default. HTCondor before 8.5 writes no time of the event itself:
-then it is that of the line, a few seconds later. Slots and the reasons of removals are not there.
+It needs ``DAGMAN_VERBOSITY`` 3, the default. HTCondor before 8.5 does not write when the event
+happened: then the line's own time counts, a few seconds later. Slots and the reasons of removals
+are not there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from monitors.workflows.logs.dagman import message_of
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.stamps import STAMP, LocalClock, read_stamp
+from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.tail import Lines, Tail
 
 _KINDS = {
@@ -46,11 +47,11 @@ _WORDS = (b"Event: ULOG_", b"Hold reason", b" job proc ", b"POST ")
 
 
 class DagmanEventTail:
-    """The events in a ``dagman.out`` that is followed, as :class:`EventTail` gives those of a log."""
+    """The events in a ``dagman.out`` that is followed."""
 
-    def __init__(self, path: Path) -> None:
-        self._tail, self._lines, self._clock = Tail(path), Lines(), LocalClock()
-        self._events = LocalClock()
+    def __init__(self, path: Path, times: LogTimes = HERE) -> None:
+        self._tail, self._lines = Tail(path), Lines()
+        self._clock, self._events = LocalClock(times), LocalClock(times)
         self._open: JobEvent | None = None  # of which the next lines may say more
 
     def read(self) -> Iterator[JobEvent]:

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from monitors.workflows.logs.event_ads import AdLines
-from monitors.workflows.logs.stamps import STAMP, LocalClock, read_stamp
+from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.tail import Lines, Tail
 
 
@@ -83,8 +83,9 @@ class JobEvent:
     held, released and held again within a second, where the log has whole ones.
 
     Two logs may tell of one event with more or less beside it, by which it is no other: ``reason``
-    of a removal or a hold and HTCondor's ``code`` and ``subcode`` of the latter, the bytes that a job's last execution sent and received (None where not
-    told), and the ``ad``, one attribute a line, of a :attr:`Kind.JOB_AD`.
+    of a removal or a hold, HTCondor's ``code`` and ``subcode`` of a hold, the bytes that a job's
+    last execution sent and received (None where not told), and the ``ad``, one attribute a line, of
+    a :attr:`Kind.JOB_AD`.
     """
 
     kind: Kind
@@ -140,18 +141,14 @@ _NO_REASON = "Reason unspecified"
 class EventParser:
     """Takes an event log in portions and gives its events of these ``kinds``.
 
-    Never fails: what is not understood is passed over. A time without a year is taken to be the
-    last such one that is not after ``latest`` (Unix seconds). One parser reads one file from its
+    Never fails: what is not understood is passed over. One parser reads one file from its
     beginning.
     """
 
-    def __init__(
-        self, latest: Callable[[], float] = time.time, kinds: frozenset[Kind] = JOB_KINDS
-    ) -> None:
+    def __init__(self, times: LogTimes = HERE, kinds: frozenset[Kind] = JOB_KINDS) -> None:
         self._lines = Lines()
-        self._latest = latest
         self._kinds = kinds
-        self._clock = LocalClock()
+        self._clock = LocalClock(times)
         self._ads = AdLines()
         self._open: JobEvent | None = None
         self._details: list[bytes] = []  # the lines of the one that is open, the first one's text
@@ -169,7 +166,7 @@ class EventParser:
         elif header := _HEADER.search(line):
             # An event that was never finished: its writer was killed. What it says still holds.
             yield from self._close()
-            at = read_stamp(header, 4, self._clock, self._latest)
+            at = read_stamp(header, 4, self._clock)
             if (kind := self._kind(int(header[1]))) is not None and at is not None:
                 self._open = JobEvent(kind, int(header[2]), int(header[3]), at)
                 self._details = [line[header.end() :]]
@@ -188,7 +185,7 @@ class EventParser:
         """The event that an ad is, with the same details as its text."""
         kind, stamp = self._kind(ad.get("EventTypeNumber")), str(ad.get("EventTime", ""))
         written = _TIME.match(stamp.encode())
-        at = written and read_stamp(written, 1, self._clock, self._latest)
+        at = written and read_stamp(written, 1, self._clock)
         cluster, proc = ad.get("Cluster"), ad.get("Proc", 0)
         if kind is None or at is None or not isinstance(cluster, int) or not isinstance(proc, int):
             return None
@@ -252,19 +249,16 @@ def schedd_of(address: str) -> str:
 
 
 class EventTail:
-    """An event log that is followed: its events of these ``kinds``. ``latest`` is that of its
-    :class:`EventParser`, by default when the file was changed."""
+    """An event log that is followed: its events of these ``kinds``. ``times`` say what its own do
+    not; by default they are of this machine, and of before the file was changed last."""
 
     def __init__(
-        self,
-        path: Path,
-        kinds: frozenset[Kind] = JOB_KINDS,
-        latest: Callable[[], float] | None = None,
+        self, path: Path, kinds: frozenset[Kind] = JOB_KINDS, times: LogTimes | None = None
     ) -> None:
         self.path = path
         self._tail, self._kinds = Tail(path), kinds
-        self._latest = latest or self._last_changed
-        self._parser = EventParser(self._latest, kinds)
+        self._times = times or LogTimes(latest=self._last_changed)
+        self._parser = EventParser(self._times, kinds)
 
     def _last_changed(self) -> float:
         try:
@@ -291,7 +285,7 @@ class EventTail:
         """The events that are new. Raises InputError where the file cannot be read."""
         for piece in self._tail.read():
             if piece.first:
-                self._parser = EventParser(self._latest, self._kinds)
+                self._parser = EventParser(self._times, self._kinds)
             yield from self._parser.feed(piece.data)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from pathlib import Path
 
 from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind
+from monitors.workflows.logs.stamps import HERE, LogTimes
 from monitors.workflows.logs.tail import state_of
-from monitors.workflows.planned.submit_dir import is_file
+from network_provisioner.base.errors import InputError
 
 Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
 Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
@@ -22,8 +23,7 @@ class JobEvents:
 
     DAGMan empties it at every start. The workflow's own log has earlier runs too, and the last
     words of a run whose end nobody read before the next began. Where neither is there, what DAGMan
-    said of the events in ``dagman_out`` is all there is. Times without a year are of before
-    ``latest``.
+    said of the events in ``dagman_out`` is all there is.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class JobEvents:
         nodes_log: Path,
         log: Path | None,
         dagman_out: Path | None = None,
-        latest: Callable[[], float] | None = None,
+        times: LogTimes | None = None,
     ) -> None:
-        self.path, self._nodes = nodes_log, EventTail(nodes_log, latest=latest)
-        self._log = None if log is None else EventTail(log, latest=latest)
-        self._dagman = None if dagman_out is None else DagmanEventTail(dagman_out)
+        self.path, self._nodes = nodes_log, EventTail(nodes_log, times=times)
+        self._log = None if log is None else EventTail(log, times=times)
+        self._dagman = None if dagman_out is None else DagmanEventTail(dagman_out, times or HERE)
         self.is_lost = False
         """Whether DAGMan's words are read instead of a log."""
         self._lacks = True  # whether what stands in the other log alone is to be read
@@ -56,12 +56,23 @@ class JobEvents:
     def read(self) -> Iterator[JobEvent]:
         """Those that are new. Raises InputError where a file is there and cannot be read: what
         comes later in time waits until it can be."""
-        if self._dagman is not None and (self.is_lost or not self._is_there()):
-            for event in self._dagman.read():
-                self.is_lost = True
-                yield event
-            self.seen = state_of(self.path)
-            return
+        unread: InputError | None = None
+        if self._dagman is None or (self._is_there() and not self.is_lost):
+            try:
+                yield from self._read_logs()
+                return
+            except InputError as error:
+                if self._dagman is None or self.is_read:
+                    raise
+                unread = error
+        for event in self._dagman.read():
+            self.is_lost = True
+            yield event
+        self.seen = state_of(self.path)
+        if unread is not None and not self.is_lost:
+            raise unread
+
+    def _read_logs(self) -> Iterator[JobEvent]:
         # Before reading: what comes meanwhile makes the next look read again.
         seen = state_of(self.path)
         self._lacks |= not self._has_any or seen[1] in _EMPTY
@@ -86,11 +97,11 @@ class JobEvents:
         return self.is_lost or any(log is not None and log.begun > 0 for log in logs)
 
     def _is_there(self) -> bool:
-        """Whether a log was read, or can be."""
-        return (
-            self.is_read
-            or is_file(self.path)
-            or (self._log is not None and is_file(self._log.path))
+        """Whether a log was read, or can be looked into."""
+        return self.is_read or any(
+            state_of(path)[1] != -1
+            for path in (self.path, None if self._log is None else self._log.path)
+            if path is not None
         )
 
     def _wait(self) -> None:

@@ -15,6 +15,7 @@ import calendar
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 STAMP = (
@@ -29,10 +30,24 @@ _GRACE_S = 86400.0  # of clocks that are wrong
 _TOGETHER_S = 2.0  # programs that share a log may write a little out of order
 
 
+@dataclass(frozen=True, slots=True)
+class LogTimes:
+    """What the times of a workflow's logs do not say: ``offset_s``, seconds east of Greenwich of
+    the machine that wrote them, None for this one's zone; and ``latest`` (Unix seconds), before
+    which the last of them is."""
+
+    offset_s: int | None = None
+    latest: Callable[[], float] = time.time
+
+
+HERE = LogTimes()
+
+
 class LocalClock:
     """Reads the times of one file, in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: LogTimes = HERE) -> None:
+        self.times = times
         self._last = 0.0
 
     def unix(
@@ -40,6 +55,12 @@ class LocalClock:
     ) -> float | None:
         """Unix seconds, of two that it may be the first that is not before what was read so far;
         None for a time that is none."""
+        if self.times.offset_s is not None:
+            try:
+                utc = calendar.timegm((year, month, day, hour, minute, 0, 0, 0, 0))
+            except (OverflowError, ValueError):
+                return None
+            return utc - self.times.offset_s + second
         # A process may be told of another zone (time.tzset).
         once, again = _minute(year, month, day, hour, minute, time.timezone, time.tzname)
         if once is None or again is None:
@@ -67,15 +88,10 @@ def _minute(
     return shown[0], shown[-1]
 
 
-def read_stamp(
-    found: re.Match[bytes],
-    first: int,
-    clock: LocalClock,
-    latest: Callable[[], float] = time.time,
-) -> float | None:
+def read_stamp(found: re.Match[bytes], first: int, clock: LocalClock) -> float | None:
     """Unix seconds of a match whose groups from ``first`` on are those of :data:`STAMP`; None for a
-    time that is none. Local times are read by ``clock``; a time without a year is the last such one
-    that is not after ``latest``."""
+    time that is none. Times without a zone are read by ``clock``; one without a year is the last
+    such one that is not after the latest."""
     groups = found.groups()[first - 1 : first - 1 + GROUPS]
     year, month, day, us_month, us_day, us_year, hour, minute, second, fraction, zone = groups
     seconds = int(second) + (float(b"." + fraction) if fraction else 0.0)
@@ -91,9 +107,9 @@ def read_stamp(
 
     if year or us_year:
         return of_year(int(year) if year else 2000 + int(us_year))
-    newest = latest()
+    newest = clock.times.latest()
     this_year = time.localtime(newest).tm_year
-    at = of_year(this_year, LocalClock())
+    at = of_year(this_year, LocalClock(clock.times))
     is_past = at is not None and at <= newest + _GRACE_S
     return of_year(this_year if is_past else this_year - 1)
 

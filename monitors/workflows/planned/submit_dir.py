@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 import uuid
 from collections.abc import Sequence
@@ -55,9 +56,11 @@ def dag_of(arguments: str) -> str | None:
 
 
 def only_dag(folder: Path) -> str:
-    """The name of the one DAG in ``folder``, apart from those that others name as parts of
-    themselves. Raises InputError where there is none, or several."""
+    """The name of the one DAG in ``folder``, or that DAGMan ran there, apart from those that others
+    name as parts of themselves. Raises InputError where there is none, or several."""
     dags = sorted(path for path in folder.glob(f"*{DAG}") if is_file(path))
+    if not dags:  # nothing but what DAGMan said may have been kept
+        dags = [path.with_suffix("").with_suffix("") for path in folder.glob(f"*{DAG}.dagman.out")]
     inside = {part for dag in dags for part in _parts(dag)} if len(dags) > 1 else set()
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
@@ -211,7 +214,7 @@ class SubmitDir:
         self.owner = found.st_uid
         with self.as_owner():
             self.braindump = _braindump(self.path) if dag is None else {}
-            self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
+            self.dag = dag or self.path / self._dag_name()
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
@@ -219,6 +222,13 @@ class SubmitDir:
         self._planned_at = Path(os.path.normpath(planned_at)) if planned_at else None
         self.workflow_log = self.here(self.path / log) if log else None
         self.forget()
+
+    def _dag_name(self) -> str:
+        named = self.braindump.get("dag", "")
+        if named and not any((self.path / f"{named}{end}").exists() for end in ("", ".dagman.out")):
+            with suppress(InputError):  # it may have been renamed
+                return only_dag(self.path)
+        return named or only_dag(self.path)
 
     def as_owner(self) -> AbstractContextManager[None]:
         """Within it this thread opens files of the directory's owner alone."""
@@ -228,6 +238,17 @@ class SubmitDir:
         """Lets go of what was read of jobs; it is read again when it is asked for."""
         self._nodes: dict[str, DagNode] | None = None
         self._jobs: dict[str, PlannedJob] = {}
+
+    @property
+    def offset_s(self) -> int | None:
+        """How many seconds east of Greenwich the clock of its submit host was when it was planned,
+        where that is another machine; None where it is this one, or nobody says."""
+        host = self.braindump.get("submit_hostname", "")
+        zone = re.search(r"T\d{6}([+-])(\d\d)(\d\d)$", self.braindump.get("timestamp", ""))
+        if zone is None or not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
+            return None
+        seconds = int(zone[2]) * 3600 + int(zone[3]) * 60
+        return -seconds if zone[1] == "-" else seconds
 
     @property
     def dagman_out(self) -> Path:
