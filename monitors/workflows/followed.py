@@ -192,7 +192,7 @@ class FollowedWorkflow:
         events, status = self._reading.events, self.status or NOT_STARTED
         if events.is_lost:
             instead = f"the events are those that {self.dir.dagman_out.name} tells of"
-        elif not events.is_read and status.ended and status.done + status.fail:
+        elif not events.is_read and status.ended and status.done:
             instead = f"and {self.dir.dagman_out.name} tells of no events"
         else:
             return ""

@@ -357,9 +357,16 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "bytes_out": sum(one.bytes_out for one in records) if records else None,
             "stderr": left.stderr,
             "output": _shown(left.output),
-            "not_found": "" if left.output or not attempt.starts else _shown(job.output),
+            "not_found": _not_found(attempt, left),
         },
     )
+
+
+def _not_found(attempt: Attempt, left: JobOutput) -> str:
+    """The name of the output that a job should have left, where it failed and that is not there."""
+    output = attempt.job.output
+    is_lost = attempt.starts and attempt.outcome is not Outcome.DONE and left.output is None
+    return output.name if is_lost and output is not None else ""
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

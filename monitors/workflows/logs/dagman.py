@@ -78,9 +78,10 @@ _TROUBLE = re.compile(
 )
 _NO_TROUBLE = re.compile(
     rb"setting:|Daemon Log is|passwords\.d|TOKEN|DAG status|job proc|Node Name:|^\s*\[|^[Ww]arning"
-    rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\["
+    rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\[|^\*\* |^Running: |^\s*Done\s"
 )
 _MOST_WORDS = 3  # lines of them
+_REFUSED = re.compile(rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (\S+) \([^)]*\) \{[^}]*\} (.+)")
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
@@ -106,7 +107,7 @@ _SUBMITTED = re.compile(
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
-    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT ", b"Script of", b"script of",
+    b"(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT", b"Script of", b"script of",
     b"** PID =",
 )  # fmt: skip
 
@@ -186,6 +187,7 @@ class DagmanParser:
         self._columns: list[str] = []
         self._expected = ""  # which line of a table comes next
         self._removed = False
+        self._refused: dict[str, str] = {}  # jobs that could not be submitted, and why
         self._listing = ""  # the job of that list of which the reason comes next
         self._lists = False
         self._script: re.Match[bytes] | None = None  # of which job one ended
@@ -245,6 +247,8 @@ class DagmanParser:
             self._expected = "header"
         elif (step := _step_of(at, text)) is not None:
             yield step
+        elif refused := _REFUSED.match(text):
+            self._refused[_text(refused[1])] = _text(refused[2]).strip()
         elif script := _SCRIPT.match(text):
             self._script = script
         elif ended := _POST_ENDED.match(text):
@@ -254,7 +258,7 @@ class DagmanParser:
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
         elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
-            self._lists, self.failed, self.last_words = False, {}, []
+            self._lists, self.failed, self.last_words, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
                 running = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
@@ -276,7 +280,8 @@ class DagmanParser:
             self._listing = _text(node[1])
             self.failed[self._listing] = ""
         elif self._listing and (error := _ERROR.match(text)):
-            self.failed[self._listing] = _text(error[1])
+            why = self._refused.get(self._listing, "")
+            self.failed[self._listing] = f"{_text(error[1])}{f': {why}' if why else ''}"
             self._listing = ""
 
     def _status(self, counts: dict[str, int], at: float) -> Status:

@@ -10,7 +10,6 @@ from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
 from monitors.workflows.logs.tail import state_of
-from network_provisioner.base.errors import InputError
 
 Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
 Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
@@ -56,21 +55,13 @@ class JobEvents:
     def read(self) -> Iterator[JobEvent]:
         """Those that are new. Raises InputError where a file is there and cannot be read: what
         comes later in time waits until it can be."""
-        unread: InputError | None = None
         if self._dagman is None or (self._is_there() and not self.is_lost):
-            try:
-                yield from self._read_logs()
-                return
-            except InputError as error:
-                if self._dagman is None or self.is_read:
-                    raise
-                unread = error
+            yield from self._read_logs()
+            return
         for event in self._dagman.read():
             self.is_lost = True
             yield event
         self.seen = state_of(self.path)
-        if unread is not None and not self.is_lost:
-            raise unread
 
     def _read_logs(self) -> Iterator[JobEvent]:
         # Before reading: what comes meanwhile makes the next look read again.
