@@ -99,6 +99,9 @@ def _scope(text: str, folder: Path, depth: int) -> _Scope:
     _read(scope, text, folder, depth)
     for keyword, words, rest in scope.said:  # where a node is described does not matter
         _say(scope, keyword, words, rest)
+    for node in scope.nodes.values():
+        if node.description is None:  # it may be one that the DAG has for several
+            node.description = scope.descriptions.get(node.file.name)
     firsts, lasts = {}, {}
     for name, splice in scope.splices.items():
         above = {parent for node in splice.nodes.values() for parent in node.parents}
@@ -128,17 +131,15 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
             if middle is not None:
                 scope.edges.append((words[:middle], words[middle + 1 :]))
         elif keyword in _NODES and len(words) >= 2:
-            scope.nodes[words[0]] = DagNode(
-                folder / _option(words, "DIR") / words[1],
-                folder / _option(words, "DIR"),
-                description=_description(words[1], lines),
-            )
+            text, options = _description(words[1], lines)
+            place = folder / _option([*words, *options], "DIR")
+            scope.nodes[words[0]] = DagNode(place / words[1], place, description=text)
             scope.final = words[0] if keyword == "FINAL" else scope.final
         elif keyword == "SUBDAG" and len(words) >= 3:
             place = folder / _option(words, "DIR")
             scope.nodes[words[1]] = DagNode(place / words[2], place, is_subdag=True)
         elif keyword == "SUBMIT_DESCRIPTION" and len(words) >= 2:
-            scope.descriptions[words[0]] = _description(words[1], lines) or ""
+            scope.descriptions[words[0]] = _description(words[1], lines)[0] or ""
         elif keyword in ("SPLICE", "INCLUDE") and words and depth < _DEEPEST:
             with suppress(InputError):  # the rest is read all the same
                 if keyword == "INCLUDE":
@@ -201,14 +202,15 @@ def _option(words: list[str], name: str) -> str:
     return words[found[0] + 1] if found else ""
 
 
-def _description(word: str, lines: Iterator[str]) -> str | None:
-    """The submit description that stands in the DAG itself, where ``word`` opens one."""
+def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]]:
+    """The submit description that stands in the DAG itself, where ``word`` opens one, and what is
+    behind its end."""
     if word != "{" and not word.startswith("@="):
-        return None
+        return None, []
     end = "}" if word == "{" else f"@{word[2:]}"
     body = []
     for line in lines:
         if line == end or line.startswith(f"{end} "):
-            break
+            return "\n".join(body), line.split()[1:]
         body.append(line)
-    return "\n".join(body)
+    return "\n".join(body), []
