@@ -310,6 +310,7 @@ class JobRow:
     attempt: int
     retry: int
     outcome: str
+    reason: str
     exitcode: int | None
     submitted_at: float | None
     started_at: float | None

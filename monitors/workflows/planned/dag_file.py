@@ -131,9 +131,9 @@ def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
             if middle is not None:
                 scope.edges.append((words[:middle], words[middle + 1 :]))
         elif keyword in _NODES and len(words) >= 2:
-            text, options = _description(words[1], lines)
+            description, options = _description(words[1], lines)
             place = folder / _option([*words, *options], "DIR")
-            scope.nodes[words[0]] = DagNode(place / words[1], place, description=text)
+            scope.nodes[words[0]] = DagNode(place / words[1], place, description=description)
             scope.final = words[0] if keyword == "FINAL" else scope.final
         elif keyword == "SUBDAG" and len(words) >= 3:
             place = folder / _option(words, "DIR")
@@ -208,7 +208,7 @@ def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]
     if word != "{" and not word.startswith("@="):
         return None, []
     end = "}" if word == "{" else f"@{word[2:]}"
-    body = []
+    body: list[str] = []
     for line in lines:
         if line == end or line.startswith(f"{end} "):
             return "\n".join(body), line.split()[1:]
