@@ -15,7 +15,8 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
-from monitors.workflows.planned.submit_dir import SubmitDir, running, sub_workflows
+from monitors.workflows.planned.sub_workflows import sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir, running
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from network_provisioner.base.errors import InputError
 

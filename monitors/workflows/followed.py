@@ -380,6 +380,7 @@ class FollowedWorkflow:
         if self._rest is not None:
             self._wake()
         self._reading.runs.add(event)
+        self._measurements += self._reading.jobs.dagman_held(event)
         if event.kind is Kind.SUBMIT:
             self._reading.jobs.run_submitted(event)
 

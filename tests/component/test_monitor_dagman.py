@@ -33,7 +33,8 @@ from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.planned.sub_workflows import derived
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.report import timeline
 from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError

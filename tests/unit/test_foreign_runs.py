@@ -34,7 +34,8 @@ from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.overview import KnownWorkflows, Overview
 from monitors.workflows.planned.dag import read_dag
-from monitors.workflows.planned.submit_dir import SubmitDir, sub_workflows
+from monitors.workflows.planned.sub_workflows import sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.status import Status, for_people
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
@@ -86,6 +87,13 @@ def test_a_held_job_is_told_of_with_its_reason(planned: Submitted, archive: Arch
     with planned.nodes.open("a") as file:
         file.write(event(13, 1, START + 9, "Job was released.", "via condor_release"))
     assert not followed(planned.path, archive)[0].held
+
+
+def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
+    planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))
+    known, _ = followed(planned.path, archive)
+    assert [(one.job, one.reason) for one in known.held] == [("condor_dagman", "no")]
 
 
 def test_held_then_removed_is_told_with_both_reasons(planned: Submitted, archive: Archive) -> None:
@@ -183,9 +191,12 @@ def test_files_of_a_moved_directory_are_found_below_it(tmp_path: Path) -> None:
     here = moved(tmp_path)
     plan = SubmitDir(here)
     assert plan.job(ONE).output == here / "00/00" / f"{ONE}.out"
+    link = here / "00/00/inner_J9"
+    link.rename(link.with_name("inner_J9.000"))
+    link.symlink_to("/home/bert/run0002/00/00/inner_J9.000")  # as Pegasus makes it
     (inner,) = sub_workflows(plan, "subwf")
     assert inner.workflow == "inner"
-    assert inner.job(ONE).error == here / "00/00/inner_J9/00/00" / f"{ONE}.err"
+    assert inner.job(ONE).error == here / "00/00/inner_J9.000/00/00" / f"{ONE}.err"
     assert plan.offset_s == -8 * 3600
 
 

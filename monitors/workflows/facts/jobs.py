@@ -21,6 +21,7 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
+    Hold,
     Outcome,
     by_kind,
     queue_wait,
@@ -54,6 +55,7 @@ _FILES = (
     "public_input_files",
 )
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
+DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
 _MOST_HELD = 100  # of which is told why
 
 
@@ -69,6 +71,7 @@ class JobFacts:
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
         self._held: dict[str, Attempt] = {}
+        self._dagman_hold: Hold | None = None
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
@@ -191,26 +194,35 @@ class JobFacts:
             self._held[attempt.key] = attempt
         else:
             del self._held[attempt.key]
+        return [self._held_fact(event, attempt.key, attempt.job.name)]
+
+    def dagman_held(self, event: JobEvent) -> list[Measurement]:
+        """The same where DAGMan's own job is put on hold, or is no longer."""
+        if (event.kind is Kind.HELD) == (self._dagman_hold is not None):
+            return []
+        self._dagman_hold = None
+        if event.kind is Kind.HELD:
+            self._dagman_hold = Hold(event.at, event.reason, event.code, event.subcode)
+        return [self._held_fact(event, f"{event.cluster}.{event.proc}", DAGMAN_JOB)]
+
+    def _held_fact(self, event: JobEvent, key: str, job: str) -> Measurement:
         workflow = self.dir.workflow
         again = f":{event.nth + 1}" if event.nth else ""
-        shown = [
-            {"job": one.job.name, "site": one.job.site} | asdict(one.hold)
-            for one in self._held.values()
-            if one.hold is not None
-        ]
-        return [
-            Measurement(
-                id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}{again}",
-                metric="held",
-                subject=workflow,
-                value=float(len(self._held)),
-                unit="1",
-                at=event.at,
-                source="event log",
-                workflow=workflow,
-                details={"job": attempt.job.name, "held": shown[:_MOST_HELD]},
-            )
-        ]
+        holds = [(one.job.name, one.job.site, one.hold) for one in self._held.values()]
+        if self._dagman_hold is not None:
+            holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
+        shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
+        return Measurement(
+            id=f"held:{workflow}:{key}:{int(event.kind)}:{event.at:.3f}{again}",
+            metric="held",
+            subject=workflow,
+            value=float(len(self._held)),
+            unit="1",
+            at=event.at,
+            source="event log",
+            workflow=workflow,
+            details={"job": job, "held": shown[:_MOST_HELD]},
+        )
 
     def _has_post(self, job: str) -> bool:
         try:

@@ -261,8 +261,8 @@ class DagmanParser:
             self._lists, self.failed, self.last_words, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
-                running = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
-                yield from self._changed(stamp, running)
+                again = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
+                yield from self._changed(stamp, again)
         elif _REMOVED.match(text):
             self._removed = True
         elif _FAILED.match(text):
@@ -272,8 +272,8 @@ class DagmanParser:
             number = int(exited[1])
             yield DagmanStep(StepKind.EXITED, at, number=number, again=number == _EXIT_RESTART)
             state = self._end_state(number)
-            ended = replace(status, state=state, at=at, reason=self._reason(state, number))
-            yield from self._changed(stamp, ended)
+            end = replace(status, state=state, at=at, reason=self._reason(state, number))
+            yield from self._changed(stamp, end)
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):
