@@ -160,13 +160,15 @@ def _show(args: argparse.Namespace) -> int:
             _refresh(source, key)
         workflow = source.workflow(key, 0)
         found = source.analysis(key, not args.alone)
-        names = {}
-        if any(failed["workflow"] != key for failed in found["failures"]):
-            names = {row["id"]: row["name"] for row in source.workflows(limit=_MOST)}
+        inner = []
+        if len(found["workflows"]) > 1:
+            ids = {*found["workflows"]} - {key}
+            inner = [row for row in source.workflows(limit=_MOST) if row["id"] in ids]
     if args.json:
-        print_json(found)
+        held = [one for row in (workflow, *inner) for one in row.get("held", ())]
+        print_json(found | {"held": held, "reason": workflow.get("reason", "")})
     else:
-        print(analysis_text(workflow, found, names))
+        print(analysis_text(workflow, found, inner, time.time()))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from urllib.parse import quote, urlencode
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
 from monitors.workflows.overview import KnownWorkflows
+from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.suggestions import meant
@@ -80,12 +82,17 @@ def find(source: WorkflowSource, wanted: str) -> str:
     ids = [row["id"] for row in found]
     if wanted in ids:
         return wanted
-    if (place := os.path.realpath(wanted)) in ids:  # some are known by their DAG's path
-        return place
-    path = str(Path(wanted).absolute())
+    if (known := _workflow_in(wanted)) in ids:
+        return known
+    path = os.path.realpath(wanted)
     by = [
         # Plain sub-DAGs lie in the directory of the workflow that they are a part of.
-        [row for row in found if row["submit_dir"] == path and not row["parent"]],
+        [
+            row
+            for row in found
+            if row["submit_dir"] and os.path.realpath(row["submit_dir"]) == path
+            if not row["parent"]
+        ],
         [row for row in found if len(wanted) >= _SHORTEST and row["id"].startswith(wanted)],
         [row for row in found if row["name"] == wanted],
     ]
@@ -101,6 +108,15 @@ def find(source: WorkflowSource, wanted: str) -> str:
     raise InputError(f"workflow {wanted!r}: found none, {_instead(wanted, found)}")
 
 
+def _workflow_in(path: str) -> str:
+    """The id of the workflow in a directory, or of a DAG, wherever that was followed; "" where
+    there is none."""
+    try:
+        return submit_dir_of(path).workflow
+    except (AdonError, OSError, ValueError, RuntimeError):
+        return ""
+
+
 def _instead(wanted: str, found: Rows) -> str:
     """What might be meant."""
     if not found:
@@ -108,6 +124,20 @@ def _instead(wanted: str, found: Rows) -> str:
     anything = "expected an id, a name or a submit directory ('adon monitor list' has them)"
     by_id = meant(wanted, [row["id"] for row in found], anything)
     return meant(wanted, dict.fromkeys(row["name"] for row in found), by_id)
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """A workflow that nobody follows any more does not run for ever: not where its directory, on
+    this machine, is gone."""
+    here = row["host"].split(".")[0] in ("", socket.gethostname().split(".")[0])
+    if here and row["state"] in ("planned", "running") and row["submit_dir"]:
+        try:
+            os.stat(row["submit_dir"])  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return row | {"stuck": "its submit directory is gone"}
+        except (OSError, ValueError):
+            pass
+    return row
 
 
 class ArchiveSource:
@@ -121,7 +151,7 @@ class ArchiveSource:
         """See :class:`WorkflowSource`."""
         user, state, roots = asked.get("user"), asked.get("state"), asked.get("roots", False)
         found = [
-            one.as_dict()
+            _checked(one.as_dict())
             for one in self._known.all(lambda _: True).values()
             if user in (None, one.user)
             and (state is None or one.is_in(state))
@@ -133,7 +163,7 @@ class ArchiveSource:
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
         one = self._known.all(lambda _: True)[key]
-        return one.as_dict() | {
+        return _checked(one.as_dict()) | {
             "source": one.source,
             "children": list(one.children),
             "history": self._known.changes(key, history),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,12 +14,13 @@ from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.tables import table
 
 Row = Mapping[str, Any]
-_NOBODY: Mapping[str, str] = {}
 
 _WIDEST, _NARROWEST = 40, 8  # letters of a name in a list
 _SHORT_ID = 8  # letters of a UUID, where there is no room for all
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HOURS, _MANY_HOURS = 2, 100
+_DAG_LOG = "the event log of its DAG"
+_NO_REASON = "HTCondor gives no reason"
 _COLUMNS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
 _HEAD = ("UNREADY>", "READY>", "PRE>", "IN_Q>", "POST>", "DONE>", "FAIL>", "%DONE>", "STATE")
 
@@ -90,6 +92,8 @@ def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
         ),
         fitted((*_HEAD, "WORKFLOW"), lines, [line[-1] for line in lines], [len(_HEAD)]),
         *_stuck([found, *inner]),
+        *_ends([found, *inner]),
+        *_held([found, *inner], now),
     ]
     if found["history"]:
         changes = [
@@ -100,10 +104,13 @@ def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
     return "\n\n".join(blocks)
 
 
-def analysis_text(workflow: Row, found: Row, names: Mapping[str, str] = _NOBODY) -> str:
-    """Everything that is known of how a workflow went; ``names`` are those of the workflows inside
-    it, by id."""
-    blocks = ["\n".join(map(wrapped, _summary(workflow, found)))]
+def analysis_text(workflow: Row, found: Row, inner: Sequence[Row] = (), now: float = 0.0) -> str:
+    """Everything that is known of how a workflow went, with those inside it."""
+    names = {one["id"]: one["name"] for one in inner}
+    head = [*map(wrapped, _summary(workflow, found))]
+    if workflow.get("reason"):
+        head.append(f"why: {printable(workflow['reason'])}")
+    blocks = ["\n".join(head), *_ends(inner), *_held([workflow, *inner], now)]
     if found["runtimes"]:
         blocks.append("Run times\n" + _runtimes(found["runtimes"]))
     if found["waits"]:
@@ -128,8 +135,6 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
         yield f"with {inside} workflow{'s' if inside > 1 else ''} inside it"
     if workflow["stuck"]:
         yield f"stuck: {printable(workflow['stuck'])}"
-    if workflow.get("reason"):
-        yield f"why: {printable(workflow['reason'])}"
     lost, slots = duration(found["lost_s"]), duration(found["lost_slot_s"])
     yield f"makespan {duration(found['makespan_s'])}, run times together " + (
         f"{duration(found['cumulative_s'])}, lost in failures {lost}"
@@ -138,9 +143,18 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
     outcomes = ", ".join(f"{count} {word}" for word, count in found["outcomes"].items())
     attempts, retries = found["attempts"], found["retries"]
     yield (
-        f"{attempts} attempt{'' if attempts == 1 else 's'} ({outcomes or 'none has ended'}),"
+        f"{attempts} attempt{'' if attempts == 1 else 's'} ({outcomes or _why_none(workflow)}),"
         f" {retries} {'retry' if retries == 1 else 'retries'}"
     )
+
+
+def _why_none(workflow: Row) -> str:
+    total = workflow["totals"]
+    if workflow["state"] in ("planned", "running"):
+        return "none has ended"
+    if not total["done"] + total["fail"]:
+        return "no job was submitted"
+    return f"no event of its jobs was found, neither in {_DAG_LOG} nor in what DAGMan says"
 
 
 def _runtimes(rows: Sequence[Row]) -> str:
@@ -219,10 +233,18 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
     host = f" on {printable(failed['host'])}" if failed["host"] else ""
     tries = f", {failed['attempts']} attempts" if failed["attempts"] > 1 else ""
     word = "Failed, then done" if failed["retried"] else "Failed"
-    why = printable(failed["reason"]) or how
+    removed = failed["outcome"] == "removed"
+    why = how if removed else printable(failed["reason"]) or how
     yield wrapped(f"{word}: {printable(failed['job'])}{part}{where}{host}: {why}{tries}")
+    if removed and failed["reason"]:
+        yield f"  | {printable(failed['reason'])}"
+    if hold := failed.get("hold"):
+        yield f"  on hold for {for_people(hold['seconds'])} before{_code(hold)}"
+        yield f"  | {printable(hold['reason']) or _NO_REASON}"
     if failed["output"]:
         yield f"  output: {printable(failed['output'])}"
+    elif failed.get("not_found"):
+        yield f"  output not found: {printable(failed['not_found'])}"
     for line in failed["stderr"].splitlines():
         yield f"  | {printable(line)}"
 
@@ -258,6 +280,36 @@ def _stuck(found: Iterable[Row]) -> list[str]:
         for one in found
         if one["stuck"]
     ]
+
+
+def _ends(found: Iterable[Row]) -> list[str]:
+    """Why workflows failed where no job did."""
+    return [
+        f"{printable(one['name'])} {one['state']}\n  | {printable(one['reason'])}"
+        for one in found
+        if one.get("reason")
+    ]
+
+
+def _held(found: Iterable[Row], now: float) -> list[str]:
+    """Jobs that are on hold, and why."""
+    held = [one for workflow in found for one in workflow.get("held", ())]
+    lines = [f"{len(held)} job{' is' if len(held) == 1 else 's are'} held"]
+    for one in held:
+        where = f" at {printable(one['site'])}" if one["site"] else ""
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["since"]))
+        lines.append(
+            f"Held: {printable(one['job'])}{where} since {since},"
+            f" {for_people(max(0.0, now - one['since']))}{_code(one)}"
+        )
+        lines.append(f"  | {printable(one['reason']) or _NO_REASON}")
+    return ["\n".join(lines)] if held else []
+
+
+def _code(hold: Row) -> str:
+    """HTCondor's codes of a hold."""
+    known = hold["code"] or hold["subcode"]
+    return f", code {hold['code']}.{hold['subcode']}" if known else ""
 
 
 def _ago(at: float, now: float) -> str:

@@ -50,12 +50,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return captured.get().rstrip("\n")
 
 
+_FEW_MINUTES_S = 600
+
+
 def duration(seconds: float) -> str:
-    """Seconds for people: ``53 ms``, ``42 s``, ``15 min``, ``1 h 52 min``."""
+    """Seconds for people: ``53 ms``, ``42 s``, ``2 min 28 s``, ``15 min``, ``1 h 52 min``."""
     if 0 < seconds < 1:
         return f"{1e3 * seconds:.3g} ms"
     if seconds < 120:
         return f"{seconds:.3g} s"
+    if (whole := round(seconds)) < _FEW_MINUTES_S:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     minutes = round(seconds / 60)
     if minutes < 120:
         return f"{minutes} min"

@@ -36,6 +36,36 @@ export function inside({ inside: list }) {
   );
 }
 
+const codes = (hold) => (hold.code || hold.subcode ? `code ${hold.code}.${hold.subcode}` : "");
+const reasonOf = (hold) => el("pre", { tabindex: "0" }, hold.reason || "HTCondor gives no reason");
+
+/** Jobs that are on hold, and why. */
+export function heldJobs({ held: list = [] }, now) {
+  if (!list.length) return null;
+  return el(
+    "section",
+    { "data-key": "held" },
+    el("h2", {}, `Held (${list.length})`),
+    list.map((h) =>
+      el(
+        "article",
+        { class: "item", "data-key": `held:${h.job}:${h.since}` },
+        el(
+          "div",
+          { class: "head" },
+          el("strong", { class: "bad" }, h.job),
+          el(
+            "span",
+            { class: "soft" },
+            [h.site && `at ${h.site}`, `since ${clock(h.since, now)}`, codes(h)].filter(Boolean).join(", "),
+          ),
+        ),
+        reasonOf(h),
+      ),
+    ),
+  );
+}
+
 /** Each job that failed, with the end of what it said on standard error. */
 export function failures({ analysis, failures: most }, now) {
   const list = analysis?.failures || [];
@@ -68,6 +98,15 @@ export function failures({ analysis, failures: most }, now) {
           ),
         ),
         f.reason && el("p", {}, f.reason),
+        f.hold && [
+          el(
+            "p",
+            {},
+            [`It was on hold for ${duration(f.hold.seconds)} before`, codes(f.hold)].filter(Boolean).join(", "),
+          ),
+          reasonOf(f.hold),
+        ],
+        f.not_found && el("p", { class: "soft" }, `Its output ${f.not_found} is not there.`),
         f.retried &&
           el("p", { class: "soft" }, "It was or will be tried again: the workflow does not fail by it."),
         f.stderr

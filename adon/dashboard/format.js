@@ -40,8 +40,9 @@ export function duration(seconds) {
   if (s < 1e-3) return `${sign}${number(s * 1e6)} µs`;
   if (s < 1) return `${sign}${number(s * 1e3)} ms`;
   if (s < 60) return `${sign}${number(s)} s`;
+  const whole = Math.round(s);
   const minutes = Math.round(s / 60);
-  if (s < 3600) return `${sign}${pair(Math.floor(s / 60), "min", Math.floor(s % 60), "s")}`;
+  if (whole < 3600) return `${sign}${pair(Math.floor(whole / 60), "min", whole % 60, "s")}`;
   if (s < 86400) return `${sign}${pair(Math.floor(minutes / 60), "h", minutes % 60, "min")}`;
   const hours = Math.round(s / 3600);
   return `${sign}${pair(Math.floor(hours / 24), "d", hours % 24, "h")}`;

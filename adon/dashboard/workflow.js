@@ -1,7 +1,7 @@
 // One workflow: its most recent status (Figure 14 of the thesis) and its analysis (Figure 15).
 
 import { get, maybe, post } from "./api.js";
-import { analysed, failures, inside } from "./analysis.js";
+import { analysed, failures, heldJobs, inside } from "./analysis.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
 import { ago, clock, counted, number, whole } from "./format.js";
@@ -43,7 +43,7 @@ export const workflow = {
   title: "Workflow",
   back: all,
   every: 15000,
-  metrics: () => ["status", "workflow", "job", "job_transfer", "placement"],
+  metrics: () => ["status", "workflow", "held", "job", "job_transfer", "placement"],
 
   begin(c) {
     c.state = {
@@ -113,6 +113,7 @@ export const workflow = {
       w.stuck ? el("p", { class: "note" }, `It does not go on: ${w.stuck}`) : null,
       w.reason ? el("p", { class: "note" }, w.reason) : null,
       latest(c, w, now),
+      heldJobs(w, now),
       inside(c.state),
       w.children.length
         ? el("div", { class: "filters" }, check("whole", "count those inside it too", c.state.whole))

@@ -38,6 +38,7 @@ from condor_plugins.pool.sites import Ad
 from monitors.workflows.facts.attempts import Attempt, Attempts, Outcome
 from monitors.workflows.logs.events import EventTail
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag
+from monitors.workflows.planned.dag_file import text_of
 from monitors.workflows.planned.forecast import (
     LAG_S,
     DagState,
@@ -51,7 +52,6 @@ from monitors.workflows.planned.submit_dir import (
     SubmitDir,
     dag_of,
     running,
-    text_of,
 )
 from network_provisioner.base.errors import InputError
 

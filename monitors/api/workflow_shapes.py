@@ -34,10 +34,21 @@ class TotalsAnswer(Answer):
     percent_done: float
 
 
+class HeldJobAnswer(Answer):
+    """A job that is on hold ``since`` then, with HTCondor's reason and codes."""
+
+    job: str
+    site: str
+    since: float
+    reason: str
+    code: int
+    subcode: int
+
+
 class WorkflowAnswer(Answer):
     """A workflow: who it is and where it stands. ``at`` is when that was; ``stuck`` says why it
-    does not go on, "" where it does; ``reason`` how it is known to have ended where its DAGMan did
-    not say so."""
+    does not go on, "" where it does; ``held`` are its jobs on hold; ``reason`` is why it failed
+    where no job did, or how it is known to have ended where its DAGMan did not say so."""
 
     id: str
     name: str
@@ -49,6 +60,7 @@ class WorkflowAnswer(Answer):
     planned_at: float | None
     state: str
     stuck: str
+    held: list[HeldJobAnswer]
     reason: str
     at: float
     percent_done: float

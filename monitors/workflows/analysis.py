@@ -96,9 +96,23 @@ class TransferTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """That a job was put on hold ``since`` then (Unix seconds), for how many ``seconds``, with
+    HTCondor's reason and codes."""
+
+    since: float
+    seconds: float
+    reason: str
+    code: int
+    subcode: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailedJob:
     """A job with an attempt that did not end well, the last such; ``retried`` where a later one
-    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it."""
+    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it or why it
+    was removed; it was on ``hold`` then where that is not None. Its ``output``, or where that was
+    ``not_found``."""
 
     workflow: str
     job: str
@@ -114,6 +128,8 @@ class FailedJob:
     reason: str
     stderr: str
     output: str
+    not_found: str = ""
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +182,29 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
         lost_s=sum(m.value for m in own if not _done(m)),
         lost_slot_s=sum(_slot_s(m) for m in own if not _done(m)),
         attempts=len(jobs),
-        retries=len(jobs) - len({(m.workflow, text(m, "job")) for m in jobs}),
+        retries=len({(m.workflow, text(m, "job"), submission(m)) for m in jobs})
+        - len({(m.workflow, text(m, "job")) for m in jobs}),
         outcomes=dict(sorted(Counter(text(m, "outcome") for m in jobs).items())),
         runtimes=_runtimes(jobs),
         waits=_waits(own),
         transfers=moved,
         failures=_failures(jobs),
     )
+
+
+def submission(job: Measurement) -> object:
+    """Tells a submission of a job from its others; the processes of one are together."""
+    return job.details.get("cluster") or job.id
+
+
+def hold_of(told: object, until: float) -> Hold | None:
+    """What a measurement says of a hold that lasted ``until`` then (Unix seconds)."""
+    if not isinstance(told, Mapping) or not isinstance(since := told.get("since"), int | float):
+        return None
+    reason, codes = told.get("reason"), (told.get("code"), told.get("subcode"))
+    code, subcode = (one if isinstance(one, int) else 0 for one in codes)
+    shown = reason if isinstance(reason, str) else ""
+    return Hold(since, max(0.0, until - since), shown, code, subcode)
 
 
 def _slot_s(job: Measurement) -> float:
@@ -279,12 +311,14 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 host=text(last, "host") or None,
                 outcome=text(last, "outcome"),
                 exitcode=whole(last, "exitcode"),
-                attempts=len(group),
-                retried=_done(group[-1]),
+                attempts=len({submission(m) for m in group}),
+                retried=_done(group[-1]) and submission(group[-1]) != submission(last),
                 at=last.at,
-                reason=stderr if never else "",
+                reason=stderr if never else text(last, "reason"),
+                hold=hold_of(last.details.get("hold"), last.at),
                 stderr="" if never else stderr,
                 output=text(last, "output"),
+                not_found=text(last, "not_found"),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))

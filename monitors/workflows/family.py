@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-import os
+import stat
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,12 +15,14 @@ from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
-from monitors.workflows.planned.submit_dir import SubmitDir, running, sub_workflows
+from monitors.workflows.planned.sub_workflows import sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir, running
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 
+_GONE = "the submit directory is gone"
 _WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
 _DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
 
@@ -114,18 +118,28 @@ class Family:
 
     def to_look_at(self, ended_too: bool) -> list[FamilyMember]:
         """Those that may have changed although no notice came."""
+        told: list[FamilyMember] = []
         for member in self.roots:
             if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
                 continue
             member.is_gone = True  # another one may be planned in its place
             if not member.ended:
-                about = "the submit directory is gone: no longer followed"
-                self._complain(member.dir.path, f"{member.dir.path}: {about}")
+                self._complain(member.dir.path, f"{member.dir.path}: {_GONE}: no longer followed")
+                self._end_of_gone(member)
+                told.append(member)
             for one in (member, *self.below(member)):
                 one.is_gone = True
                 if not _is_there(folder := one.files[0]):
                     self._left(folder)
-        return [m for m in self._by_dag.values() if not m.is_over or (ended_too and not m.is_gone)]
+        others = (m for m in self._by_dag.values() if m not in told)
+        return told + [m for m in others if not m.is_over or (ended_too and not m.is_gone)]
+
+    def _end_of_gone(self, member: FamilyMember) -> None:
+        """Nobody will ever tell how a workflow ended whose directory is gone."""
+        status = member.status or NOT_STARTED
+        at = max(time.time(), status.at)
+        ended = replace(status, state=WorkflowState.REMOVED, at=at, reason=_GONE)
+        member.note(ended, f"directory:{status.at:.3f}", "adon")
 
     # ---------------------------------------------------------------- more of them
 
@@ -180,6 +194,8 @@ class Family:
         was_over = member.is_over
         try:
             member.step()
+            if lost := member.lost_log():
+                self._complain(member.dir.path, lost)
         except InputError as error:  # one workflow's trouble is not the others'
             self._complain(member.dir.path, str(error))
         except Exception as error:  # nor is a fault of ours that only its files bring to light
@@ -205,10 +221,11 @@ class Family:
         for member in self.roots:
             if member.is_over or member.is_new:
                 continue
-            quiet_s = now - max(one.written_at for one in (member, *self.below(member)))
-            if quiet_s >= after_s:
-                quiet = f"nothing was written for {for_people(quiet_s)}: no longer waited for"
-                self._complain(member.dir.path, f"{member.dir.path}: {quiet}")
+            written_at = max(one.written_at for one in (member, *self.below(member)))
+            if now - written_at >= after_s:
+                quiet = f"for {for_people(now - written_at)}" if written_at else "at all"
+                about = f"nothing was written {quiet}: no longer waited for"
+                self._complain(member.dir.path, f"{member.dir.path}: {about}")
                 self._give_up_on(member, True)
 
     def _give_up_on(self, member: FamilyMember, value: bool) -> None:
@@ -282,7 +299,11 @@ def _is_within(member: FamilyMember, other: FamilyMember) -> bool:
 
 
 def _is_there(folder: Path) -> bool:
-    return os.path.isdir(folder)  # noqa: PTH112  # Path's raises where one may not look
+    """Not where nothing is: a file server that does not answer has not lost it."""
+    try:
+        return stat.S_ISDIR(folder.stat().st_mode)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
 
 
 def ended_well(members: Iterable[FamilyMember]) -> bool:

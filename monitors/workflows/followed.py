@@ -20,8 +20,16 @@ from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
-from monitors.workflows.logs.events import EventTail, JobEvent, JobEvents, Kind
+from monitors.workflows.logs.dagman import (
+    DagmanParser,
+    DagmanStep,
+    StatusChange,
+    StepKind,
+    last_moment,
+)
+from monitors.workflows.logs.events import EventTail, JobEvent, Kind
+from monitors.workflows.logs.job_events import JobEvents
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
@@ -42,16 +50,28 @@ class _Reading:
     """What was read of a workflow's files since their beginning."""
 
     def __init__(self, submit_dir: SubmitDir) -> None:
-        self.jobs = JobFacts(submit_dir)
-        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser()
-        self.events = JobEvents(submit_dir.nodes_log, submit_dir.workflow_log)
-        self.dagman = EventTail(submit_dir.dagman_log)
+        self._dir = submit_dir
+        self._times = LogTimes(submit_dir.offset_s, self._latest)
+        self.jobs = JobFacts(submit_dir, self._times)
+        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser(times=self._times)
+        self.find_events()
+        self.dagman = EventTail(submit_dir.dagman_log, times=self._times)
         self.runs = Runs()
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
+
+    def find_events(self) -> None:
+        """Looks for the log of the jobs' events, where none was read so far."""
+        place = self._dir
+        self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._times)
+
+    def _latest(self) -> float:
+        """When DAGMan wrote last: its log has years."""
+        times = LogTimes(self._dir.offset_s)
+        return last_moment(self._dir.dagman_out, times) or time.time()
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -75,6 +95,7 @@ class FollowedWorkflow:
         self._measurements: list[Measurement] = []
         self._sub_events: list[SubEvent] = []
         self._rest: tuple[object, ...] | None = None  # how the files were when it began to rest
+        self._said_lost = ""
         self._late_at = -math.inf  # when events of jobs were read that came after its end
 
     @property
@@ -158,10 +179,29 @@ class FollowedWorkflow:
         with self.dir.as_owner():
             self._step()
 
+    def lost_log(self) -> str:
+        """That the log of its jobs' events is not found where there should be one; "" where it is,
+        or that was said before."""
+        lost = self._lost_log() if self._rest is None else ""
+        if lost in ("", self._said_lost):
+            return ""
+        self._said_lost = lost
+        return lost
+
+    def _lost_log(self) -> str:
+        events, status = self._reading.events, self.status or NOT_STARTED
+        if events.is_lost:
+            instead = f"the events are those that {self.dir.dagman_out.name} tells of"
+        elif not events.is_read and status.ended and status.done:
+            instead = f"and {self.dir.dagman_out.name} tells of no events"
+        else:
+            return ""
+        return f"{events.path}: found no event log of its jobs that can be read, {instead}"
+
     def _step(self) -> None:
         held: Status | None = None
         if self._rest is not None:
-            paths = (self.dir.dagman_out, self.dir.dagman_log, self.dir.nodes_log)
+            paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.events.path)
             now = tuple(map(state_of, paths))
             if now == self._rest:
                 return
@@ -180,6 +220,8 @@ class FollowedWorkflow:
         if problem is not None:
             raise problem
         jobs = self._reading.jobs
+        if not self._reading.events.is_read and self.dir.nodes_log != self._reading.events.path:
+            self._reading.find_events()
         for event in self._reading.events.read():
             self._measurements += jobs.feed(event)
             self._sub_event(event)
@@ -338,6 +380,7 @@ class FollowedWorkflow:
         if self._rest is not None:
             self._wake()
         self._reading.runs.add(event)
+        self._measurements += self._reading.jobs.dagman_held(event)
         if event.kind is Kind.SUBMIT:
             self._reading.jobs.run_submitted(event)
 
@@ -353,5 +396,5 @@ class FollowedWorkflow:
         if event.kind is Kind.ABORTED:
             state = WorkflowState.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
-        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason="")
+        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason=event.reason)
         self._change(key, status)

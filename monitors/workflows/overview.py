@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.workflows.analysis import number, split_subject, text, whole
+from monitors.workflows.analysis import hold_of, number, split_subject, text, whole
 from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
 from network_provisioner.access import Principal, Role
 
@@ -25,9 +25,22 @@ STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
 
 
 @dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A job that is on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
+
+    job: str
+    site: str
+    since: float
+    reason: str
+    code: int
+    subcode: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """One workflow. ``state`` is a :class:`WorkflowState` or ``planned``, ``stuck`` why it does not
-    go on, ``totals`` of it with all workflows inside it. Instants in Unix seconds."""
+    go on, ``held`` its jobs that are on hold, ``totals`` of it with all workflows inside it.
+    Instants in Unix seconds."""
 
     id: str
     name: str = ""
@@ -40,6 +53,7 @@ class Overview:
     status: Status | None = None
     source: str = ""
     stuck: str = ""
+    held: Sequence[HeldJob] = ()
     totals: Status = NOT_STARTED
     children: Sequence[str] = field(default_factory=tuple)
 
@@ -71,6 +85,7 @@ class Overview:
             "planned_at": self.planned_at,
             "state": self.state,
             "stuck": self.stuck,
+            "held": [asdict(one) for one in self.held],
             "reason": status.reason,
             "at": self.at,
             "percent_done": status.percent_done,
@@ -122,11 +137,23 @@ def overviews(
                 status=status,
                 source=statuses[key].source if key in statuses else "",
                 stuck=stuck(status, now, stuck_after_s, number, since) if status else "",
+                held=held_jobs(holding) if holding and status and not status.ended else (),
                 totals=_totals(key, children, known),
                 children=tuple(sorted(children.get(key, ()))),
             )
         )
     return {one.id: one for one in sorted(found, key=lambda o: (-o.at, o.id))}
+
+
+def held_jobs(holding: Measurement) -> list[HeldJob]:
+    """What a ``held`` measurement says of each job, as far as it says something."""
+    told = holding.details.get("held")
+    found = []
+    for one in told if isinstance(told, list) else ():
+        if isinstance(one, Mapping) and (hold := hold_of(one, holding.at)) is not None:
+            job, site = (str(one.get(name) or "") for name in ("job", "site"))
+            found.append(HeldJob(job, site, hold.since, hold.reason, hold.code, hold.subcode))
+    return found
 
 
 def _totals(
@@ -283,6 +310,7 @@ class JobRow:
     attempt: int
     retry: int
     outcome: str
+    reason: str
     exitcode: int | None
     submitted_at: float | None
     started_at: float | None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from monitors.archive.measurement import Measurement
@@ -152,6 +153,7 @@ def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
 
 HELD_S = 60.0  # held jobs are often released again by themselves
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
+_FEW = 10  # units beside which the next smaller one is told too
 
 
 def stuck(
@@ -175,8 +177,14 @@ def stuck(
 
 
 def for_people(seconds: float) -> str:
-    """``40 s``, ``12 min``, ``3 h``, ``2 d``."""
-    for unit_s, name in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
-        if seconds >= 2 * unit_s:
-            return f"{int(seconds // unit_s)} {name}"
-    return f"{int(seconds)} s"
+    """``40 s``, ``2 min 28 s``, ``12 min``, ``3 h``, ``2 d``: rounded, with a second unit where the
+    first alone says too little."""
+    units = ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min"), (1.0, "s"))
+    for (unit_s, name), (next_s, below) in pairwise(units):
+        whole = round(seconds / next_s) * next_s
+        if whole >= 2 * unit_s and whole < _FEW * unit_s:
+            left = round(whole % unit_s / next_s)
+            return f"{whole // unit_s:.0f} {name}{f' {left} {below}' if left else ''}"
+        if whole >= _FEW * unit_s:
+            return f"{round(seconds / unit_s)} {name}"
+    return f"{round(seconds)} s"

@@ -190,6 +190,14 @@ def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -
     )
 
 
+def _job_of(argv: list[str]) -> str:
+    """The job that a hook's arguments name, whatever else is wrong with them."""
+    if "--" in argv:  # pegasus-exitcode's, ending in the job's output
+        return Path(argv[-1]).stem if argv[-1] != "--" else ""
+    rest = argv[2:] if argv[:1] == ["--config"] else argv
+    return rest[0] if rest and not rest[0].startswith("--") else ""
+
+
 def _config(argv: list[str]) -> tuple[Path, list[str]]:
     if len(argv) < 2 or argv[0] != "--config":
         raise AdonError(f"found arguments {argv}, expected --config FILE first")
@@ -216,7 +224,7 @@ def _harmless(argv: list[str], hook: str, folder: Path | None) -> Iterator[None]
             "at": time.time(),
             "hook": hook,
             "event": "warning",
-            "job": argv[2] if len(argv) > 2 else "",
+            "job": _job_of(argv),
             "reason": reason,
             "arguments": argv,
         }

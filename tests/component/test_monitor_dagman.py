@@ -27,12 +27,14 @@ from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
+from monitors.workflows.analysis import analyse
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, derived
+from monitors.workflows.planned.sub_workflows import derived
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.report import timeline
 from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError
@@ -463,3 +465,37 @@ def test_a_broker_is_sent_what_a_command_follows(
             found = json.load(answer)["measurements"]
         told = {one["subject"]: one["details"]["state"] for one in found}
         assert {line["id"]: line["state"] for line in last.values()}.items() <= told.items()
+
+
+def test_held_and_removed_jobs_splices_and_processes(
+    pool: Pool, archive: Archive, tmp_path: Path
+) -> None:
+    """A job whose input is not there is put on hold, and then removed."""
+    folder = tmp_path / "garden"
+    folder.mkdir()
+    run = "executable = /bin/true\nrequest_memory = 32\nrequest_disk = 100\nlog_xml = True\n"
+    lacks = "should_transfer_files = YES\ntransfer_input_files = /nowhere/leaves.txt\n"
+    here = "should_transfer_files = NO\nlog = garden.log\n"
+    (folder / "lacks.sub").write_text(f"{run}{lacks}queue\n")
+    (folder / "many.sub").write_text(f"{run}{here}queue 2\n")
+    (folder / "bed.dag").write_text("JOB one many.sub\n")
+    (folder / "wf-0.dag").write_text("SPLICE bed bed.dag\nJOB lacks lacks.sub\n")
+    submit(pool, folder)
+    thread, _ = follow(folder, archive)
+    (only,) = until(lambda: [one for one in archive.query("held") if one.value], "a job to be held")
+    (job,) = only.details["held"]
+    assert (job["job"], job["code"], job["subcode"]) == ("lacks", 13, 2)
+    assert "/nowhere/leaves.txt" in job["reason"]
+    pool.run(["condor_rm", "-constraint", 'DAGNodeName == "lacks"'])
+    thread.join(WAIT_S)
+    found = analyse(archive.query("job"))
+    assert (found.attempts, found.retries, found.outcomes) == (3, 0, {"done": 2, "removed": 1})
+    (failed,) = found.failures
+    assert "condor_rm" in failed.reason and failed.hold is not None and failed.hold.code == 13
+    done = [one.details["job"] for one in archive.query("job") if one.details["job"] != "lacks"]
+    assert done == ["bed+one", "bed+one"]
+    # What DAGMan says of the events is the same, where their log is lost.
+    (folder / "wf-0.dag.nodes.log").unlink()
+    with Archive(":memory:") as other:
+        Follower(folder, other).poll()
+        assert analyse(other.query("job")).outcomes == found.outcomes

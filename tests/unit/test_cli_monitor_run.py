@@ -16,7 +16,7 @@ from monitor_files import START, Submitted, exiting, starting, submitted, table,
 
 from monitors.archive.archive import Archive
 from monitors.watcher import registry
-from monitors.workflows.planned.submit_dir import derived
+from monitors.workflows.planned.sub_workflows import derived
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0

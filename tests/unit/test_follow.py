@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,12 +148,18 @@ def test_a_dagman_that_never_wrote_a_word(planned: Submitted, archive: Archive) 
     assert kept(archive)[-1].state is WorkflowState.FAILED
 
 
+def as_json(cluster: int, at: float, node: str) -> str:
+    event = {"EventTypeNumber": 0, "EventTime": time.strftime("%FT%T", time.localtime(at)),
+             "Cluster": cluster, "Proc": 0, "LogNotes": f"DAG Node: {node}"}  # fmt: skip
+    return json.dumps(event) + "\n"
+
+
 def test_names_that_no_archive_takes_keep_nothing_else_back(
     planned: Submitted, archive: Archive, caplog: pytest.LogCaptureFixture
 ) -> None:
     planned.out.write_text(starting() + table(START, queued=2))
     planned.nodes.write_text(
-        submitted(1, START, "odd\0name") + executing(1, START + 1) + terminated(1, START + 2)
+        as_json(1, START, "odd\0name") + executing(1, START + 1) + terminated(1, START + 2)
         + submitted(2, START, "plain") + executing(2, START + 1) + terminated(2, START + 2)
     )  # fmt: skip
     follower = Follower(planned.path, archive)
@@ -201,7 +209,9 @@ def test_one_workflows_trouble_is_not_the_others(
     follower.poll()
     assert archive.query("status", planned.uuid)[-1].details["state"] == "done"
     assert [r.getMessage() for r in caplog.records] == [
-        f"{other.nodes}: cannot be read: Is a directory"
+        f"{other.nodes}: cannot be read: Is a directory",
+        f"{planned.nodes}: found no event log of its jobs that can be read, and"
+        f" {planned.out.name} tells of no events",
     ]
 
 

@@ -32,7 +32,8 @@ from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.watch import StatWatch
-from monitors.workflows.planned.submit_dir import SubmitDir, derived, root_of
+from monitors.workflows.planned.sub_workflows import derived, root_of
+from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import read_now
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent, total
 

@@ -175,3 +175,16 @@ def test_a_check_that_cannot_be_run_is_said(
     lost = ["--config", "missing", "--exitcode-path", str(tmp_path / "gone"), "--"]
     assert post.main([*lost, *THEIRS, "x.out"]) == 127
     assert "gone: No such file" in capfd.readouterr().err
+
+
+def test_the_journal_names_the_job_although_the_settings_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execv", lambda *_given: None)
+    theirs = ["-r", "0", "-l", "w-0.exitcode.log", ".//00/00/stage_in_1.out"]
+    hookrun.post(["--config", "no.json", "--exitcode-path", "/x", "--retry", "0", "--", *theirs])
+    hookrun.post(["--config", "no.json", "stage_in_1", "0", "0"])
+    hookrun.pre(["--config", "no.json", "stage_in_1", "0", "3"])
+    lines = job_files.read_lines(tmp_path / job_files.HOOK_JOURNAL)
+    assert [line["job"] for line in lines] == ["stage_in_1"] * 3

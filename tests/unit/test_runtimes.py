@@ -25,6 +25,7 @@ from monitors.workflows.facts.attempts import Attempts, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.records import read_record
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir, submit_dir_of
 from monitors.workflows.report import timeline
 from network_provisioner.base.errors import InputError
@@ -62,7 +63,8 @@ def run(cluster: int, node: str, at: float, wait_s: float = 1, runtime_s: float 
 
 
 def parse(text: str | bytes, now: float | None = None) -> list[JobEvent]:
-    return EventParser(now).feed(text.encode() if isinstance(text, str) else text)
+    parser = EventParser() if now is None else EventParser(LogTimes(latest=lambda: now))
+    return parser.feed(text.encode() if isinstance(text, str) else text)
 
 
 def test_events_with_milliseconds_and_names() -> None:
@@ -171,7 +173,7 @@ def test_macros_and_variables_of_the_dag(tmp_path: Path) -> None:
     submit_dir = SubmitDir(tmp_path)
     job = submit_dir.job("a")
     assert (job.site, job.transformation, job.kind) == ("tacc", "x::y:1", JobKind.COMPUTE)
-    assert job.output == tmp_path / "tacc-o" / "a.out"
+    assert job.output == tmp_path / "sub" / "tacc-o" / "a.out"
     assert submit_dir.job("inner").kind is JobKind.SUBWORKFLOW
     assert submit_dir.workflow == str(tmp_path.resolve() / "w.dag")
 

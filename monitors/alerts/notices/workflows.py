@@ -4,14 +4,16 @@ is stuck. Whoever records their status, this process or another, is no matter.""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Protocol
 
 from monitors.alerts.notices.targets import FAILED, FINISHED, REMOVED, STUCK, Notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.background import Background
-from monitors.workflows.analysis import FailedJob, analyse
-from monitors.workflows.overview import KnownWorkflows, Overview
+from monitors.workflows.analysis import FailedJob, Hold, analyse
+from monitors.workflows.overview import HeldJob, KnownWorkflows, Overview
 from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import AdonError
 
@@ -168,6 +170,11 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob]
         f"Submit directory: {workflow.submit_dir}{where}" if workflow.submit_dir else "",
         f"Id: {workflow.id}",
     ]
+    for held in workflow.held[:_SHOWN_FAILURES]:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held.since))
+        lines += ["", f"Held: {_at(held.job, held.site)} since {since}: {_why(held)}"]
+    if len(workflow.held) > _SHOWN_FAILURES:
+        lines += ["", f"… and {len(workflow.held) - _SHOWN_FAILURES} more held jobs"]
     lines += [line for failed in failures[:_SHOWN_FAILURES] for line in _failure(failed)]
     if len(failures) > _SHOWN_FAILURES:
         lines += ["", f"… and {len(failures) - _SHOWN_FAILURES} more failed jobs"]
@@ -186,6 +193,7 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob]
             "failed": total.fail,
             "total": total.total,
             "percent_done": total.percent_done,
+            "held": [asdict(held) for held in workflow.held[:_SHOWN_FAILURES]],
             "failures": [
                 {"job": f.job, "site": f.site, "exitcode": f.exitcode, "reason": f.reason}
                 for f in failures[:_SHOWN_FAILURES]
@@ -199,9 +207,21 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
 
 
+def _at(job: str, site: str) -> str:
+    return f"{job} at {site}" if site else job
+
+
+def _why(hold: Hold | HeldJob) -> str:
+    return f"{hold.reason or 'HTCondor gives no reason'} (code {hold.code}.{hold.subcode})"
+
+
 def _failure(failed: FailedJob) -> list[str]:
-    site = f" at {failed.site}" if failed.site else ""
     how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
-    lines = ["", f"Failed: {failed.job}{site}: {failed.reason or how}"]
+    why = f"{how}: {failed.reason}" if failed.reason and how == "removed" else failed.reason or how
+    lines = ["", f"Failed: {_at(failed.job, failed.site)}: {why}"]
+    if failed.hold is not None:
+        lines.append(
+            f"    on hold for {for_people(failed.hold.seconds)} before: {_why(failed.hold)}"
+        )
     said = [line for line in failed.stderr.splitlines() if line.strip()]
     return lines + [f"    {line}" for line in said[-_SHOWN_LINES:]]

@@ -32,13 +32,24 @@ class Outcome(StrEnum):
     REMOVED = "removed"
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A job was put on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
+
+    since: float
+    reason: str
+    code: int
+    subcode: int
+
+
 @dataclass(slots=True)
 class Attempt:
     """One submission of a job. Times in Unix seconds, 0 where it did not happen (yet).
 
     ``start`` is of the last execution; ``starts`` counts them. ``waited_for_own`` tells that a job
     of the same workflow ended at the same site while this one waited: it may have waited for that
-    one and not for the site. ``retry`` is how often the same DAGMan had tried before.
+    one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
+    the hold that it is on, or was on when it was removed; ``reason`` why it was removed.
     """
 
     job: PlannedJob
@@ -55,11 +66,21 @@ class Attempt:
     waited_for_own: bool = False
     workflow: str = ""
     retry: int = 0
+    hold: Hold | None = None
+    reason: str = ""
 
     @property
     def key(self) -> str:
         """Tells this attempt from all others of the workflow, also after the pool was made anew."""
         return f"{self.job.name}:{self.cluster}.{self.proc}:{self.submit:.3f}"
+
+    def posted(self, status: int) -> None:
+        """Its POST script, which has the last word on the job, ended with this exit status, minus
+        the signal where one ended it."""
+        self.outcome = Outcome.FAILED if status else Outcome.DONE
+        if status and self.returned == 0:
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            self.reason = f"its POST script {how}"
 
 
 @dataclass(slots=True)
@@ -90,8 +111,7 @@ class Attempts:
         if attempt is None:
             return None
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
-            # The post script has the last word on its job.
-            attempt.outcome = Outcome.FAILED if event.returned else Outcome.DONE
+            attempt.posted(event.returned or 0)
             return None
         return attempt if self._changed(attempt, event) else None
 
@@ -120,7 +140,7 @@ class Attempts:
         if attempt.end:
             return False
         if event.kind is Kind.EXECUTE:
-            attempt.start, attempt.slot = event.at, event.slot
+            attempt.start, attempt.slot, attempt.hold = event.at, event.slot, None
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
             attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
@@ -128,6 +148,10 @@ class Attempts:
         if event.kind in (Kind.TERMINATED, Kind.ABORTED):
             attempt.end, attempt.returned = event.at, event.returned
             removed = event.kind is Kind.ABORTED
+            if removed:
+                attempt.reason = event.reason
+            else:
+                attempt.hold = None
             failed = Outcome.REMOVED if removed else Outcome.FAILED
             attempt.outcome = Outcome.DONE if event.returned == 0 else failed
             if attempt.job.kind is JobKind.COMPUTE:
@@ -135,7 +159,10 @@ class Attempts:
             return True
         if event.kind is Kind.HELD:
             attempt.outcome = Outcome.HELD
-        elif event.kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION, Kind.RELEASED):
+            attempt.hold = Hold(event.at, event.reason, event.code, event.subcode)
+        elif event.kind is Kind.RELEASED:
+            attempt.outcome, attempt.hold = Outcome.QUEUED, None
+        elif event.kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION) and attempt.hold is None:
             attempt.outcome = Outcome.QUEUED
         return False
 
@@ -200,7 +227,9 @@ def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:
     to start a job. Γ_c is the size of all inputs over the runtime, where the sizes are known; the
     output ratio, bytes out over bytes in, tells how much will have to be moved afterwards.
     """
-    if not _teaches(attempt) or attempt.outcome is not Outcome.DONE or not attempt.start:
+    if not _teaches(attempt) or attempt.outcome is not Outcome.DONE:
+        return []
+    if record is None and not attempt.start:
         return []
     if record is not None and record.exitcode != 0:
         return []
@@ -212,7 +241,7 @@ def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:
         "job": attempt.job.name,
         "task": attempt.job.task,
         "attempt": attempt.number,
-        "queued_s": max(0.0, attempt.start - attempt.submit),
+        "queued_s": max(0.0, attempt.start - attempt.submit) if attempt.start else None,
         "bytes_in": bytes_in,
     }
     if record is not None:

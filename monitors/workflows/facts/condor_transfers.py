@@ -35,6 +35,7 @@ from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
+from monitors.workflows.logs.stamps import LogTimes
 from network_provisioner.base.errors import InputError
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
@@ -59,9 +60,9 @@ class DirectionMoved:
 class CondorTransfers:
     """Those in the log of one workflow, read as far as it is needed."""
 
-    def __init__(self, log: Path | None) -> None:
+    def __init__(self, log: Path | None, times: LogTimes | None = None) -> None:
         self._log = log
-        self._events = None if log is None else EventTail(log, _KINDS)
+        self._events = None if log is None else EventTail(log, _KINDS, times)
         self._ways: dict[tuple[int, int], dict[str, DirectionMoved]] = {}  # of the job's execution
         self._ended: dict[tuple[int, int], float] = {}
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from monitors.archive.measurement import Measurement
 from monitors.workflows.facts.attempts import (
     Attempt,
     Attempts,
+    Hold,
     Outcome,
     by_kind,
     queue_wait,
@@ -37,18 +38,14 @@ from monitors.workflows.facts.plan import Believed, belief_errors, believed_in, 
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.logs.records import JobOutput, end_of, read_output
-from monitors.workflows.planned.dag import parents_in
+from monitors.workflows.logs.records import JobOutput, read_output
+from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
 
-_POST = re.compile(
-    r"^[ \t]*SCRIPT[ \t]+(?:DEFER[ \t]+\S+[ \t]+\S+[ \t]+)?POST[ \t]+(\S+)", re.M | re.I
-)
-_ALL = "ALL_NODES"
 _CLOCK_S = 2.0
 # Where a submit file names what HTCondor is to move.
 _FILES = (
@@ -58,25 +55,27 @@ _FILES = (
     "public_input_files",
 )
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
+DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
+_MOST_HELD = 100  # of which is told why
 
 
 class JobFacts:
     """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
 
-    def __init__(self, submit_dir: SubmitDir) -> None:
+    def __init__(self, submit_dir: SubmitDir, times: LogTimes | None = None) -> None:
         self.dir = submit_dir
         self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
-        self._with_post: frozenset[str] | None = None
-        self._pending: dict[str, Attempt] = {}  # by the job's name: their POST has not ended
+        # By the job's name: their POST has not ended. A job may have several processes.
+        self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
-        self._held: set[str] = set()
-        self._parents: Mapping[str, Sequence[str]] | None = None
+        self._held: dict[str, Attempt] = {}
+        self._dagman_hold: Hold | None = None
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
-        self._condor = CondorTransfers(submit_dir.workflow_log)
+        self._condor = CondorTransfers(submit_dir.workflow_log, times)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
@@ -98,34 +97,38 @@ class JobFacts:
                 facts += placement_facts(self.dir.path, self.dir.workflow)
                 self._believed = believed_in(facts)
         if event.kind is Kind.SUBMIT and self._is_next(event):
-            facts += self._facts_without_post(self._pending.pop(event.node))
+            for waiting in self._pending.pop(event.node):
+                facts += self._facts_without_post(waiting)
         attempt = self.attempts.feed(event)
         facts += self._held_facts(event)
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
             ended = self.attempts.of(event)
-            if ended is not None and self._pending.get(ended.job.name) is ended:
-                facts += self._attempt_facts(self._pending.pop(ended.job.name), event.at)
+            name = "" if ended is None else ended.job.name
+            if any(waiting is ended for waiting in self._pending.get(name, ())):
+                for waiting in self._pending.pop(name):
+                    facts += self._attempt_facts(waiting, event.at)
             return facts
         if attempt is None:
             return facts
         if event.kind is Kind.EXECUTE:
             return facts
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
-            self._pending[attempt.job.name] = attempt
+            self._pending.setdefault(attempt.job.name, []).append(attempt)
             return facts
         return facts + self._attempt_facts(attempt)
 
     def _is_next(self, event: JobEvent) -> bool:
         """Whether a job is submitted anew that still waits for its POST; not the same submission
-        from another log."""
-        waits = self._pending.get(event.node)
-        known = None if waits is None else (waits.cluster, waits.proc, waits.submit)
-        return known is not None and known != (event.cluster, event.proc, event.at)
+        from another log, nor another process of it."""
+        return any(
+            (one.cluster, one.submit) != (event.cluster, event.at) and one.end <= event.at
+            for one in self._pending.get(event.node, ())
+        )
 
     def workflow_ended(self) -> list[Measurement]:
         """What is left to tell when DAGMan has ended: attempts whose POST never came."""
         facts: list[Measurement] = []
-        for attempt in self._pending.values():
+        for attempt in [one for waiting in self._pending.values() for one in waiting]:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
@@ -156,7 +159,7 @@ class JobFacts:
         # Numbers of jobs begin anew with each pool.
         if posted is None or posted.at < math.floor(attempt.end):
             return self._attempt_facts(attempt)
-        attempt.outcome = Outcome.FAILED if posted.number else Outcome.DONE
+        attempt.posted(posted.number)
         return self._attempt_facts(attempt, posted.at)
 
     def never_submitted(
@@ -182,47 +185,69 @@ class JobFacts:
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
-        """How many jobs are held, where this event changed that: with all of them held, nothing
-        goes on until somebody looks."""
+        """Which jobs are held, and why, where this event changed that: with all of them held,
+        nothing goes on until somebody looks."""
         attempt = self.attempts.of(event)
         if attempt is None or (attempt.outcome is Outcome.HELD) == (attempt.key in self._held):
             return []
-        self._held ^= {attempt.key}
+        if attempt.outcome is Outcome.HELD:
+            self._held[attempt.key] = attempt
+        else:
+            del self._held[attempt.key]
+        return [self._held_fact(event, attempt.key, attempt.job.name)]
+
+    def dagman_held(self, event: JobEvent) -> list[Measurement]:
+        """The same where DAGMan's own job is put on hold, or is no longer."""
+        if (event.kind is Kind.HELD) == (self._dagman_hold is not None):
+            return []
+        self._dagman_hold = None
+        if event.kind is Kind.HELD:
+            self._dagman_hold = Hold(event.at, event.reason, event.code, event.subcode)
+        return [self._held_fact(event, f"{event.cluster}.{event.proc}", DAGMAN_JOB)]
+
+    def _held_fact(self, event: JobEvent, key: str, job: str) -> Measurement:
         workflow = self.dir.workflow
         again = f":{event.nth + 1}" if event.nth else ""
-        return [
-            Measurement(
-                id=f"held:{workflow}:{attempt.key}:{int(event.kind)}:{event.at:.3f}{again}",
-                metric="held",
-                subject=workflow,
-                value=float(len(self._held)),
-                unit="1",
-                at=event.at,
-                source="event log",
-                workflow=workflow,
-                details={"job": attempt.job.name},
-            )
-        ]
+        holds = [(one.job.name, one.job.site, one.hold) for one in self._held.values()]
+        if self._dagman_hold is not None:
+            holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
+        shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
+        return Measurement(
+            id=f"held:{workflow}:{key}:{int(event.kind)}:{event.at:.3f}{again}",
+            metric="held",
+            subject=workflow,
+            value=float(len(self._held)),
+            unit="1",
+            at=event.at,
+            source="event log",
+            workflow=workflow,
+            details={"job": job, "held": shown[:_MOST_HELD]},
+        )
 
     def _has_post(self, job: str) -> bool:
-        if self._with_post is None:
-            self._with_post = frozenset(_POST.findall(end_of(self.dir.dag, 1 << 28)))
-        return job in self._with_post or _ALL in self._with_post
+        try:
+            node = self.dir.nodes.get(job)
+        except InputError:
+            return False
+        return node is not None and node.has_post
 
     def _retry(self, attempt: Attempt) -> int:
         """How often DAGMan tried before, in this run of it."""
         # Numbers of jobs tell what was first in one second.
         this, began = (attempt.submit, attempt.cluster), self._run_of(attempt)
-        return sum(
-            1
+        before = {
+            other.cluster
             for other in self.attempts.of_job(attempt.job.name)
-            if other is not attempt and began <= (other.submit, other.cluster) <= this
-        )
+            if other.cluster != attempt.cluster and began <= (other.submit, other.cluster) <= this
+        }
+        return len(before)
 
     def _attempt_facts(self, attempt: Attempt, post_at: float | None = None) -> list[Measurement]:
         attempt.retry = self._retry(attempt)
         complained = attempt.outcome is not Outcome.DONE
-        left = read_output(attempt.job, attempt.start, attempt.end, complained=complained)
+        # A job that ended by itself has run, also where no event says when it began.
+        started = attempt.start or (0.0 if attempt.returned is None else attempt.submit)
+        left = read_output(attempt.job, started, attempt.end, complained=complained)
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.record)
         facts = run_facts(attempt, left.record) + ([] if wait is None else [wait])
@@ -239,15 +264,14 @@ class JobFacts:
     def _ready(self, attempt: Attempt) -> float:
         """When DAGMan could have submitted it (Unix seconds): when the last of its parents had
         ended, or the try before; as it was submitted where no log tells."""
-        if self._parents is None:
-            try:
-                self._parents = parents_in(self.dir.dag)
-            except InputError:
-                self._parents = {}
         own = self._ended(attempt.job.name, attempt)
         if own is not None:
             return own
-        parents = self._parents.get(attempt.job.name, ())
+        try:
+            node = self.dir.nodes.get(attempt.job.name)
+        except InputError:
+            node = None
+        parents = node.parents if node is not None else ()
         ends = [self._ended(parent, attempt) for parent in parents]
         known = [end for end in ends if end is not None]
         return max(known) if known and len(known) == len(ends) else attempt.submit
@@ -325,11 +349,14 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
         workflow=workflow,
         details={
             "job": job.name,
+            "cluster": attempt.cluster,
             "task": job.task,
             "kind": str(job.kind),
             "attempt": attempt.number,
             "retry": attempt.retry,
             "outcome": str(attempt.outcome),
+            "reason": attempt.reason,
+            "hold": None if attempt.hold is None else asdict(attempt.hold),
             "exitcode": returned,
             "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
             "submitted_at": attempt.submit,
@@ -342,8 +369,16 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "bytes_out": sum(one.bytes_out for one in records) if records else None,
             "stderr": left.stderr,
             "output": _shown(left.output),
+            "not_found": _not_found(attempt, left),
         },
     )
+
+
+def _not_found(attempt: Attempt, left: JobOutput) -> str:
+    """The name of the output that a job should have left, where it failed and that is not there."""
+    output = attempt.job.output
+    is_lost = attempt.starts and attempt.outcome is not Outcome.DONE and left.output is None
+    return output.name if is_lost and output is not None else ""
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

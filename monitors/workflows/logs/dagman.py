@@ -28,8 +28,8 @@ Of DAGMan's own life and its scripts (no job log tells of PRE):
     Event: ULOG_SUBMIT for HTCondor Node stage_in_0 (4.0.0) {11/21/26 10:06:14}
     **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 0
 
-The times are local times of the submit host without a zone; they are read in the zone of this
-process, so read them on the submit host. Seen with 25.14.1; the lines of single jobs need
+The times are local times of the submit host without a zone: they are read in the zone of this
+process, or as ``times`` say. Seen with 25.14.1; the lines of single jobs need
 ``DAGMAN_VERBOSITY`` 3 (the default) or more. A PRE that asks to be run again later (``SCRIPT
 DEFER``) has not ended.
 """
@@ -37,21 +37,25 @@ DEFER``) has not ended.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
+from pathlib import Path
 
-from monitors.workflows.logs.tail import Lines, LocalClock
+from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
+from monitors.workflows.logs.tail import Lines
+from monitors.workflows.planned.owned import opened
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
 # perhaps (pid:…) (D_…) and the message.
 _LINE = re.compile(
-    rb"(?:(?:(\d\d)/(\d\d)/(\d\d)|(\d{4})-(\d\d)-(\d\d))[ T](\d\d):(\d\d):(\d\d)|\((\d{9,11}))"
-    rb"(\.\d{1,6})?\)?(?: \((?:pid|tid|cid|fd|D_)[^)]*\))* (.*)",
+    rb"(?:" + STAMP + rb"|\((\d{9,11}(?:\.\d{1,6})?)\))"
+    rb"(?: \((?:pid|tid|cid|fd|D_)[^)]*\))*(?: (.*)|)\Z",
     re.DOTALL,
 )
 _TOTAL = re.compile(rb"Of (\d{1,9}) nodes total:\s*\Z")
@@ -62,7 +66,22 @@ _START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
 _ASIDE = re.compile(rb"(?:Saving|Now in new) log file\b")
 _REMOVED = re.compile(rb"Received SIGUSR1\b|DAG status: \d+ \(DAG_STATUS_RM\)")
 
-_FAILED = re.compile(rb"ERROR: the following job\(s\) failed:")
+_FAILED = re.compile(rb"ERROR: the following (?:job|[Nn]ode)\(s\) failed:")
+
+# Why DAGMan left although no job failed: its last such lines, perhaps without a time.
+#     ERROR: "align.dag" (line 3): Unknown keyword …
+#     Unrecognized argument: -Insert_env_var
+_TROUBLE = re.compile(
+    rb"\b(?:ERROR|Error|Unrecognized|Aborting|Assertion|EXCEPT|[Ff]ailed|[Ff]ailure|FATAL|Fatal"
+    rb"|[Ii]nvalid|[Ii]llegal|[Uu]nable|[Cc]annot|Can't|[Pp]ermission denied|No such file|REJECT"
+    rb"|must be|not permitted|older than|on NFS|cycle exists|too many)\b"
+)
+_NO_TROUBLE = re.compile(
+    rb"setting:|Daemon Log is|passwords\.d|TOKEN|DAG status|job proc|Node Name:|^\s*\[|^[Ww]arning"
+    rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\[|^\*\* |^Running: |^\s*Done\s"
+)
+_MOST_WORDS = 3  # lines of them
+_REFUSED = re.compile(rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (\S+) \([^)]*\) \{[^}]*\} (.+)")
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
@@ -70,23 +89,25 @@ _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 #     Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor Node align_ID1 (5.0.0) {11/21/26 08:24:35}
 #     POST Script of node align_ID1 failed with status 1
 _SCRIPT = re.compile(
-    rb"Event: ULOG_POST_SCRIPT_TERMINATED for HTCondor (?:[Nn]ode|Job) (\S+)"
+    rb"Event: ULOG_POST_SCRIPT_TERMINATED for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+)"
     rb" \((\d{1,10})\.(\d{1,10})\."
 )
 _SCRIPT_ENDED = (
-    rb"[Ss]cript of (?:[Nn]ode|Job) (\S+) "
+    rb"[Ss]cript of (?:[Nn]ode|[Jj]ob) (\S+) "
     rb"(?:(completed successfully)|failed with status (-?\d{1,10})|died on signal (\d{1,3}))"
 )
 _POST_ENDED = re.compile(rb"POST " + _SCRIPT_ENDED)
 _PID = re.compile(rb"\*\* PID = (\d{1,10})\b")
-_PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|Job) (\S+?)\.\.\.\s*\Z")
+_PRE_STARTED = re.compile(rb"Running PRE script of (?:[Nn]ode|[Jj]ob) (\S+?)\.\.\.\s*\Z")
 _PRE_ENDED = re.compile(rb"PRE " + _SCRIPT_ENDED)
-_SUBMITTED = re.compile(rb"Event: ULOG_SUBMIT for HTCondor (?:[Nn]ode|Job) (\S+) \((\d{1,10})\.")
+_SUBMITTED = re.compile(
+    rb"Event: ULOG_SUBMIT for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) \((\d{1,10})\."
+)
 
 # What a line must hold to be looked at: one word of each of the patterns above.
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
-    b"job(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT ", b"Script of", b"script of",
+    b"(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT", b"Script of", b"script of",
     b"** PID =",
 )  # fmt: skip
 
@@ -154,22 +175,25 @@ class DagmanParser:
     on where the one ``before`` ended: a log is put aside between any two lines.
     """
 
-    def __init__(self, before: DagmanParser | None = None) -> None:
+    def __init__(self, before: DagmanParser | None = None, times: LogTimes = HERE) -> None:
         self.current: Status | None = None
         self.started_at = 0.0  # of the last DAGMan (Unix seconds)
         self.understood = False  # whether any line was one of DAGMan's that matter
         self.failed: dict[str, str] = {}
         """The jobs that this DAGMan says failed, with the reasons."""
+        self.last_words: list[str] = []
+        """What this DAGMan said last that tells of trouble."""
         self._total = 0
         self._columns: list[str] = []
         self._expected = ""  # which line of a table comes next
         self._removed = False
+        self._refused: dict[str, str] = {}  # jobs that could not be submitted, and why
         self._listing = ""  # the job of that list of which the reason comes next
         self._lists = False
         self._script: re.Match[bytes] | None = None  # of which job one ended
         self._second = b""
         self._keys: set[str] = set()  # keys of that second
-        self._clock = LocalClock()
+        self._clock = LocalClock(times)
         if before is not None:
             self.__dict__.update(before.__dict__)
         self._lines = Lines()
@@ -178,12 +202,21 @@ class DagmanParser:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
         for _, line in self._lines.feed(data):
+            if _TROUBLE.search(line):
+                self._hear(line)
             # Most lines are of no interest, and looking for a word is cheap.
             if self._expected or self._lists or any(word in line for word in _WORDS):
                 yield from self._line(line)
 
+    def _hear(self, line: bytes) -> None:
+        message = message_of(line, self._clock)
+        text = line if message is None else message[1]
+        said = " ".join(_text(text).split())
+        if not _NO_TROUBLE.search(text) and said not in self.last_words:
+            self.last_words = [*self.last_words, said][-_MOST_WORDS:]
+
     def _line(self, line: bytes) -> Iterator[StatusChange | DagmanStep]:
-        message = _message_of(line, self._clock)
+        message = message_of(line, self._clock)
         if message is not None and _ASIDE.match(message[1]):
             return  # may stand in the middle of a table
         expected, self._expected = self._expected, ""
@@ -214,6 +247,8 @@ class DagmanParser:
             self._expected = "header"
         elif (step := _step_of(at, text)) is not None:
             yield step
+        elif refused := _REFUSED.match(text):
+            self._refused[_text(refused[1])] = _text(refused[2]).strip()
         elif script := _SCRIPT.match(text):
             self._script = script
         elif ended := _POST_ENDED.match(text):
@@ -223,10 +258,11 @@ class DagmanParser:
                 yield DagmanStep(StepKind.POST_ENDED, at, _text(ended[1]), _status_of(ended), *job)
         elif _START.match(text):
             self._removed, self.started_at, self.understood = False, at, True
-            self._lists, self.failed = False, {}
+            self._lists, self.failed, self.last_words, self._refused = False, {}, [], {}
             yield DagmanStep(StepKind.STARTED, at, again=status.ended)
             if status.ended:
-                yield from self._changed(stamp, replace(status, state=WorkflowState.RUNNING, at=at))
+                again = replace(status, state=WorkflowState.RUNNING, at=at, reason="")
+                yield from self._changed(stamp, again)
         elif _REMOVED.match(text):
             self._removed = True
         elif _FAILED.match(text):
@@ -235,14 +271,17 @@ class DagmanParser:
             self._lists = False
             number = int(exited[1])
             yield DagmanStep(StepKind.EXITED, at, number=number, again=number == _EXIT_RESTART)
-            yield from self._changed(stamp, replace(status, state=self._end_state(number), at=at))
+            state = self._end_state(number)
+            end = replace(status, state=state, at=at, reason=self._reason(state, number))
+            yield from self._changed(stamp, end)
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):
             self._listing = _text(node[1])
             self.failed[self._listing] = ""
         elif self._listing and (error := _ERROR.match(text)):
-            self.failed[self._listing] = _text(error[1])
+            why = self._refused.get(self._listing, "")
+            self.failed[self._listing] = f"{_text(error[1])}{f': {why}' if why else ''}"
             self._listing = ""
 
     def _status(self, counts: dict[str, int], at: float) -> Status:
@@ -268,6 +307,13 @@ class DagmanParser:
             return WorkflowState.REMOVED
         return WorkflowState.FAILED if exit_status else WorkflowState.DONE
 
+    def _reason(self, state: WorkflowState, exit_status: int) -> str:
+        """Why it failed where no job did."""
+        if state is not WorkflowState.FAILED or self.failed or (self.current or NOT_STARTED).fail:
+            return ""
+        words = "; ".join(self.last_words) or "it does not say why"
+        return f"DAGMan ended with status {exit_status}: {words}"
+
     def _changed(self, stamp: bytes, status: Status) -> Iterator[StatusChange]:
         if self.current is not None and replace(self.current, at=status.at) == status:
             return
@@ -278,7 +324,7 @@ class DagmanParser:
         # The time as it stands in the file: what this process makes of it depends on its zone.
         if stamp != self._second:
             self._second, self._keys = stamp, set()
-        content = repr((stamp, replace(status, at=0.0))).encode()
+        content = repr((stamp, replace(status, at=0.0, reason=""))).encode()
         key = hashlib.sha256(content).hexdigest()[:20]
         for again in count(2):  # there and back within a second
             if key not in self._keys:
@@ -288,12 +334,14 @@ class DagmanParser:
         yield StatusChange(key, status)
 
 
-def _message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
+def message_of(line: bytes, clock: LocalClock) -> tuple[float, bytes] | None:
     """The time (Unix seconds) and the message of a line; None where it is no line of DAGMan's."""
     found = _LINE.match(line)
-    if found is None or (at := _time(found, clock)) is None:
+    if found is None:
         return None
-    return at, found[12]
+    seconds = found[GROUPS + 1]
+    at = float(seconds) if seconds else read_stamp(found, 1, clock)
+    return None if at is None else (at, found[GROUPS + 2] or b"")
 
 
 def _step_of(at: float, text: bytes) -> DagmanStep | None:
@@ -323,13 +371,18 @@ def _columns(text: bytes) -> list[str]:
     return [_COLUMNS.get(word, "") for word in text.split()]
 
 
-def _time(found: re.Match[bytes], clock: LocalClock) -> float | None:
-    fraction = float(found[11] or 0)
-    if found[10]:
-        return float(found[10]) + fraction
-    if found[4]:
-        year, month, day = int(found[4]), int(found[5]), int(found[6])
-    else:
-        month, day, year = int(found[1]), int(found[2]), 2000 + int(found[3])
-    hour, minute, second = int(found[7]), int(found[8]), int(found[9])
-    return clock.unix(year, month, day, hour, minute, second + fraction)
+_END_BYTES = 1 << 16
+
+
+def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
+    """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
+    clock = LocalClock(times)
+    try:
+        descriptor = opened(path)
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
+            lines = file.read().splitlines()
+    except (OSError, ValueError):
+        return None
+    found = (message_of(line, clock) for line in reversed(lines))
+    return next((message[0] for message in found if message is not None), None)

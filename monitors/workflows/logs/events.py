@@ -11,17 +11,18 @@ milliseconds (with ``DEFAULT_USERLOG_FORMAT_OPTIONS = SUB_SECOND``). Tried with 
 
 from __future__ import annotations
 
-import calendar
+import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from heapq import merge
 from pathlib import Path
 from typing import Any
 
-from monitors.workflows.logs.tail import Lines, LocalClock, Tail, state_of
+from monitors.workflows.logs.event_ads import AdLines
+from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
+from monitors.workflows.logs.tail import Lines, Tail
 
 
 class Kind(IntEnum):
@@ -82,8 +83,9 @@ class JobEvent:
     held, released and held again within a second, where the log has whole ones.
 
     Two logs may tell of one event with more or less beside it, by which it is no other: ``reason``
-    of a removal or a hold, the bytes that a job's last execution sent and received (None where not
-    told), and the ``ad``, one attribute a line, of a :attr:`Kind.JOB_AD`.
+    of a removal or a hold, HTCondor's ``code`` and ``subcode`` of a hold, the bytes that a job's
+    last execution sent and received (None where not told), and the ``ad``, one attribute a line, of
+    a :attr:`Kind.JOB_AD`.
     """
 
     kind: Kind
@@ -97,21 +99,21 @@ class JobEvent:
     step: TransferStep | None = None
     nth: int = 0
     reason: str = field(default="", compare=False)
+    code: int = field(default=0, compare=False)
+    subcode: int = field(default=0, compare=False)
     sent_bytes: int | None = field(default=None, compare=False)
     received_bytes: int | None = field(default=None, compare=False)
     ad: Sequence[str] = field(default=(), compare=False)
 
 
-_HEADER = re.compile(
-    rb"(\d{3}) \((-?\d{1,10})\.(-?\d{1,10})\.-?\d{1,10}\) "
-    rb"(?:(\d{4})-(\d\d)-(\d\d)|(\d\d)/(\d\d))[ T]"
-    rb"(\d\d):(\d\d):(\d\d)(\.\d{1,6})?(Z|[+-]\d\d:?\d\d)? "
-)
+_HEADER = re.compile(rb"(\d{3}) \((-?\d{1,10})\.(-?\d{1,10})\.-?\d{1,10}\) " + STAMP + rb" ")
+_TIME = re.compile(STAMP)
 _NODE = re.compile(rb'\bDAGNodeName = "((?:[^"\\]|\\.)*)"|^\s+DAG Node: (\S+)')
 _RETURN = re.compile(
     rb"\(1\) Normal termination \(return value (-?\d{1,10})\)"
     rb"|\(0\) Abnormal termination \(signal (\d{1,3})\)"
 )
+_CODE = re.compile(rb"^\s*Code (-?\d{1,9}) Subcode (-?\d{1,9})")
 _BYTES = re.compile(rb"^\s*(\d{1,18})\s+-\s+Run Bytes (Sent|Received) By Job")
 _SLOT = re.compile(rb"^\s+SlotName: (\S+)")
 _SCHEDD = re.compile(rb"Job submitted from host: (<[^>]{1,1000}>)")
@@ -128,45 +130,91 @@ _STEPS = {
 }
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _NUMBERS = frozenset(int(kind) for kind in Kind)
+_STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
+_HOLE = re.compile(rb"\0+")
 _LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 _MOST_LINES = 500  # of one event
+_LARGEST = 1e18
+_NO_REASON = "Reason unspecified"
 
 
 class EventParser:
     """Takes an event log in portions and gives its events of these ``kinds``.
 
-    Never fails: what is not understood is passed over. ``now`` (Unix seconds) only serves the old
-    time format that has no year. One parser reads one file from its beginning.
+    Never fails: what is not understood is passed over. One parser reads one file from its
+    beginning.
     """
 
-    def __init__(self, now: float | None = None, kinds: frozenset[Kind] = JOB_KINDS) -> None:
+    def __init__(self, times: LogTimes = HERE, kinds: frozenset[Kind] = JOB_KINDS) -> None:
         self._lines = Lines()
-        self._now = time.time() if now is None else now
         self._kinds = kinds
-        self._clock = LocalClock()
+        self._clock = LocalClock(times)
+        self._ads = AdLines()
         self._open: JobEvent | None = None
         self._details: list[bytes] = []  # the lines of the one that is open, the first one's text
         self._moment: dict[tuple[int, int], list[JobEvent]] = {}  # each job's at its newest time
 
     def feed(self, data: bytes) -> list[JobEvent]:
         """The events that became whole with the next portion of the file."""
-        events: list[JobEvent] = []
-        for _, line in self._lines.feed(data):
-            events += self._line(line)
-        return events
+        # A file system that lost what was written leaves zero bytes in its place.
+        whole = _HOLE.sub(b"\n", data) if b"\0" in data else data
+        return [event for _, line in self._lines.feed(whole) for event in self._line(line)]
 
     def _line(self, line: bytes) -> Iterator[JobEvent]:
         if line.rstrip() == b"...":
             yield from self._close()
-        elif line[:3].isdigit() and (header := _HEADER.match(line)):
+        elif header := _HEADER.search(line):
             # An event that was never finished: its writer was killed. What it says still holds.
             yield from self._close()
-            number, at = int(header[1]), _time(header, self._now, self._clock)
-            if number in _NUMBERS and Kind(number) in self._kinds and at is not None:
-                self._open = JobEvent(Kind(number), int(header[2]), int(header[3]), at)
+            at = read_stamp(header, 4, self._clock)
+            if (kind := self._kind(int(header[1]))) is not None and at is not None:
+                self._open = JobEvent(kind, int(header[2]), int(header[3]), at)
                 self._details = [line[header.end() :]]
-        elif self._open is not None and len(self._details) < _MOST_LINES:
-            self._details.append(line)
+        elif self._open is not None:
+            if len(self._details) < _MOST_LINES:
+                self._details.append(line)
+        else:
+            _, ad = self._ads.feed(line)
+            if ad is not None and (event := self._of_ad(ad)) is not None:
+                yield self._numbered(event)
+
+    def _kind(self, number: object) -> Kind | None:
+        return Kind(number) if number in _NUMBERS and number in self._kinds else None
+
+    def _of_ad(self, ad: Mapping[str, Any]) -> JobEvent | None:
+        """The event that an ad is, with the same details as its text."""
+        kind, stamp = self._kind(ad.get("EventTypeNumber")), str(ad.get("EventTime", ""))
+        written = _TIME.match(stamp.encode())
+        at = written and read_stamp(written, 1, self._clock)
+        cluster, proc = ad.get("Cluster"), ad.get("Proc", 0)
+        if kind is None or at is None or not isinstance(cluster, int) or not isinstance(proc, int):
+            return None
+        returned = ad.get("ReturnValue")
+        if ad.get("TerminatedNormally") is False:
+            returned = -int(ad.get("TerminatedBySignal") or 0)
+        node = _NODE.search(f"    {ad.get('LogNotes', '')}".encode())
+        step, schedd = ad.get("Type"), str(ad.get("SubmitHost", ""))
+        return JobEvent(
+            kind,
+            cluster,
+            proc,
+            at,
+            node=str(ad.get("DAGNodeName") or (_text(node[1] or node[2] or b"") if node else "")),
+            slot=str(ad.get("SlotName", "")) if kind is Kind.EXECUTE else "",
+            returned=returned if isinstance(returned, int) else None,
+            schedd=schedd_of(schedd) if schedd else "",
+            step=TransferStep(step)
+            if kind is Kind.FILE_TRANSFER and step in _STEP_NUMBERS
+            else None,
+            reason=str(ad.get("HoldReason") or ad.get("Reason") or ""),
+            code=_whole(ad.get("HoldReasonCode")),
+            subcode=_whole(ad.get("HoldReasonSubCode")),
+            sent_bytes=_whole(ad.get("SentBytes")) if "SentBytes" in ad else None,
+            received_bytes=_whole(ad.get("ReceivedBytes")) if "ReceivedBytes" in ad else None,
+            ad=tuple(f"{name} = {json.dumps(value)}" for name, value in ad.items())
+            if kind is Kind.JOB_AD
+            else (),
+        )
 
     def _close(self) -> Iterator[JobEvent]:
         if self._open is not None:
@@ -201,11 +249,22 @@ def schedd_of(address: str) -> str:
 
 
 class EventTail:
-    """An event log that is followed: its events of these ``kinds``."""
+    """An event log that is followed: its events of these ``kinds``. ``times`` say what its own do
+    not; by default they are of this machine, and of before the file was changed last."""
 
-    def __init__(self, path: Path, kinds: frozenset[Kind] = JOB_KINDS) -> None:
+    def __init__(
+        self, path: Path, kinds: frozenset[Kind] = JOB_KINDS, times: LogTimes | None = None
+    ) -> None:
+        self.path = path
         self._tail, self._kinds = Tail(path), kinds
-        self._parser = EventParser(kinds=kinds)
+        self._times = times or LogTimes(latest=self._last_changed)
+        self._parser = EventParser(self._times, kinds)
+
+    def _last_changed(self) -> float:
+        try:
+            return min(self.path.stat().st_mtime, time.time())
+        except (OSError, ValueError):
+            return time.time()
 
     @property
     def begun(self) -> int:
@@ -226,130 +285,8 @@ class EventTail:
         """The events that are new. Raises InputError where the file cannot be read."""
         for piece in self._tail.read():
             if piece.first:
-                self._parser = EventParser(kinds=self._kinds)
+                self._parser = EventParser(self._times, self._kinds)
             yield from self._parser.feed(piece.data)
-
-
-Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
-Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
-
-_EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
-
-
-class JobEvents:
-    """The events in ``<dag>.nodes.log``, each once, and before them what that has lost.
-
-    DAGMan empties it at every start. The workflow's own log has earlier runs too, and the last
-    words of a run whose end nobody read before the next began.
-    """
-
-    def __init__(self, nodes_log: Path, log: Path | None) -> None:
-        self._path, self._nodes = nodes_log, EventTail(nodes_log)
-        self._log = None if log is None else EventTail(log)
-        self._lacks = True  # whether what stands in the other log alone is to be read
-        self._begun = 0  # how many files nodes.log was until then
-        self._has_any = False  # whether the one that it is told of anything
-        self._before: list[JobEvent] = []  # of files that it was, not told yet
-        self._waiting: list[JobEvent] = []  # of the one that it is
-        self._other: list[JobEvent] = []  # of the other log, not told
-        self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
-        self.seen: tuple[object, ...] = ()
-        """How that file was when all was last read, as :func:`state_of`."""
-
-    @property
-    def changed_at(self) -> float:
-        """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
-        return self._nodes.changed_at
-
-    def read(self) -> Iterator[JobEvent]:
-        """Those that are new. Raises InputError where a file is there and cannot be read: what
-        comes later in time waits until it can be."""
-        # Before reading: what comes meanwhile makes the next look read again.
-        seen = state_of(self._path)
-        self._lacks |= not self._has_any or seen[1] in _EMPTY
-        self._wait()
-        if self._log is not None and self._lacks:
-            for event in self._log.read():
-                self._other.append(event)
-            self._wait()  # whose events they are that were written since
-            self._lacks = False
-            yield from self._earlier()
-        waiting, self._waiting = self._waiting, []
-        if self._log is not None:
-            self._last.update(_last_of(waiting))
-            self._other = _after(self._other, self._last)
-        yield from waiting
-        self.seen = seen
-
-    def _wait(self) -> None:
-        for event in self._nodes.read():
-            self._turn()
-            self._waiting.append(event)
-            self._has_any = True
-        self._turn()
-
-    def _turn(self) -> None:
-        """Where it is another file than before, what was written last into that may be lost."""
-        if self._nodes.begun != self._begun:
-            self._begun, self._lacks, self._has_any = self._nodes.begun, True, False
-            self._before += self._waiting
-            self._waiting = []
-
-    def _earlier(self) -> Iterator[JobEvent]:
-        """Of the run that is in nodes.log, that alone says in what order things happened, and how
-        POST scripts ended; of those before, what it said comes with the rest."""
-        before, self._before = self._before, []
-        other, self._other = self._other, []
-        told, self._last = self._last | _last_of(before), {}
-        first = min(_submissions(self._waiting), default=None)
-        later: set[Job] = set()
-        lost: list[JobEvent] = []
-        for event in _after(other, told):
-            job = (event.cluster, event.proc)
-            if event.kind is Kind.SUBMIT:
-                later.discard(job)
-                if first is not None and (event.at, event.cluster) >= first:
-                    later.add(job)
-            if job in later:
-                self._other.append(event)  # nodes.log may be emptied before it is read there
-            else:
-                lost.append(event)
-        return merge(before, lost, key=lambda event: event.at)
-
-
-def _last_of(events: Iterable[JobEvent]) -> dict[Job, Moment]:
-    """Each job's last event. Ends of POST scripts stand in nodes.log alone."""
-    return {
-        (event.cluster, event.proc): _moment(event)
-        for event in events
-        if event.kind is not Kind.POST_SCRIPT_TERMINATED
-    }
-
-
-def _after(events: Sequence[JobEvent], told: Mapping[Job, Moment]) -> list[JobEvent]:
-    """Those that came after what was told of their jobs: both logs have a job's events in the same
-    order. Of a job whose told ones are not among them, all."""
-    found: set[Job] = set()
-    rest: list[JobEvent] = []
-    for event in reversed(events):
-        job = (event.cluster, event.proc)
-        if job not in found:
-            if told.get(job) == _moment(event):
-                found.add(job)
-            else:
-                rest.append(event)
-    return rest[::-1]
-
-
-def _moment(event: JobEvent) -> Moment:
-    return event.at, int(event.kind), event.nth
-
-
-def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
-    """When jobs were submitted, and their numbers, which tell what was first in one second."""
-    for event in events:
-        if event.kind is Kind.SUBMIT:
-            yield event.at, event.cluster
 
 
 def _with_details(event: JobEvent, text: bytes, *lines: bytes) -> JobEvent:
@@ -362,13 +299,16 @@ def _with_details(event: JobEvent, text: bytes, *lines: bytes) -> JobEvent:
         told["step"] = _STEPS[step[1].split()[0], step[2]]
     elif kind is Kind.SUBMIT and (schedd := _SCHEDD.match(text)):
         told["schedd"] = schedd_of(_text(schedd[1]))
-    elif kind in (Kind.ABORTED, Kind.HELD) and lines:
-        told["reason"] = _text(lines[0]).strip()
+    elif kind in (Kind.ABORTED, Kind.HELD) and lines and not _CODE.match(lines[0]):
+        reason = _text(lines[0]).strip()
+        told["reason"] = "" if reason == _NO_REASON else reason
     for line in lines:
         if "node" not in told and (node := _NODE.search(line)):
             told["node"] = _text(node[1] or node[2] or b"")
         elif kind is Kind.EXECUTE and (slot := _SLOT.match(line)):
             told["slot"] = _text(slot[1])
+        elif kind is Kind.HELD and (code := _CODE.match(line)):
+            told |= {"code": int(code[1]), "subcode": int(code[2])}
         elif kind in (Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED):
             if "returned" not in told and (ended := _RETURN.search(line)):
                 told["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
@@ -381,31 +321,5 @@ def _text(data: bytes) -> str:
     return data.decode(errors="replace")
 
 
-def _time(header: re.Match[bytes], now: float, local: LocalClock) -> float | None:
-    clock = (int(header[9]), int(header[10]), int(header[11]))
-    fraction = float(header[12] or 0)
-    zone = header[13]
-    if header[4]:
-        date = (int(header[4]), int(header[5]), int(header[6]))
-        if zone is None:
-            return local.unix(*date, *clock[:2], clock[2] + fraction)
-        try:
-            return calendar.timegm((*date, *clock, 0, 0, 0)) - _offset_s(zone) + fraction
-        except (OverflowError, ValueError):
-            return None
-    # No year: the latest that does not lie in the future (a day's grace for skewed clocks).
-    year = time.localtime(now).tm_year
-    date = (year, int(header[7]), int(header[8]))
-    at = LocalClock().unix(*date, *clock[:2], clock[2] + fraction)
-    if at is None or at > now + 86400:
-        date = (year - 1, *date[1:])
-    return local.unix(*date, *clock[:2], clock[2] + fraction)
-
-
-def _offset_s(zone: bytes) -> int:
-    """Seconds east of Greenwich of ``Z``, ``+01:00`` or ``-0600``."""
-    if zone == b"Z":
-        return 0
-    digits = zone[1:].replace(b":", b"")
-    seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
-    return -seconds if zone.startswith(b"-") else seconds
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int | float) and abs(value) < _LARGEST else 0

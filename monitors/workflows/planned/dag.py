@@ -6,21 +6,16 @@ stage jobs, and in PegasusLite scripts) what moves between which sites.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.moves import moves_of
-from monitors.workflows.planned.submit_dir import DAG, JobKind, SubmitDir, text_of
+from monitors.workflows.planned.submit_dir import DAG, JobKind, SubmitDir
 from monitors.workflows.planned.transferlist import SitePair
 from network_provisioner.base.errors import InputError
-
-_EDGES = re.compile(r"\s*PARENT\s+(.+?)\s+CHILD\s+(.+?)\s*\Z", re.IGNORECASE)
-_ALL = "ALL_NODES"
-_NUMBER = re.compile(r"\s*(PRIORITY|RETRY)\s+(\S+)\s+(-?\d{1,18})\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +88,8 @@ def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
     Raises InputError where it is none, cannot be read, or its jobs wait for each other in a circle.
     """
     plan = submit_dir if isinstance(submit_dir, SubmitDir) else SubmitDir(submit_dir)
-    lines = _read_lines(plan.dag)
     nodes = {}
-    for name in plan.job_names():
+    for name, known in plan.nodes.items():
         job = plan.job(name)
         nodes[name] = Node(
             name,
@@ -103,9 +97,9 @@ def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
             job.site,
             job.transformation,
             job.task,
-            lines.priorities.get(name, 0),
-            lines.retries.get(name, lines.retries.get(_ALL, 0)),
-            tuple(dict.fromkeys(lines.parents.get(name, ()))),
+            known.priority,
+            known.retries,
+            tuple(dict.fromkeys(known.parents)),
             _moves(plan, name) if moves else (),
         )
     return PlannedDag(plan.workflow, plan.path, in_order(nodes, str(plan.dag)))
@@ -123,32 +117,6 @@ def in_order(nodes: Mapping[str, Node], where: str = "the DAG") -> dict[str, Nod
     except CycleError as error:
         circle = " - ".join(error.args[1])
         raise InputError(f"{where}: found jobs that wait for each other: {circle}") from None
-
-
-@dataclass(slots=True)
-class _Lines:
-    """What the .dag says of its jobs, by name."""
-
-    parents: dict[str, list[str]] = field(default_factory=dict)
-    priorities: dict[str, int] = field(default_factory=dict)
-    retries: dict[str, int] = field(default_factory=dict)
-
-
-def parents_in(dag: Path) -> Mapping[str, Sequence[str]]:
-    """The parents of each job that has some. Raises InputError where the DAG cannot be read."""
-    return _read_lines(dag).parents
-
-
-def _read_lines(dag: Path) -> _Lines:
-    lines = _Lines()
-    for line in text_of(dag).splitlines():
-        if found := _EDGES.match(line):
-            for child in found[2].split():
-                lines.parents.setdefault(child, []).extend(found[1].split())
-        elif found := _NUMBER.match(line):
-            numbers = lines.retries if found[1].upper() == "RETRY" else lines.priorities
-            numbers[found[2]] = int(found[3])
-    return lines
 
 
 def _moves(plan: SubmitDir, job: str) -> tuple[Moving, ...]:

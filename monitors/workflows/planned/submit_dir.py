@@ -1,35 +1,25 @@
-"""What a workflow's submit directory says about the workflow, its jobs and the workflows inside it.
+"""What a workflow's submit directory says about the workflow and its jobs.
 
 The directory has Pegasus's shape whoever planned it: ``braindump.yml``, ``<name>.dag``, and a
 ``.sub`` file per job that names the job's site and transformation. A directory with nothing but a
 DAG is followed as well; its jobs then have no site.
-
-A job may stand for a workflow: one that Pegasus plans when its turn comes, or a plain sub-DAG.
-
-    JOB pegasus-plan_sub 00/00/pegasus-plan_sub.sub    universe scheduler, +pegasus_job_class = 10,
-                                                       initialdir = …/00/00/./mini_sub,
-                                                       arguments = … -Dag mini-0.dag …
-    SUBDAG EXTERNAL inner inner.dag DIR there
-
-Pegasus's has a submit directory and a UUID of its own, both made by its PRE script. Where that
-plans again (``mini_sub.001``), it is another workflow in the place of the one before. A plain
-sub-DAG has no UUID; what it is known by here follows from its parent's and its job's name, so that
-every follower finds the same. Seen with Pegasus 6.0 and HTCondor 25.14.1.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import stat
-import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
 from monitors.workflows.planned.job_files import braindump
-from monitors.workflows.planned.owned import as_owner, read_text
+from monitors.workflows.planned.owned import as_owner, opened
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
@@ -53,9 +43,11 @@ def dag_of(arguments: str) -> str | None:
 
 
 def only_dag(folder: Path) -> str:
-    """The name of the one DAG in ``folder``, apart from those that others name as parts of
-    themselves. Raises InputError where there is none, or several."""
+    """The name of the one DAG in ``folder``, or that DAGMan ran there, apart from those that others
+    name as parts of themselves. Raises InputError where there is none, or several."""
     dags = sorted(path for path in folder.glob(f"*{DAG}") if is_file(path))
+    if not dags:  # nothing but what DAGMan said may have been kept
+        dags = [path.with_suffix("").with_suffix("") for path in folder.glob(f"*{DAG}.dagman.out")]
     inside = {part for dag in dags for part in _parts(dag)} if len(dags) > 1 else set()
     whole = [dag for dag in dags if dag.name not in inside]
     if len(whole) == 1:
@@ -80,15 +72,6 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def text_of(path: Path) -> str:
-    """A file as text. Raises InputError where it cannot be read."""
-    try:
-        return read_text(path, "replace")
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{path}: cannot be read: {problem}") from error
-
-
 def _parts(dag: Path) -> set[str]:
     """The DAGs of the same directory that a DAG is made of; itself is none of them."""
     named: list[str] = []
@@ -103,7 +86,6 @@ def _some(dags: Sequence[Path]) -> str:
     return ", ".join(map(str, dags[:_SHOWN])) + (", …" if len(dags) > _SHOWN else "")
 
 
-_VARIABLE = re.compile(r'(\+?[\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
 _LONGEST = 4096  # no path is longer; macros of macros would be, without end
 _MACRO = re.compile(r"\$\(([\w.]+)\)")
@@ -112,19 +94,13 @@ _MACRO = re.compile(r"\$\(([\w.]+)\)")
 def submit_values(path: Path) -> dict[str, str]:
     """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``.
     Raises InputError where it cannot be read."""
-    if not _exists(path):
-        return {}
-    values: dict[str, str] = {}
-    for line in text_of(path).splitlines():
-        if found := _ASSIGNMENT.match(line):
-            values[_key(found[1])] = found[2]
-    return values
+    return values_in(text_of(path)) if _exists(path) else {}
 
 
-def variables(text: str) -> dict[str, str]:
-    """The assignments of a ``VARS`` line, by lower-case name."""
-    found = _VARIABLE.findall(text)
-    return {_key(name): value.replace('\\"', '"').replace("\\\\", "\\") for name, value in found}
+def values_in(text: str) -> dict[str, str]:
+    """The assignments of a submit description."""
+    found = filter(None, map(_ASSIGNMENT.match, text.splitlines()))
+    return {key_of(one[1]): one[2] for one in found}
 
 
 def expanded(value: str, values: dict[str, str]) -> str:
@@ -134,11 +110,6 @@ def expanded(value: str, values: dict[str, str]) -> str:
             break
         value = _MACRO.sub(lambda found: values.get(found[1].lower(), found[0]), value)
     return value
-
-
-def _key(name: str) -> str:
-    lower = name.lower()
-    return f"my.{lower[1:]}" if lower.startswith("+") else lower
 
 
 def _exists(path: Path) -> bool:
@@ -186,11 +157,8 @@ _PREFIXES = {
     "register_": JobKind.REGISTER,
 }
 
-_JOB = re.compile(
-    r"\s*(?:JOB|NODE|FINAL|SERVICE|PROVISIONER)\s+(\S+)\s+(\S+)(?:\s+DIR\s+(\S+))?", re.IGNORECASE
-)
-_SUBDAG = re.compile(r"\s*SUBDAG\s+EXTERNAL\s+(\S+)\s+(\S+)(?:\s+DIR\s+(\S+))?", re.IGNORECASE)
-_VARS = re.compile(r"\s*VARS\s+(\S+)\s+(.*)", re.IGNORECASE)
+_NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
+_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +201,21 @@ class SubmitDir:
         self.owner = found.st_uid
         with self.as_owner():
             self.braindump = _braindump(self.path) if dag is None else {}
-            self.dag = dag or self.path / (self.braindump.get("dag") or only_dag(self.path))
+            self.dag = dag or self.path / self._dag_name()
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
-        self.workflow_log = self.path / log if log else None
+        planned_at = self.braindump.get("submit_dir", "")
+        self._planned_at = Path(os.path.normpath(planned_at)) if planned_at else None
+        self.workflow_log = self.here(self.path / log) if log else None
         self.forget()
+
+    def _dag_name(self) -> str:
+        named = self.braindump.get("dag", "")
+        if named and not any((self.path / f"{named}{end}").exists() for end in ("", ".dagman.out")):
+            with suppress(InputError):  # it may have been renamed
+                return only_dag(self.path)
+        return named or only_dag(self.path)
 
     def as_owner(self) -> AbstractContextManager[None]:
         """Within it this thread opens files of the directory's owner alone."""
@@ -246,10 +223,19 @@ class SubmitDir:
 
     def forget(self) -> None:
         """Lets go of what was read of jobs; it is read again when it is asked for."""
-        self._files: dict[str, Path] | None = None
-        self._folders: dict[str, Path] = {}  # where the DAGMan of a sub-DAG runs
-        self._variables: dict[str, dict[str, str]] = {}
+        self._nodes: dict[str, DagNode] | None = None
         self._jobs: dict[str, PlannedJob] = {}
+
+    @property
+    def offset_s(self) -> int | None:
+        """How many seconds east of Greenwich the clock of its submit host was when it was planned,
+        where that is another machine; None where it is this one, or nobody says."""
+        host = self.braindump.get("submit_hostname", "")
+        zone = re.search(r"T\d{6}([+-])(\d\d)(\d\d)$", self.braindump.get("timestamp", ""))
+        if zone is None or not host or host.split(".")[0] == socket.gethostname().split(".")[0]:
+            return None
+        seconds = int(zone[2]) * 3600 + int(zone[3]) * 60
+        return -seconds if zone[1] == "-" else seconds
 
     @property
     def dagman_out(self) -> Path:
@@ -258,8 +244,17 @@ class SubmitDir:
 
     @property
     def nodes_log(self) -> Path:
-        """The events of the workflow's jobs."""
-        return self.dag.with_name(self.dag.name + ".nodes.log")
+        """The events of the workflow's jobs: beside the DAG, or where DAGMan says that it keeps
+        them."""
+        usual = self.dag.with_name(self.dag.name + ".nodes.log")
+        if is_file(usual):
+            return usual
+        with suppress(OSError, ValueError), self.as_owner():
+            with os.fdopen(opened(self.dagman_out), "rb") as file:
+                named = _NODES_LOG.findall(file.read(_HEAD_BYTES))
+            if named and is_file(path := self.here(Path(os.fsdecode(named[-1])))):
+                return path
+        return usual
 
     @property
     def dagman_log(self) -> Path:
@@ -277,15 +272,38 @@ class SubmitDir:
                 return PlannedJob(name, _kind(name, "", ""))
         return self._jobs[name]
 
+    @property
+    def nodes(self) -> dict[str, DagNode]:
+        """What the DAG says of its jobs, in the order of the file. Raises InputError where it
+        cannot be read."""
+        if self._nodes is None:
+            with self.as_owner():
+                self._nodes = read_nodes(self.dag, self.path)
+            for node in self._nodes.values():
+                node.file, node.folder = self.here(node.file), self.here(node.folder)
+        return self._nodes
+
     def submit_file(self, name: str) -> Path | None:
         """A job's submit file, or a sub-DAG's own file; None where it is not in the DAG. Raises
         InputError where that cannot be read."""
-        return self._job_files().get(name)
+        return self.nodes[name].file if name in self.nodes else None
 
-    def folder(self, name: str) -> Path:
-        """Where the DAGMan of a sub-DAG runs: in its ``DIR``, else where this one does."""
-        self._job_files()
-        return self._folders.get(name, self.path)
+    def here(self, path: Path) -> Path:
+        """A file of the workflow where its directory is now: that may have been moved, or copied
+        to another machine, since the files were written."""
+        if self._planned_at is not None and path.is_absolute():
+            with suppress(ValueError):
+                return self.path / Path(os.path.normpath(path)).relative_to(self._planned_at)
+        return path
+
+    def beside(self, name: str, path: str) -> Path:
+        """What a job's submit file names, relative to where it is submitted. What is named by a
+        path that is not there is looked for beside the submit file."""
+        node = self.nodes[name]
+        found = self.here(node.folder / path)
+        if path.startswith("/") and not _exists(found.parent):
+            return node.file.parent / found.name
+        return found
 
     def values(self, name: str) -> dict[str, str]:
         """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as
@@ -294,48 +312,34 @@ class SubmitDir:
 
     def words(self, name: str) -> dict[str, str]:
         """The same as it is written, with quotes: ClassAd expressions among them."""
-        file = self.submit_file(name)
-        if file is None or name in self._folders:
+        node = self.nodes.get(name)
+        if node is None or node.is_subdag:
             return {}
         with self.as_owner():
-            values = submit_values(file)
-        values |= {"job": name} | self._variables.get(name, {})
+            text = node.description
+            values = submit_values(node.file) if text is None else values_in(text)
+        values |= {"job": name} | node.variables
         return {key: expanded(value, values) for key, value in values.items()}
 
     def job_names(self) -> list[str]:
         """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
-        return list(self._job_files())
-
-    def _job_files(self) -> dict[str, Path]:
-        if self._files is None:
-            files: dict[str, Path] = {}
-            with self.as_owner():
-                text = text_of(self.dag)
-            for line in text.splitlines():
-                if found := _JOB.match(line):
-                    files[found[1]] = self.path / (found[3] or "") / found[2]
-                elif found := _SUBDAG.match(line):
-                    folder = self.path / (found[3] or "")
-                    self._folders[found[1]] = folder
-                    files[found[1]] = folder / found[2]
-                elif found := _VARS.match(line):
-                    known = self._variables.setdefault(found[1], {})
-                    known.update(variables(found[2]))
-            self._files = files
-        return self._files
+        return list(self.nodes)
 
     def _read_job(self, name: str) -> PlannedJob:
-        file = self.submit_file(name)
-        if file is None or name in self._folders:
-            return PlannedJob(name, _kind(name, "", "") if file is None else JobKind.SUBWORKFLOW)
+        node = self.nodes.get(name)
+        if node is None or node.is_subdag:
+            return PlannedJob(name, JobKind.SUBWORKFLOW if node else _kind(name, "", ""))
         known = self.values(name)
         task = known.get("my.pegasus_wf_dax_job_id", "")
         transformation = known.get("my.pegasus_wf_xformation", "")
-        folder = self.path / known.get("initialdir", "")
+        folder = known.get("initialdir", "")
+        usual = node.file if node.description is None else node.folder / name
         files = {
-            name: folder / path if path and "$(" not in path else file.with_suffix(suffix)
-            for name, suffix in (("output", ".out"), ("error", ".err"))
-            for path in (known.get(name, ""),)
+            key: self.beside(name, os.path.join(folder, path))  # noqa: PTH118  # it may be absolute
+            if path and "$(" not in path
+            else usual.with_suffix(suffix)
+            for key, suffix in (("output", ".out"), ("error", ".err"))
+            for path in (known.get(key, ""),)
         }
         return PlannedJob(
             name=name,
@@ -398,96 +402,3 @@ def _braindump(folder: Path) -> dict[str, str]:
         what = f"no text as {torn[0]}" if torn else "no keys"
         raise InputError(f"{folder}/braindump.yml: found {what}, expected Pegasus's braindump")
     return {key: value for key, value in known.items() if value not in ("", "~", "null")}
-
-
-_NUMBERED = re.compile(r"(.+)\.(\d{3})")
-_SHARED = ("user", "submit_hostname")  # what a plain sub-DAG has from its parent
-
-
-def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
-    """What a sub-workflow's job runs, with the plans that it ran before, the newest last; none
-    where the job is no such job, or nothing is planned yet.
-
-    Raises InputError for a submit directory that cannot be read.
-    """
-    if parent.job(job).kind is not JobKind.SUBWORKFLOW:
-        return []
-    file = parent.submit_file(job)
-    if file is None:
-        return []
-    values = parent.values(job)
-    if values:
-        folder = _real(parent.path / values.get("initialdir", ""))
-        name = dag_of(values.get("arguments", ""))
-        dag = folder / name if name else None
-    else:
-        folder, dag = parent.folder(job), file
-    if dag is None or not dag.is_file():
-        return []
-    own = _planned(dag)
-    if own is not None and own.workflow != parent.workflow:
-        _check_owner(own, parent)
-        return [*(one for one in _plans_before(own) if one.owner == parent.owner), own]
-    plain = SubmitDir(folder, dag, derived(parent.workflow, job))
-    _check_owner(plain, parent)
-    plain.braindump.update(
-        {name: parent.braindump[name] for name in _SHARED if name in parent.braindump}
-    )
-    return [plain]
-
-
-def _check_owner(part: SubmitDir, whole: SubmitDir) -> None:
-    if part.owner != whole.owner:
-        raise InputError(f"{part.path}: found another user's, expected a part of {whole.path}")
-
-
-def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
-    """``mini_sub.000`` and so on, of ``mini_sub.002``."""
-    found = _NUMBERED.fullmatch(newest.path.name)
-    if found is None:
-        return []
-    earlier: list[SubmitDir] = []
-    for number in range(int(found[2])):
-        folder = newest.path.with_name(f"{found[1]}.{number:03d}")
-        if (folder / "braindump.yml").is_file():
-            with suppress(InputError):  # nothing but its own history is lost
-                earlier.append(SubmitDir(folder))
-    return earlier
-
-
-def derived(parent: str, job: str) -> str:
-    """The UUID by which a sub-DAG is known that has none."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{parent}/{job}"))
-
-
-def root_of(path: Path) -> Path:
-    """The submit directory of the workflow that the one in ``path`` is a part of, itself where it
-    is a part of none or that one is not found. Pegasus plans parts into their whole's directory."""
-    try:
-        dump = SubmitDir(path).braindump
-        root = dump.get("root_wf_uuid", "")
-        if root in ("", dump.get("wf_uuid")):
-            return path
-        for above in _real(path).parents:
-            if (above / "braindump.yml").is_file() and SubmitDir(above).workflow == root:
-                return above
-    except InputError:
-        pass
-    return path
-
-
-def _planned(dag: Path) -> SubmitDir | None:
-    """The submit directory that was planned for a DAG, where it has one of its own."""
-    folder = _real(dag.parent)
-    if not (folder / "braindump.yml").is_file():
-        return None
-    found = SubmitDir(folder)
-    return found if found.dag.name == dag.name else None
-
-
-def _real(path: Path) -> Path:
-    """Pegasus's own path is a symbolic link to its newest plan."""
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):  # links in a circle
-        return path

@@ -1,0 +1,216 @@
+"""Reads a DAG as DAGMan does, with the files that it is made of.
+
+    JOB align align.sub DIR there        SUBDAG EXTERNAL inner inner.dag
+    FINAL tidy { … }                     SPLICE mid mid.dag       its nodes are mid+…
+    VARS align n="3"                     INCLUDE more.dag
+    PARENT align mid CHILD tidy          CONNECT mid other        with PIN_IN and PIN_OUT
+
+A splice stands for its first nodes as a child, for its last ones as a parent. What is not
+understood is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monitors.workflows.planned.owned import read_text
+from network_provisioner.base.errors import InputError
+
+_DEEPEST = 20  # a file that includes itself must not hold us
+_NODES = frozenset({"JOB", "NODE", "FINAL", "SERVICE", "PROVISIONER"})
+_ALL = "ALL_NODES"
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
+_VARIABLE = re.compile(r"""(\+?[\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"']+))""")
+
+
+def text_of(path: Path) -> str:
+    """A file as text. Raises InputError where it cannot be read."""
+    try:
+        return read_text(path, "replace")
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: cannot be read: {problem}") from error
+
+
+@dataclass(slots=True)
+class DagNode:
+    """One node. ``file`` is its submit file, or the DAG of a sub-DAG; ``description`` stands in its
+    place where the DAG has the submit description itself; ``folder`` is where it is submitted."""
+
+    file: Path
+    folder: Path
+    is_subdag: bool = False
+    description: str | None = None
+    variables: dict[str, str] = field(default_factory=dict)
+    parents: list[str] = field(default_factory=list)
+    retries: int = 0
+    priority: int = 0
+    has_post: bool = False
+
+
+@dataclass(slots=True)
+class _Scope:
+    """A DAG or a splice, with the files that it includes."""
+
+    nodes: dict[str, DagNode] = field(default_factory=dict)
+    splices: dict[str, _Scope] = field(default_factory=dict)
+    said: list[tuple[str, list[str], str]] = field(default_factory=list)  # of nodes
+    edges: list[tuple[list[str], list[str]]] = field(default_factory=list)
+    descriptions: dict[str, str] = field(default_factory=dict)
+    pins: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    final: str = ""
+
+    def named(self, name: str) -> list[DagNode]:
+        """A node, or all of this file but the final one."""
+        if name.upper() == _ALL:
+            return [node for one, node in self.nodes.items() if one != self.final]
+        return [self.nodes[name]] if name in self.nodes else []
+
+
+def read_nodes(dag: Path, folder: Path) -> dict[str, DagNode]:
+    """All nodes of a DAG by name, whose DAGMan runs in ``folder``, in the order of the file.
+
+    Raises InputError where the file cannot be read; parts that cannot be are left out.
+    """
+    return _scope(text_of(dag), folder, 0).nodes
+
+
+def variables(text: str) -> dict[str, str]:
+    """The assignments of a ``VARS`` line, by lower-case name, ``+x`` as ``my.x``."""
+    found = {}
+    for name, quoted, single, plain in _VARIABLE.findall(text):
+        value = quoted.replace('\\"', '"').replace("\\\\", "\\") or single or plain
+        found[key_of(name)] = value
+    return found
+
+
+def key_of(name: str) -> str:
+    """An attribute's or a submit command's name, as all spellings of it."""
+    lower = name.lower()
+    return f"my.{lower[1:]}" if lower.startswith("+") else lower
+
+
+def _scope(text: str, folder: Path, depth: int) -> _Scope:
+    scope = _Scope()
+    _read(scope, text, folder, depth)
+    for keyword, words, rest in scope.said:  # where a node is described does not matter
+        _say(scope, keyword, words, rest)
+    for node in scope.nodes.values():
+        if node.description is None:  # it may be one that the DAG has for several
+            node.description = scope.descriptions.get(node.file.name)
+    firsts, lasts = {}, {}
+    for name, splice in scope.splices.items():
+        above = {parent for node in splice.nodes.values() for parent in node.parents}
+        firsts[name] = [f"{name}+{one}" for one, node in splice.nodes.items() if not node.parents]
+        lasts[name] = [f"{name}+{one}" for one in splice.nodes if one not in above]
+        for inner, node in splice.nodes.items():
+            node.parents = [f"{name}+{parent}" for parent in node.parents]
+            scope.nodes[f"{name}+{inner}"] = node
+    for parents, children in scope.edges:
+        ends = [one for name in parents for one in lasts.get(name, [name])]
+        for child in (one for name in children for one in firsts.get(name, [name])):
+            if child in scope.nodes:
+                scope.nodes[child].parents += ends
+    return scope
+
+
+def _read(scope: _Scope, text: str, folder: Path, depth: int) -> None:
+    lines = _lines(text)
+    for line in lines:
+        keyword, rest = [*line.split(None, 1), ""][:2]
+        keyword = keyword.upper().replace("-", "_")
+        if keyword == "WEAK":
+            keyword, rest = [*rest.split(None, 1), ""][:2]
+        words = _words(rest)
+        if keyword.upper() == "PARENT":
+            middle = next((n for n, word in enumerate(words) if word.upper() == "CHILD"), None)
+            if middle is not None:
+                scope.edges.append((words[:middle], words[middle + 1 :]))
+        elif keyword in _NODES and len(words) >= 2:
+            description, options = _description(words[1], lines)
+            place = folder / _option([*words, *options], "DIR")
+            scope.nodes[words[0]] = DagNode(place / words[1], place, description=description)
+            scope.final = words[0] if keyword == "FINAL" else scope.final
+        elif keyword == "SUBDAG" and len(words) >= 3:
+            place = folder / _option(words, "DIR")
+            scope.nodes[words[1]] = DagNode(place / words[2], place, is_subdag=True)
+        elif keyword == "SUBMIT_DESCRIPTION" and len(words) >= 2:
+            scope.descriptions[words[0]] = _description(words[1], lines)[0] or ""
+        elif keyword in ("SPLICE", "INCLUDE") and words and depth < _DEEPEST:
+            with suppress(InputError):  # the rest is read all the same
+                if keyword == "INCLUDE":
+                    _read(scope, text_of(folder / words[0]), folder, depth + 1)
+                elif len(words) >= 2:
+                    place = folder / _option(words, "DIR")
+                    scope.splices[words[0]] = _scope(text_of(place / words[1]), place, depth + 1)
+        elif len(words) >= 2:
+            scope.said.append((keyword, words, rest))
+
+
+def _say(scope: _Scope, keyword: str, words: list[str], rest: str) -> None:
+    """What the DAG says of a node, of all, or of two splices."""
+    if keyword == "VARS":
+        for node in scope.named(words[0]):
+            node.variables |= variables(rest)
+    elif keyword == "SCRIPT":
+        kinds = [word.upper() for word in words]
+        kind = next((n for n, word in enumerate(kinds[:-1]) if word in ("PRE", "POST", "HOLD")), 0)
+        for node in scope.named(words[kind + 1]) if kinds[kind] == "POST" else ():
+            node.has_post = True
+    elif keyword in ("RETRY", "PRIORITY") and re.fullmatch(r"-?\d{1,18}", words[1]):
+        for node in scope.named(words[0]):
+            setattr(node, "retries" if keyword == "RETRY" else "priority", int(words[1]))
+    elif keyword in ("PIN_IN", "PIN_OUT"):
+        scope.pins.setdefault((keyword, words[1]), []).append(words[0])
+    elif keyword == "CONNECT" and words[0] in scope.splices and words[1] in scope.splices:
+        ins = scope.splices[words[1]].pins
+        for (pin, number), names in scope.splices[words[0]].pins.items():
+            if pin == "PIN_OUT":
+                into = ins.get(("PIN_IN", number), [])
+                scope.edges.append(
+                    ([f"{words[0]}+{one}" for one in names], [f"{words[1]}+{one}" for one in into])
+                )
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Without comments; those that end in a backslash with the next."""
+    whole = ""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "//")):
+            continue
+        whole = f"{whole} {stripped}" if whole else stripped
+        if whole.endswith("\\"):
+            whole = whole[:-1]
+            continue
+        yield whole
+        whole = ""
+
+
+def _words(text: str) -> list[str]:
+    if '"' not in text:
+        return text.split()
+    return [plain or quoted for quoted, plain in _WORD.findall(text)]
+
+
+def _option(words: list[str], name: str) -> str:
+    found = [n for n, word in enumerate(words[2:-1], 2) if word.upper() == name]
+    return words[found[0] + 1] if found else ""
+
+
+def _description(word: str, lines: Iterator[str]) -> tuple[str | None, list[str]]:
+    """The submit description that stands in the DAG itself, where ``word`` opens one, and what is
+    behind its end."""
+    if word != "{" and not word.startswith("@="):
+        return None, []
+    end = "}" if word == "{" else f"@{word[2:]}"
+    body: list[str] = []
+    for line in lines:
+        if line == end or line.startswith(f"{end} "):
+            return "\n".join(body), line.split()[1:]
+        body.append(line)
+    return "\n".join(body), []

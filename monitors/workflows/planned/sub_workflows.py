@@ -1,0 +1,126 @@
+"""The workflows inside a workflow.
+
+A job may stand for a workflow: one that Pegasus plans when its turn comes, or a plain sub-DAG.
+
+    JOB pegasus-plan_sub 00/00/pegasus-plan_sub.sub    universe scheduler, +pegasus_job_class = 10,
+                                                       initialdir = …/00/00/./mini_sub,
+                                                       arguments = … -Dag mini-0.dag …
+    SUBDAG EXTERNAL inner inner.dag DIR there
+
+Pegasus's has a submit directory and a UUID of its own, both made by its PRE script. Where that
+plans again (``mini_sub.001``), it is another workflow in the place of the one before. A plain
+sub-DAG has no UUID; what it is known by here follows from its parent's and its job's name, so that
+every follower finds the same. Seen with Pegasus 6.0 and HTCondor 25.14.1.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of
+from network_provisioner.base.errors import InputError
+
+_NUMBERED = re.compile(r"(.+)\.(\d{3})")
+_SHARED = ("user", "submit_hostname")  # what a plain sub-DAG has from its parent
+
+
+def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
+    """What a sub-workflow's job runs, with the plans that it ran before, the newest last; none
+    where the job is no such job, or nothing is planned yet.
+
+    Raises InputError for a submit directory that cannot be read.
+    """
+    if parent.job(job).kind is not JobKind.SUBWORKFLOW:
+        return []
+    file = parent.submit_file(job)
+    if file is None:
+        return []
+    values = parent.values(job)
+    if values:
+        folder = _newest(parent.beside(job, values.get("initialdir", "")), parent)
+        name = dag_of(values.get("arguments", ""))
+        dag = folder / name if name else None
+    else:
+        folder, dag = parent.nodes[job].folder, file
+    if dag is None or not dag.is_file():
+        return []
+    own = _planned(dag)
+    if own is not None and own.workflow != parent.workflow:
+        _check_owner(own, parent)
+        return [*(one for one in _plans_before(own) if one.owner == parent.owner), own]
+    plain = SubmitDir(folder, dag, derived(parent.workflow, job))
+    _check_owner(plain, parent)
+    plain.braindump.update(
+        {name: parent.braindump[name] for name in _SHARED if name in parent.braindump}
+    )
+    return [plain]
+
+
+def _newest(folder: Path, parent: SubmitDir) -> Path:
+    """Where Pegasus's link to the newest plan leads; of a directory that was moved, it may lead to
+    where that was."""
+    real = _real(folder)
+    if not real.is_dir() or not real.is_relative_to(_real(parent.path)):
+        plans = sorted(folder.parent.glob(f"{folder.name}.[0-9][0-9][0-9]"))
+        return _real(plans[-1]) if plans else real
+    return real
+
+
+def _check_owner(part: SubmitDir, whole: SubmitDir) -> None:
+    if part.owner != whole.owner:
+        raise InputError(f"{part.path}: found another user's, expected a part of {whole.path}")
+
+
+def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
+    """``mini_sub.000`` and so on, of ``mini_sub.002``."""
+    found = _NUMBERED.fullmatch(newest.path.name)
+    if found is None:
+        return []
+    earlier: list[SubmitDir] = []
+    for number in range(int(found[2])):
+        folder = newest.path.with_name(f"{found[1]}.{number:03d}")
+        if (folder / "braindump.yml").is_file():
+            with suppress(InputError):  # nothing but its own history is lost
+                earlier.append(SubmitDir(folder))
+    return earlier
+
+
+def derived(parent: str, job: str) -> str:
+    """The UUID by which a sub-DAG is known that has none."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{parent}/{job}"))
+
+
+def root_of(path: Path) -> Path:
+    """The submit directory of the workflow that the one in ``path`` is a part of, itself where it
+    is a part of none or that one is not found. Pegasus plans parts into their whole's directory."""
+    try:
+        dump = SubmitDir(path).braindump
+        root = dump.get("root_wf_uuid", "")
+        if root in ("", dump.get("wf_uuid")):
+            return path
+        for above in _real(path).parents:
+            if (above / "braindump.yml").is_file() and SubmitDir(above).workflow == root:
+                return above
+    except InputError:
+        pass
+    return path
+
+
+def _planned(dag: Path) -> SubmitDir | None:
+    """The submit directory that was planned for a DAG, where it has one of its own."""
+    folder = _real(dag.parent)
+    if not (folder / "braindump.yml").is_file():
+        return None
+    found = SubmitDir(folder)
+    return found if found.dag.name == dag.name else None
+
+
+def _real(path: Path) -> Path:
+    """Pegasus's own path is a symbolic link to its newest plan."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # links in a circle
+        return path

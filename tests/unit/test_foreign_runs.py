@@ -1,0 +1,520 @@
+"""Runs as people bring them: held and removed jobs, ends that no job explains, directories that
+were moved, logs of other versions, formats, machines and states of decay."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_world import adon
+from monitor_files import (
+    START,
+    Submitted,
+    event,
+    executing,
+    exiting,
+    record_line,
+    stamp,
+    starting,
+    submitted,
+    table,
+    terminated,
+)
+
+from monitors.archive.archive import Archive
+from monitors.workflows.analysis import Analysis, analyse
+from monitors.workflows.follower import Follower
+from monitors.workflows.logs.dagman import DagmanParser, StatusChange
+from monitors.workflows.logs.dagman_events import DagmanEventTail
+from monitors.workflows.logs.events import EventParser, JobEvent, Kind
+from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.overview import KnownWorkflows, Overview
+from monitors.workflows.planned.dag import read_dag
+from monitors.workflows.planned.sub_workflows import sub_workflows
+from monitors.workflows.planned.submit_dir import SubmitDir
+from monitors.workflows.status import Status, for_people
+
+ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
+WHY = "Transfer input files failure: reading from file /home/ada/leaves.txt: (errno 2) No such file"
+RULE = "The job attribute PeriodicRemove expression '( JobStatus == 5 )' evaluated to TRUE"
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Submitted:
+    return Submitted(tmp_path / "run0001")
+
+
+@pytest.fixture
+def archive() -> Iterator[Archive]:
+    with Archive(":memory:") as opened:
+        yield opened
+
+
+def held(cluster: int, at: float, why: str = WHY) -> str:
+    return event(12, cluster, at, "Job was held.", why, "Code 13 Subcode 2")
+
+
+def followed(path: Path, archive: Archive) -> tuple[Overview, Analysis]:
+    """Where a workflow stands, and what became of its jobs."""
+    Follower(path, archive).poll()
+    (known,) = KnownWorkflows(archive, lambda: START + 4000, 1e9).all(lambda _: True).values()
+    return known, analyse([*archive.query("job"), *archive.query("job_transfer")])
+
+
+def parse(text: bytes, times: LogTimes | None = None) -> list[JobEvent]:
+    return EventParser(times or LogTimes()).feed(text)
+
+
+# ------------------------------------------------------------------ held, removed, and why
+
+
+def test_a_held_job_is_told_of_with_its_reason(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
+    # The shadow may write that the job left its machine after the schedd wrote that it is held.
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + held(1, START + 2)
+        + event(4, 1, START + 2.5, "Job was evicted.", "(0) CPU times")
+    )  # fmt: skip
+    known, _ = followed(planned.path, archive)
+    (job,) = known.held
+    assert (job.job, job.site, job.since) == (ONE, "mu", START + 2)
+    assert (job.reason, job.code, job.subcode) == (WHY, 13, 2)
+    assert known.stuck.startswith("the only job in the queue held for")
+    with planned.nodes.open("a") as file:
+        file.write(event(13, 1, START + 9, "Job was released.", "via condor_release"))
+    assert not followed(planned.path, archive)[0].held
+
+
+def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
+    planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))
+    known, _ = followed(planned.path, archive)
+    assert [(one.job, one.reason) for one in known.held] == [("condor_dagman", "no")]
+
+
+def test_held_then_removed_is_told_with_both_reasons(planned: Submitted, archive: Archive) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + held(1, START + 2)
+        + event(9, 1, START + 1802, "Job was aborted.", RULE)
+    )  # fmt: skip
+    planned.out.write_text(
+        starting() + table(START + 1805, fail=1, unready=2) + exiting(START + 1806, 1)
+    )
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert (failed.job, failed.outcome, failed.reason) == (ONE, "removed", RULE)
+    assert failed.hold is not None
+    assert (failed.hold.reason, failed.hold.code, failed.hold.seconds) == (WHY, 13, 1800.0)
+
+
+def test_the_command_shows_holds_and_removals(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + held(1, START + 2)
+        + submitted(2, START + 3, TWO) + held(2, START + 4)
+        + event(9, 1, START + 1802, "Job was aborted.", RULE)
+    )  # fmt: skip
+    planned.out.write_text(starting() + table(START + 1805, fail=1, queued=1, unready=1))
+    adon("monitor", "run", str(planned.path), "--give-up-after", "1s")
+    shown = adon("monitor", "show", str(planned.path)).out
+    removed = f"  | {RULE}\n  on hold for 30 min before, code 13.2\n  | {WHY}\n"
+    for part in (f"Failed: {ONE} at mu", removed, "1 job is held\n", f"Held: {TWO} at mu since "):
+        assert part in shown
+    assert f"Held: {TWO} at mu" in adon("monitor", "status", str(planned.path)).out
+    (job,) = json.loads(adon("monitor", "show", str(planned.path), "--json").out)["held"]
+    assert (job["job"], job["reason"], job["code"]) == (TWO, WHY, 13)
+
+
+def last_status(text: str) -> Status:
+    told = [one for one in DagmanParser().feed(text.encode()) if isinstance(one, StatusChange)]
+    return told[-1].status
+
+
+def test_dagmans_last_words_where_no_job_failed() -> None:
+    usage = f"{stamp(START)}\nUnrecognized argument: -Insert_env_var\n{stamp(START)}\nUsage: …\n"
+    assert last_status(starting() + usage + exiting(START, 1)).reason == (
+        "DAGMan ended with status 1: Unrecognized argument: -Insert_env_var"
+    )
+    cycle = f"{stamp(START)} ... ERROR: a cycle exists in the dag, please check input\n"
+    noise = f"{stamp(START)} DAGMAN_LOG_ON_NFS_IS_ERROR setting: False\n"
+    assert last_status(starting() + noise + cycle + exiting(START, 1)).reason == (
+        "DAGMan ended with status 1: ... ERROR: a cycle exists in the dag, please check input"
+    )
+    assert "does not say why" in last_status(starting() + exiting(START, 1)).reason
+    assert last_status(starting() + table(START, fail=1) + cycle + exiting(START, 1)).reason == ""
+    assert last_status(starting() + table(START, done=1) + cycle + exiting(START, 0)).reason == ""
+
+
+def test_why_a_job_could_not_be_submitted() -> None:
+    parser = DagmanParser()
+    where = "(-1.-1.-1) {11/14/23 22:13:20}"
+    lines = (
+        f"Event: ULOG_SUBMIT_FAILURE for HTCondor Node b {where} can't open file b.sub",
+        "ERROR: the following Node(s) failed:",
+        "      Node Name: b",
+        "          Error: Job submit failed",
+    )
+    list(parser.feed("".join(f"{stamp(START)} {line}\n" for line in lines).encode()))
+    assert parser.failed == {"b": "Job submit failed: can't open file b.sub"}
+
+
+# ------------------------------------------------------------------ what was moved or is gone
+
+
+def moved(tmp_path: Path) -> Path:
+    """A workflow with another inside it, planned at a place that is not on this machine."""
+    outer, there = Submitted(tmp_path / "planned", "outer"), "/home/bert/run0002"
+    for part, name in ((outer.path, "outer"), (outer.path / "00/00/inner_J9", "inner")):
+        if part != outer.path:
+            Submitted(part, name)
+        place = str(part).replace(str(outer.path), there)
+        with (part / "braindump.yml").open("a") as file:
+            file.write(f'submit_dir: "{place}"\nsubmit_hostname: "ap.far"\n')
+            file.write('timestamp: "20231114T141320-0800"\n')
+    text = outer.path.joinpath("wf-0.dag").read_text() + "JOB subwf 00/00/subwf.sub\n"
+    outer.path.joinpath("wf-0.dag").write_text(text)
+    (outer.path / "00/00/subwf.sub").write_text(
+        f"initialdir = {there}/00/00/./inner_J9\n+pegasus_job_class = 10\n"
+        'arguments = "-Lockfile wf-0.dag.lock -Dag wf-0.dag"\n'
+    )
+    for sub in outer.path.rglob("*.sub"):
+        sub.write_text(sub.read_text().replace(str(outer.path), there))
+    return Path(shutil.move(outer.path, tmp_path / "here"))
+
+
+def test_files_of_a_moved_directory_are_found_below_it(tmp_path: Path) -> None:
+    here = moved(tmp_path)
+    plan = SubmitDir(here)
+    assert plan.job(ONE).output == here / "00/00" / f"{ONE}.out"
+    link = here / "00/00/inner_J9"
+    link.rename(link.with_name("inner_J9.000"))
+    link.symlink_to("/home/bert/run0002/00/00/inner_J9.000")  # as Pegasus makes it
+    (inner,) = sub_workflows(plan, "subwf")
+    assert inner.workflow == "inner"
+    assert inner.job(ONE).error == here / "00/00/inner_J9.000/00/00" / f"{ONE}.err"
+    assert plan.offset_s == -8 * 3600
+
+
+def test_files_named_by_another_spelling_are_found_beside_the_submit_file(tmp_path: Path) -> None:
+    here = moved(tmp_path)
+    sub = here / "00/00" / f"{ONE}.sub"
+    sub.write_text(sub.read_text().replace("/home/bert", "/nas/home/bert"))
+    assert SubmitDir(here).job(ONE).output == here / "00/00" / f"{ONE}.out"
+
+
+def test_local_times_of_a_machine_in_another_zone(tmp_path: Path, archive: Archive) -> None:
+    """What is read there and what a worker's record says are of one time."""
+    here = moved(tmp_path)
+    header = "(001.000.000) 2023-11-14 14:13:"
+    (here / "wf-0.dag.nodes.log").write_text(
+        f"000 {header}20 Job submitted from host: <x>\n    DAG Node: {ONE}\n...\n"
+        f"001 {header}25 Job executing on host: <x>\n...\n"
+        f"005 {header}59 Job terminated.\n    (1) Normal termination (return value 2)\n...\n"
+    )
+    (here / "00/00" / f"{ONE}.out.000").write_text(record_line(START + 6, START + 38, {}, 2))
+    Follower(here, archive).poll()
+    (job,) = archive.query("job", workflow="outer")
+    assert (job.value, job.at, job.details["host"]) == (32.0, START + 39, "node1")
+
+
+def test_one_directory_by_several_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plots/garden").mkdir(parents=True)
+    (tmp_path / "plots/garden/garden.dag").write_text("JOB sow sow.sub\n")
+    (tmp_path / "plots/garden/garden.dag.dagman.out").write_text(
+        starting() + table(START, done=1) + exiting(START, 0)
+    )
+    (tmp_path / "link").symlink_to("plots/garden")
+    adon("monitor", "run", "link")
+    for path in ("plots/garden", "link", "plots/../plots/garden", "link/garden.dag"):
+        assert adon("monitor", "show", path).out.startswith("garden of ")
+
+
+def test_a_workflow_whose_directory_is_gone_does_not_run(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.out.write_text(starting() + table(START, queued=1, unready=2))
+    with Archive("adon-archive.sqlite") as archive:
+        follower = Follower(planned.path, archive)
+        follower.poll()
+        shutil.rmtree(planned.path)
+        # Nobody follows it any more, and the archive says that it runs.
+        assert "is stuck: its submit directory is gone" in adon("monitor", "list").out
+        follower.family.to_look_at(ended_too=False)
+        follower.poll()
+    shown = adon("monitor", "show", "wf").out
+    assert "removed, 0 of 3 jobs done" in shown and "the submit directory is gone" in shown
+
+
+# ------------------------------------------------------------------ event logs
+
+
+def whole() -> str:
+    """DAGMan's words on a run of one job that fails, with the events."""
+    lines = [
+        f"Event: ULOG_SUBMIT for Condor Node {ONE} (1.0)",
+        f"Event: ULOG_EXECUTE for HTCondor Node {ONE} (1.0.0) {{{stamp(START + 2)}}}",
+        f"Event: ULOG_JOB_HELD for HTCondor Job {ONE} (1.0.0) {{{stamp(START + 3)}}}",
+        f"  Hold reason: {WHY}",
+        f"Event: ULOG_JOB_RELEASED for HTCondor Node {ONE} (1.0.0) {{{stamp(START + 4)}}}",
+        f"Event: ULOG_EXECUTE for HTCondor Node {ONE} (1.0.0) {{{stamp(START + 5)}}}",
+        f"Event: ULOG_JOB_TERMINATED for HTCondor Node {ONE} (1.0.0) {{{stamp(START + 9)}}}",
+        "Number of idle job procs: 0",
+        f"Node {ONE} job proc (1.0.0) failed with status 3.",
+        f"Event: ULOG_POST_SCRIPT_TERMINATED for Condor Node {ONE} (1.0.0)",
+        f"POST Script of Node {ONE} failed with status 1",
+    ]
+    events = "".join(f"{stamp(START + 10)} {line}\n" for line in lines)
+    end = table(START + 11, done=1, fail=1, unready=1) + exiting(START + 12, 1)
+    return starting() + events + end
+
+
+def test_events_in_dagmans_own_words(planned: Submitted) -> None:
+    planned.out.write_text(whole())
+    told = [(one.kind, one.at, one.returned) for one in DagmanEventTail(planned.out).read()]
+    assert told == [
+        (Kind.SUBMIT, START + 10, None), (Kind.EXECUTE, START + 2, None),
+        (Kind.HELD, START + 3, None), (Kind.RELEASED, START + 4, None),
+        (Kind.EXECUTE, START + 5, None), (Kind.TERMINATED, START + 9, 3),
+        (Kind.POST_SCRIPT_TERMINATED, START + 10, 1),
+    ]  # fmt: skip
+    reasons = [one.reason for one in DagmanEventTail(planned.out).read() if one.reason]
+    assert reasons == [WHY]
+
+
+def test_a_lost_event_log_is_told_of_and_dagman_is_read(
+    planned: Submitted, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Without the times of the events, as HTCondor 8.4 writes them, those of the lines count.
+    planned.out.write_text(re.sub(r" \{.*\}", "", whole()))
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert (failed.job, failed.exitcode) == (ONE, 3)
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{planned.nodes}: found no event log of its jobs that can be read,"
+        f" the events are those that {planned.out.name} tells of"
+    ]
+
+
+def test_an_event_log_that_dagman_keeps_elsewhere(
+    planned: Submitted, tmp_path: Path, archive: Archive
+) -> None:
+    elsewhere = tmp_path / "local" / "events.log"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(submitted(1, START, ONE) + executing(1, START) + terminated(1, START + 9))
+    planned.out.write_text(
+        starting() + f"{stamp(START)} Default node log file is: <{elsewhere}>\n"
+        + table(START + 9, done=1, unready=2)
+    )  # fmt: skip
+    assert followed(planned.path, archive)[1].outcomes == {"done": 1}
+
+
+def test_a_finished_workflow_without_any_events_says_so(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.out.write_text(starting() + table(START, done=3) + exiting(START, 0))
+    adon("monitor", "run", str(planned.path))
+    assert "(no event of its jobs was found" in adon("monitor", "show", "wf").out
+
+
+TEXT = b"""000 (042.000.000) 2026-05-11T08:00:05Z Job submitted from host: <192.0.2.10:1?alias=ap>
+    DAG Node: count
+...
+012 (042.000.000) 2026-05-11T08:00:42Z Job was held.
+\tgone over memory limit & more
+\tCode 34 Subcode 102
+...
+005 (042.000.000) 2026-05-11T08:01:05.250Z Job terminated.
+\t(0) Abnormal termination (signal 9)
+\t120  -  Run Bytes Sent By Job
+...
+"""
+JSON = b"""{"EventTypeNumber": 0, "EventTime": "2026-05-11T08:00:05Z", "Cluster": 42, "Proc": 0,
+  "SubmitHost": "<192.0.2.10:1?alias=ap>", "LogNotes": "DAG Node: count"
+}
+{
+  "EventTypeNumber": 12,
+  "EventTime": "2026-05-11T08:00:42Z", "Cluster": 42, "Proc": 0,
+  "HoldReason": "gone over memory limit & more", "HoldReasonCode": 34, "HoldReasonSubCode": 102,
+  "More": {
+    "of": "}"
+  }
+}
+{
+  "EventTypeNumber": 5, "EventTime": "2026-05-11T08:01:05.250Z", "Cluster": 42, "Proc": 0,
+  "TerminatedNormally": false, "TerminatedBySignal": 9, "SentBytes": 120.0
+}
+"""
+XML = b"""<?xml version="1.0"?>
+<eventlog>
+<c>
+    <a n="EventTypeNumber"><i>0</i></a><a n="EventTime"><s>2026-05-11T08:00:05Z</s></a>
+    <a n="Cluster"><i>42</i></a><a n="Proc"><i>0</i></a>
+    <a n="SubmitHost"><s>&lt;192.0.2.10:1?alias=ap&gt;</s></a>
+    <a n="LogNotes"><s>DAG Node: count</s></a>
+    <a n="StructuredNotes"><c>
+        <a n="DAGNodeName"><s>count</s></a>
+    </c></a>
+</c>
+<c>
+    <a n="EventTypeNumber"><i>12</i></a><a n="EventTime"><s>2026-05-11T08:00:42Z</s></a>
+    <a n="Cluster"><i>42</i></a><a n="Proc"><i>0</i></a><a n="HoldReasonCode"><i>34</i></a>
+    <a n="HoldReason"><s>gone over memory limit &amp; more</s></a>
+    <a n="HoldReasonSubCode"><i>102</i></a>
+</c>
+<c>
+    <a n="EventTypeNumber"><i>5</i></a><a n="EventTime"><s>2026-05-11T08:01:05.250Z</s></a>
+    <a n="Cluster"><i>42</i></a><a n="Proc"><i>0</i></a><a n="TerminatedNormally"><b v="f"/></a>
+    <a n="TerminatedBySignal"><i>9</i></a><a n="SentBytes"><r>1.2E+02</r></a>
+</c>
+"""
+
+
+@pytest.mark.parametrize("log", [JSON, XML], ids=["json", "xml"])
+def test_events_as_ads_are_those_of_the_text(log: bytes) -> None:
+    def told(events: list[JobEvent]) -> list[tuple[object, ...]]:
+        return [(one, one.reason, one.code, one.subcode, one.sent_bytes) for one in events]
+
+    assert len(parse(TEXT)) == 3
+    assert told(parse(log)) == told(parse(TEXT))
+    torn = log[: len(log) // 2] + b"\n" + log  # whoever wrote it was killed
+    assert told(parse(torn))[-3:] == told(parse(TEXT))
+
+
+HOLES = {
+    "holes": TEXT.replace(b"...\n", b"...\n" + b"\0" * 70_000),
+    "byte order mark": b"\xef\xbb\xbf" + TEXT,
+    "torn lines before events": TEXT.replace(b"\n0", b"\n001 (04\0\0\0" + b"0"),
+    "line ends of another system": TEXT.replace(b"\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("log", HOLES.values(), ids=HOLES)
+def test_what_spoils_a_line_costs_no_event(log: bytes) -> None:
+    assert parse(log) == parse(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("written", "at"),
+    [
+        ("05/11 08:00:05", "2026-05-11T08:00:05Z"),
+        ("12/31 23:58:05", "2025-12-31T23:58:05Z"),
+        ("05/11 08:00:05.25Z", "2026-05-11T08:00:05.25Z"),
+        ("2026-05-11 08:00:05,250", "2026-05-11T08:00:05.25Z"),
+        ("2026-05-11T10:00:05+0200", "2026-05-11T08:00:05Z"),
+    ],
+)
+def test_the_forms_of_times(written: str, at: str) -> None:
+    times = LogTimes(0, lambda: 1_778_500_000.0)  # in the evening of 2026-05-11
+    (found,) = parse(f"001 (1.0.0) {written} Job executing on host: <x>\n...\n".encode(), times)
+    (same,) = parse(f"001 (1.0.0) {at} Job executing on host: <x>\n...\n".encode())
+    assert found.at == same.at
+
+
+def test_years_are_dagmans_where_the_event_log_has_none(
+    planned: Submitted, archive: Archive
+) -> None:
+    log = submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 9)
+    planned.nodes.write_text(log.replace("2023-11-", "11/"))
+    planned.out.write_text(starting() + table(START + 10, done=1, unready=2))
+    assert followed(planned.path, archive)[1].first_at == START
+
+
+def test_a_run_without_its_execute_event(planned: Submitted, archive: Archive) -> None:
+    planned.nodes.write_text(submitted(1, START, ONE) + terminated(1, START + 60, 2))
+    (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}, 2))
+    (planned.path / "00/00" / f"{ONE}.err").write_text("leaves.txt: line 7: not a leaf\n")
+    found = followed(planned.path, archive)[1]
+    assert (found.lost_s, found.failures[0].exitcode) == (44.0, 2)
+
+
+def process(number: int, text: str) -> str:
+    return text.replace(".000.000)", f".{number:03d}.000)")
+
+
+def test_processes_of_one_node_are_no_retries(planned: Submitted, archive: Archive) -> None:
+    with (planned.path / "wf-0.dag").open("a") as file:
+        file.write(f"SCRIPT POST {ONE} /bin/true\n")
+    log = [process(n, submitted(1, START + n / 1000, ONE)) for n in range(3)]
+    log += [process(n, executing(1, START + 1)) for n in range(3)]
+    log += [process(n, terminated(1, START + 5 + n, int(n == 1))) for n in range(3)]
+    log.append(event(16, 1, START + 9, "POST Script terminated.",
+                     "(1) Normal termination (return value 0)", f"DAG Node: {ONE}"))  # fmt: skip
+    planned.nodes.write_text("".join(log))
+    found = followed(planned.path, archive)[1]
+    assert (found.attempts, found.retries, found.outcomes) == (3, 0, {"done": 2, "failed": 1})
+    (failed,) = found.failures
+    assert (failed.attempts, failed.retried) == (1, False)
+
+
+# ------------------------------------------------------------------ the DAG and small things
+
+
+DAG = """\
+# what DAGMan knows besides JOB
+JOB first s.sub
+SPLICE mid mid.dag DIR there
+Splice two mid.dag DIR there
+INCLUDE more.dag
+SUBMIT-DESCRIPTION plain {
+  output = plain.out
+}
+JOB inline @=end
+  output = $(n).out
+  +pegasus_site = "mu"
+@end DIR there
+SUBDAG EXTERNAL inner inner.dag DIR there
+FINAL tidy s.sub
+PROVISIONER p s.sub
+VARS inline n="7"
+RETRY ALL_NODES 2
+CATEGORY first c
+PRIORITY \\
+  inline 5
+CONNECT mid two
+PARENT first CHILD mid
+PARENT mid two CHILD more inner
+"""
+MID = (
+    "JOB a s.sub\nJOB b s.sub\nPARENT a CHILD b\nPIN_IN a 1\nPIN_OUT b 1\nSCRIPT POST b /bin/true\n"
+)
+
+
+def test_the_dag_is_read_as_dagman_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "w.dag").write_text(DAG)
+    (tmp_path / "there/mid.dag").write_text(MID)
+    (tmp_path / "more.dag").write_text("JOB more plain\nINCLUDE more.dag\n")
+    (tmp_path / "s.sub").write_text("output = $(JOB).out\n")
+    (tmp_path / "there/s.sub").write_text("output = $(JOB).out\n")
+    plan = SubmitDir(tmp_path / "", tmp_path / "w.dag", "w")
+    nodes = read_dag(plan, moves=False).nodes
+    assert set(nodes) == {"first", "inline", "inner", "tidy", "p", "more",
+                          "mid+a", "mid+b", "two+a", "two+b"}  # fmt: skip
+    parents = {name: set(node.parents) for name, node in nodes.items() if node.parents}
+    assert parents == {
+        "mid+a": {"first"}, "mid+b": {"mid+a"}, "two+a": {"mid+b"}, "two+b": {"two+a"},
+        "more": {"mid+b", "two+b"}, "inner": {"mid+b", "two+b"},
+    }  # fmt: skip
+    assert (nodes["inline"].priority, nodes["inline"].retries, nodes["inline"].site) == (5, 2, "mu")
+    assert (nodes["tidy"].retries, nodes["mid+a"].retries) == (0, 0)
+    assert plan.job("inline").output == tmp_path / "there/7.out"
+    assert plan.job("more").output == tmp_path / "plain.out"
+    assert plan.job("mid+b").output == tmp_path / "there/mid+b.out"
+    assert [name for name, node in plan.nodes.items() if node.has_post] == ["mid+b", "two+b"]
+    assert plan.nodes["inner"].file == tmp_path / "there/inner.dag"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59.6, "60 s"), (148, "2 min 28 s"), (1808, "30 min"), (12_000, "3 h 20 min"),
+     (86_400, "24 h"), (200 * 86_400, "200 d")],
+)  # fmt: skip
+def test_durations_are_rounded(seconds: float, shown: str) -> None:
+    assert for_people(seconds) == shown
