@@ -1,10 +1,13 @@
 """Machines of a pool from an OpenStack, by openstacksdk and clouds.yaml.
 
-Servers carry the tag ``adon:<pool>``, their flavour as metadata, and the name that was chosen for
-them. A port that is made for a server's quality of service has the server's name and the tag as its
-description. Neutron lets no tenant delete it before its server is gone: until then, and where a
-request was never followed by its server, it is told as a machine that has ENDED, and goes when that
-is deleted.
+Servers carry the tag ``adon:<pool>``, their flavour and the pool's collector as metadata, and the
+name that was chosen for them. A port that is made for a server's quality of service has the
+server's name, and tag and collector as its description. Lists are filtered by the cloud and again
+here: what a server or a port itself says decides whether it is ours, since older versions of the
+compute API, and proxies, ignore filters. The compute API is asked at a version that has tags,
+whatever clouds.yaml says. Neutron lets no tenant delete a port before its server is gone: until
+then, and where a request was never followed by its server, it is told as a machine that has ENDED,
+and goes when that is deleted.
 
 Nothing is tried again in here: a request that failed may have been carried out, so that whoever
 asked lists first; and a cloud that says when to come back may say an hour. For requests that are
@@ -32,7 +35,10 @@ from condor_plugins.pool.scaling import Flavour, MachineState
 from network_provisioner.base.errors import InputError
 
 _POLICY = "soft-anti-affinity"
-_FLAVOUR = "adon_flavour"
+_FLAVOUR, _COLLECTOR = "adon_flavour", "adon_collector"
+_VERSION = (2, 52)
+"""Of the compute API: servers have tags from their creation on. 2.26 to 2.51 only add them later;
+before, Nova ignores the filter and tells no tags."""
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
@@ -62,6 +68,8 @@ class OpenStackSettings:
 
     ``cloud``            in clouds.yaml
     ``pool``             whose machines they are, for the tag: letters, digits, and any of _.-
+    ``collector``        of the pool: machines that have another one belong to somebody else's pool
+                         of the same name; "" for any
     ``prices``           by flavour: what a machine of it costs per hour
     ``image``            with HTCondor and cloud-init
     ``network``          from which the pool's collector can be reached
@@ -83,6 +91,7 @@ class OpenStackSettings:
     prices: Mapping[str, float]
     image: str
     network: str
+    collector: str = ""
     key: str = ""
     security_groups: Sequence[str] = ()
     group: str = ""
@@ -154,7 +163,7 @@ class OpenStackCloud:
     def machines(self) -> Sequence[Server]:
         """The same."""
         with self._told("list servers"):
-            servers = list(self._api.compute.servers(tags=self._tag))
+            servers = list(self._servers())
             found = [_machine(server, self._settings.life_s) for server in servers]
             known = {machine.name for machine in found}
             alone = [port for port in self._ports() if port.name not in known]
@@ -182,7 +191,7 @@ class OpenStackCloud:
             "image_id": self._find("image", settings.image).id,
             "user_data": base64.b64encode(data.encode()).decode(),
             "tags": [self._tag],
-            "metadata": {_FLAVOUR: flavour},
+            "metadata": {_FLAVOUR: flavour, _COLLECTOR: settings.collector},
         }
         if settings.key:
             asked["key_name"] = settings.key
@@ -219,7 +228,17 @@ class OpenStackCloud:
     @property
     def _api(self) -> Any:
         if self._client is None:
-            self._client = self._connect()
+            client = self._connect()
+            found = client.compute.get_endpoint_data()
+            latest = found.max_microversion if found else None
+            if latest and latest < _VERSION:
+                raise CloudError(
+                    f"{self._called()}: found compute API {_dotted(latest)}, expected "
+                    f"{_dotted(_VERSION)} or later: servers of earlier ones have no tags",
+                    Refusal.REFUSED,
+                )
+            client.compute.default_microversion = _dotted(_VERSION)
+            self._client = client
         return self._client
 
     def _from_clouds_yaml(self) -> Any:
@@ -302,28 +321,44 @@ class OpenStackCloud:
         made = self._api.network.create_port(
             network_id=network,
             name=name,
-            description=self._tag,
+            description=self._description,
             qos_policy_id=self._find("qos_policy", settings.qos_policy).id,
             **more,
         )
         return {"port": made.id}
 
-    def _servers(self, name: str) -> Iterator[Any]:
-        """Ours of this name; the cloud finds it in longer ones, too."""
-        for server in self._api.compute.servers(tags=self._tag, name=name):
-            if server.name == name:
+    @property
+    def _description(self) -> str:
+        """Of ports."""
+        return f"{self._tag} {self._settings.collector}".rstrip()
+
+    def _servers(self, name: str = "") -> Iterator[Any]:
+        """Ours, those of this name where one is given: the cloud finds it in longer ones, too."""
+        collector = self._settings.collector
+        wanted = {"name": name} if name else {}
+        for server in self._api.compute.servers(tags=self._tag, **wanted):
+            whose = (server.metadata or {}).get(_COLLECTOR)
+            if self._tag not in (server.tags or ()) or name not in ("", server.name):
+                continue
+            if not whose or not collector or whose == collector:
                 yield server
 
     def _ports(self, name: str = "") -> list[Any]:
-        """Ports that were made for servers."""
+        """Ports that were made for servers of ours; before collectors were noted, by the tag."""
         if not self._settings.qos_policy:
             return []
+        ours = [self._description, self._tag]
         wanted = {"name": name} if name else {}
-        return list(self._api.network.ports(description=self._tag, **wanted))
+        found = self._api.network.ports(description=ours, **wanted)
+        return [p for p in found if p.description in ours and name in ("", p.name)]
 
 
 def _words(kind: str) -> str:
     return "server group" if kind == "group" else kind.replace("_", " ")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _machine(server: Any, life_s: float) -> Server:
