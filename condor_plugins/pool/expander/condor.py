@@ -24,7 +24,8 @@ JOB_ATTRIBUTES = tuple(
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
             "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
             "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
-            "PublicClaimId",
+            "PublicClaimId", "ExitCode", "HoldReasonCode", "LastRemoteHost", "LastPublicClaimId",
+            "ServerTime",
         )
     )
 )  # fmt: skip

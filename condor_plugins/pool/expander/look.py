@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.dags import FollowedDag, FollowedDags
 from condor_plugins.pool.expander.condor import Condor, answers
 from condor_plugins.pool.expander.decision import key
+from condor_plugins.pool.fitness import Life, Runs, black_holes, run_of
 from condor_plugins.pool.queue import (
     FLAVOUR,
     MATCHED,
@@ -34,6 +37,7 @@ from condor_plugins.pool.queue import (
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
+from condor_plugins.pool.sites import Ad
 from condor_plugins.pool.supply import (
     Memory,
     PoolSupply,
@@ -46,6 +50,8 @@ from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
 
 _RARELY_S = 60.0  # between two looks at what changes slowly
+_HISTORY_S = 15.0  # between two looks at the jobs that have ended
+_STEP_S = 2.0  # by which a clock goes wrong no more without being set
 _BOOTS = 50
 _UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
 
@@ -53,9 +59,11 @@ _UNSEEN_S = 60.0  # until a cloud lists a machine that it accepted
 @dataclass(frozen=True, slots=True)
 class View:
     """At the Unix second ``now``. ``own`` are machines that the pool has without us; ``slots``
-    names the slot of each of ours, ``jobs_of`` has the jobs that run there; ``matched`` is when the
-    negotiator last matched a flavour; ``offered`` are ads of machines that could be started, by
-    flavour."""
+    names the slot of each of ours, ``ads`` are those of the slots of all; ``jobs_of`` has the jobs
+    that run there; ``matched`` is when the negotiator last matched a flavour; ``offered`` are ads
+    of machines that could be started, by flavour. Jobs die at once on ``holes``, with why, and do
+    well on machines of ours that ``worked``, which joined at that Unix second. ``lives`` are of
+    machines of ours."""
 
     now: float
     jobs: Sequence[classad2.ClassAd]
@@ -69,6 +77,10 @@ class View:
     servers: Mapping[str, Server]
     matched: Mapping[str, float]
     offered: Mapping[str, classad2.ClassAd]
+    ads: Mapping[str, classad2.ClassAd]
+    holes: Mapping[str, str]
+    worked: Mapping[str, float]
+    lives: Mapping[str, Life]
 
     @property
     def machines(self) -> list[Machine]:
@@ -98,11 +110,13 @@ class Look:
         archive: Archive,
         run_times: RunTimes,
         say: Callable[[str], None],
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pool, self._told = pool, told
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._history = HTCondorPool(condor.collector or None)
-        self._run_times, self._say = run_times, say
+        self._run_times, self._say, self._ticks = run_times, say, ticks
+        self._ahead = math.nan  # of our clock, before ``ticks``
         self._dags = FollowedDags(run_times)
         self._memory = Memory()
         self._named = re.compile(rf"{re.escape(pool)}-[0-9a-f]{{8}}")
@@ -111,10 +125,13 @@ class Look:
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
         self._matched: dict[str, float] = {}
         self._flavours: list[Flavour] = []
-        self._looked = float("-inf")
+        self._looked = self._remembered = float("-inf")
+        self._ended: Sequence[Ad] = ()
+        self._runs = Runs()
 
     def at(self, now: float) -> View:
         """All of it. Raises AdonError where something cannot be seen."""
+        self._mind_the_clock(now)
         self._look_rarely(now)
         servers = {server.name: server for server in self._servers(now)}
         ads = self._condor.slots()
@@ -162,6 +179,8 @@ class Look:
         )
         others = [ad for ad in there if ad.get(WORKER_ATTRIBUTE) not in servers]
         own, own_ads = own_machines(others, claims)
+        self._runs.add((run_of(job, places.of(job)) for job in (*jobs, *self._ended)), now)
+        by_place = self._runs.by_place()
         for name, ad in ours.items():
             self._like.setdefault(servers[name].flavour, ad)
         offered = self._offered()
@@ -178,11 +197,20 @@ class Look:
             servers,
             self._matched,
             offered,
+            {**{str(ad.get("Name")): ad for ad in others}, **ours},
+            black_holes(by_place),
+            {
+                name: slot.started
+                for name, slot in slots.items()
+                if any(run.good for run in by_place.get(name, ()))
+            },
+            {name: self._life(servers[name], slot, now) for name, slot in slots.items()},
         )
 
     def accepted(self, server: Server) -> None:
         """A cloud may list it only later."""
         self._accepted[server.name] = server
+        self._memory.asked[server.name] = server.since
 
     def drains(self, name: str, now: float) -> None:
         """Its startd may say so only later, or be gone by then."""
@@ -205,8 +233,22 @@ class Look:
             ads[flavour.name] = ad
         return ads
 
+    def _life(self, server: Server, slot: WorkerSlot, now: float) -> Life:
+        left_s = self._memory.end_of(server, slot) - now
+        return Life(left_s, server.until - server.since)
+
+    def _mind_the_clock(self, now: float) -> None:
+        """What is remembered goes with our clock, if that was set since."""
+        ahead = now - self._ticks()
+        if abs(ahead - self._ahead) > _STEP_S:
+            self._memory.shift(ahead - self._ahead)
+        self._ahead = ahead
+
     def _look_rarely(self, now: float) -> None:
-        if now - self._looked < _RARELY_S:
+        if abs(now - self._remembered) >= _HISTORY_S:
+            self._ended = self._history.ended()
+            self._remembered = now
+        if abs(now - self._looked) < _RARELY_S:
             return
         found = []
         for flavour in self._cloud.flavours():
@@ -214,7 +256,7 @@ class Look:
             mean_s, spread_s = boot_time(flavour, [boot.value for boot in boots])
             found.append(replace(flavour, boot_s=mean_s, boot_spread_s=spread_s))
         self._flavours = found
-        self._run_times.learn(self._history.ended())
+        self._run_times.learn(self._ended)
         self._looked = now
 
     def _servers(self, now: float) -> list[Server]:
@@ -223,7 +265,7 @@ class Look:
         self._accepted = {
             name: server
             for name, server in self._accepted.items()
-            if name not in names and now - server.since < _UNSEEN_S
+            if name not in names and now - self._memory.asked.get(name, 0.0) < _UNSEEN_S
         }
         return [*listed, *self._accepted.values()]
 
@@ -265,10 +307,15 @@ class _Places:
         self._slots = {slot.name: name for name, slot in slots.items()}
         self._addresses = {s.address: name for name, s in servers.items() if s.address}
 
-    def of(self, job: classad2.ClassAd) -> str:
-        """Its name, else that of the slot."""
-        slot = slot_of(str(job.get("RemoteHost")))
+    def of(self, job: Mapping[str, Any]) -> str:
+        """Its name, else that of the slot, "" where there is none; where it ran last, if it runs
+        no more."""
+        last = "" if isinstance(job.get("RemoteHost"), str) else "Last"
+        host = job.get(f"{last}RemoteHost")
+        if not isinstance(host, str):
+            return ""
+        slot = slot_of(host)
         hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
         named = next((host for host in hosts if host in self._servers), "")
-        address = address_of(job, "PublicClaimId").partition("?")[0].rpartition(":")[0]
+        address = address_of(job, f"{last}PublicClaimId").partition("?")[0].rpartition(":")[0]
         return self._slots.get(slot) or named or self._addresses.get(address) or slot
