@@ -11,9 +11,10 @@ import pytest
 
 from condor_plugins.pool.cloud.protocol import Server
 from condor_plugins.pool.expander import look
+from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.turn import Expander
 from condor_plugins.pool.fitness import DEATHS
-from condor_plugins.pool.queue import SCHEDD
+from condor_plugins.pool.queue import SCHEDD, offline_ad
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
 from monitors.archive.archive import Archive
@@ -155,6 +156,41 @@ def test_one_that_somebody_else_deleted_is_replaced(
     job.update({"JobStatus": 1})
     del job["RemoteHost"]
     assert ours.turn().plan.start == {"cheap": 1}
+
+
+@pytest.mark.parametrize("host", ["slot1@{}.lab.example", "slot1_1@10-0-0-5"])
+def test_jobs_on_a_slot_of_others_are_not_vacated_with_a_machine_that_has_died(
+    world: World, archive: Archive, host: str
+) -> None:
+    """Its host is called alike, or has the same private address in another network."""
+    world.submit()
+    ours = expander(world, archive)
+    ours.turn()
+    (name,) = world.there
+    world.join(name)
+    ours.turn()
+    slot = host.format(name).replace("_1@", "@")
+    world.ads["other"] = classad2.ClassAd({**world.ads[name], "Name": slot, "AdonWorker": "x"})
+    world.queue[0].update(
+        {"JobStatus": 2, "RemoteHost": host.format(name), "PublicClaimId": "<10.0.0.5:9618>#1#2"}
+    )
+    world.there[name] = Server(name, "cheap", MachineState.ENDED, world.now, "10.0.0.5")
+    assert ours.turn().delete.keys() == {name}
+    assert not world.vacated
+
+
+def test_offline_machines_of_another_pool_stay_in_the_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Condor, "_invalidate", lambda _, where: asked.append(where))
+    Condor().forget_flavours("p")
+    Condor().forget('w" || true || "')
+    ads = {pool: offline_ad(CHEAP, {}, "", pool=pool) for pool in ("p", "q")}
+    gone, dead = map(classad2.ExprTree, asked)
+    assert {pool: gone.eval(ad) for pool, ad in ads.items()} == {"p": True, "q": False}
+    assert dead.eval(classad2.ClassAd({"AdonWorker": "w2"})) is False
+    assert ads["p"]["Name"] != ads["q"]["Name"]
 
 
 def test_somebody_elses_worker_is_the_pools_own(world: World, archive: Archive) -> None:

@@ -6,7 +6,7 @@ import math
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from condor_plugins.pool.fitness import Life, Runs, black_holes, run_of
 from condor_plugins.pool.queue import (
     FLAVOUR,
     MATCHED,
+    POOL,
     JobKey,
     Matching,
     address_of,
@@ -154,11 +155,16 @@ class Look:
             if name in servers:
                 ours[name] = ad
         self._known = servers
-        self._matched = {str(ad.get(FLAVOUR)): at for ad in offline if (at := number(ad, MATCHED))}
+        self._matched = {
+            str(ad.get(FLAVOUR)): at
+            for ad in offline
+            if ad.get(POOL) == self._pool and (at := number(ad, MATCHED))
+        }
         # By the collector's clock, by which all were heard.
         late_s = now - max((number(ad, "LastHeardFrom") for ad in ads), default=now)
         slots = {name: worker_slot(ad, late_s) for name, ad in ours.items()}
-        places = _Places(servers, slots)
+        others = [ad for ad in there if ad.get(WORKER_ATTRIBUTE) not in servers]
+        places = _Places(servers, slots, {str(ad.get("Name")) for ad in others})
         ends = self._ends(jobs, dags, now)
         jobs_of: defaultdict[str, list[classad2.ClassAd]] = defaultdict(list)
         for job in filter(runs, jobs):
@@ -177,7 +183,6 @@ class Look:
         supplied = supply(
             list(servers.values()), slots, self._flavours, claims, answering, self._memory, now
         )
-        others = [ad for ad in there if ad.get(WORKER_ATTRIBUTE) not in servers]
         own, own_ads = own_machines(others, claims)
         self._runs.add((run_of(job, places.of(job)) for job in (*jobs, *self._ended)), now)
         by_place = self._runs.by_place()
@@ -227,7 +232,8 @@ class Look:
         version = str(htcondor2.version())
         ads = {}
         for flavour in self._flavours:
-            ad = offline_ad(flavour, self._told, version, self._like.get(flavour.name))
+            like = self._like.get(flavour.name)
+            ad = offline_ad(flavour, self._told, version, like, self._pool)
             if flavour.name in self._matched:
                 ad[MATCHED] = int(self._matched[flavour.name])
             ads[flavour.name] = ad
@@ -300,10 +306,16 @@ class Look:
 
 
 class _Places:
-    """Which machine of ours a job runs on, also one whose ad the collector has no more."""
+    """Which machine of ours a job runs on, also one whose ad the collector has no more. Slots of
+    ``others`` are theirs, whatever their hosts are called and their addresses are."""
 
-    def __init__(self, servers: Mapping[str, Server], slots: Mapping[str, WorkerSlot]) -> None:
-        self._servers = servers
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        slots: Mapping[str, WorkerSlot],
+        others: Collection[str],
+    ) -> None:
+        self._servers, self._others = servers, others
         self._slots = {slot.name: name for name, slot in slots.items()}
         self._addresses = {s.address: name for name, s in servers.items() if s.address}
 
@@ -315,6 +327,8 @@ class _Places:
         if not isinstance(host, str):
             return ""
         slot = slot_of(host)
+        if slot in self._others:
+            return slot
         hosts = [part.partition(".")[0] for part in slot.split("@")[1:]]
         named = next((host for host in hosts if host in self._servers), "")
         address = address_of(job, f"{last}PublicClaimId").partition("?")[0].rpartition(":")[0]

@@ -96,7 +96,7 @@ class Expander:
 
     def end(self) -> None:
         """Take back what the collector was told. Raises AdonError."""
-        self._condor.forget_flavours()
+        self._condor.forget_flavours(self._pool)
 
     def _fit(self, view: View, wanted: PoolDemand) -> tuple[View, Mapping[str, str]]:
         """Without the machines that jobs cannot use, of which ours are to be drained; and why
