@@ -4,6 +4,8 @@ shrinks after it; killed at each of its steps, it loses nothing and leaves nothi
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,3 +186,28 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
     assert 2 <= len(lived) <= 3
     drained = [d for d in recorded(tmp_path, "pool_decision") if "jobs died" in d.details["reason"]]
     assert {name for d in drained for name in d.details["drain"]} == {bad}
+
+
+@pytest.mark.long
+def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
+    pool: Pool, tmp_path: Path
+) -> None:
+    """A minute is waited for the negotiator, and half of one before the next of this kind."""
+    config = configured(pool, tmp_path, cores=4)
+    workers = tmp_path / "adon-workers"
+    with at_work(pool, adon(config, "run"), tmp_path):
+        pool.run(adon(config, "enlarge", "--for", "night", "--slots", "2", "--lease", "1h"))
+        slots = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "AdonWorker"]
+        until(lambda: pool.run(slots).split(), "a machine")
+        (first,) = pool.run(slots).split()
+        pool.run(adon(config, "shrink", "--for", "night"))
+        with (workers / first / "condor_config").open("a") as settings:
+            settings.write("START = False\n")
+        master = int((workers / first / "process").read_text().split()[0])
+        os.kill(master, signal.SIGHUP)
+        log = submit(pool, tmp_path, 2, 5)
+        until(lambda: happened(log, "005") == 2, "the jobs to end")
+        until(lambda: none_left(pool, config), "the machines to be gone")
+    told = " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    assert f"{first} drained: it idles, and takes no job that waits: 2 cores, " in told
+    assert len(recorded(tmp_path, "machine")) == 2

@@ -135,6 +135,21 @@ def flavours(servers: Mapping[str, Server]) -> Sequence[str]:
     return [server.flavour for server in servers.values()]
 
 
+@pytest.mark.parametrize("state", [s for s in MachineState if s is not MachineState.DRAINING])
+def test_machines_that_were_not_started_for_the_pool_are_left_alone(
+    world: World, archive: Archive, state: MachineState
+) -> None:
+    """Also where a cloud, or the program that is one, tells of all that it has."""
+    names = ("payroll-db", "p-1", "p-0123abcde", "xp-0123abcd", "q-0123abcd", "P-0123ABCD")
+    theirs = {name: Server(name, "cheap", state, world.now - 9e5, "", "off") for name in names}
+    world.there |= theirs
+    ours = expander(world, archive)
+    for _ in range(3):
+        assert not ours.turn().acts
+        world.now += 500
+    assert world.there == theirs
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_one_that_somebody_else_deleted_is_replaced(
     world: World, archive: Archive, restarted: bool
@@ -322,6 +337,19 @@ def test_a_slot_of_the_pool_that_takes_no_job_is_no_supply(world: World, archive
     decision = ours.turn()
     assert decision.plan.start == {"cheap": 1}
     assert "slot1@own: it idles, and takes no job that waits" in decision.reason
+
+
+def test_a_cloud_that_does_not_list_what_it_accepts_is_asked_for_no_more(
+    world: World, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a proxy that takes the tags out of its answers."""
+    monkeypatch.setattr(world, "machines", list)
+    world.submit()
+    ours = expander(world, archive)
+    for _ in range(100):
+        ours.turn()
+        world.now += 15
+    assert flavours(world.there) == ["cheap", "dear"]
 
 
 def test_machines_that_are_over_soon_are_not_started_again_and_again(

@@ -64,7 +64,8 @@ class View:
     that run there; ``matched`` is when the negotiator last matched a flavour; ``offered`` are ads
     of machines that could be started, by flavour. Jobs die at once on ``holes``, with why, and do
     well on machines of ours that ``worked``, which joined at that Unix second. ``lives`` are of
-    machines of ours."""
+    machines of ours. The cloud has accepted requests for machines that are ``unlisted``, which it
+    does not tell of: they cannot be counted, or deleted."""
 
     now: float
     jobs: Sequence[classad2.ClassAd]
@@ -82,6 +83,7 @@ class View:
     holes: Mapping[str, str]
     worked: Mapping[str, float]
     lives: Mapping[str, Life]
+    unlisted: Sequence[Server]
 
     @property
     def machines(self) -> list[Machine]:
@@ -122,6 +124,7 @@ class Look:
         self._memory = Memory()
         self._named = re.compile(rf"{re.escape(pool)}-[0-9a-f]{{8}}")
         self._accepted: dict[str, Server] = {}
+        self._unlisted: Sequence[Server] = ()
         self._known: dict[str, Server] = {}
         self._like: dict[str, classad2.ClassAd] = {}  # a slot of each flavour that was seen
         self._matched: dict[str, float] = {}
@@ -210,6 +213,7 @@ class Look:
                 if any(run.good for run in by_place.get(name, ()))
             },
             {name: self._life(servers[name], slot, now) for name, slot in slots.items()},
+            self._unlisted,
         )
 
     def accepted(self, server: Server) -> None:
@@ -266,13 +270,16 @@ class Look:
         self._looked = now
 
     def _servers(self, now: float) -> list[Server]:
-        listed = self._cloud.machines()
+        # A program that is a cloud may tell of machines that it has for others.
+        listed = [s for s in self._cloud.machines() if self._named.fullmatch(s.name)]
         names = {server.name for server in listed}
+        unlisted = {n: server for n, server in self._accepted.items() if n not in names}
         self._accepted = {
             name: server
-            for name, server in self._accepted.items()
-            if name not in names and now - self._memory.asked.get(name, 0.0) < _UNSEEN_S
+            for name, server in unlisted.items()
+            if now - self._memory.asked.get(name, 0.0) < _UNSEEN_S
         }
+        self._unlisted = [s for n, s in unlisted.items() if n not in self._accepted]
         return [*listed, *self._accepted.values()]
 
     def _gone(self, name: str, slot: classad2.ClassAd) -> Server:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from condor_plugins.pool.cloud.backoff import BackOff
-from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
+from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Refusal, Server
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
 from condor_plugins.pool.expander.demand import Demands, PoolDemand
@@ -133,6 +133,10 @@ class Expander:
 
     def _mind(self, view: View) -> None:
         """How well the cloud does."""
+        for server in view.unlisted:
+            missing = f"{server.name} was accepted, and is not among the machines that it lists"
+            self._back_off.refused(server.flavour, CloudError(missing, Refusal.REFUSED), view.now)
+            self._say(f"no {server.flavour} for an hour: {missing}")
         if self._there - view.servers.keys():
             self._back_off.room()
         broken = {n for n, server in view.servers.items() if server.state is MachineState.ERROR}
