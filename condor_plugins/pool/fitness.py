@@ -3,7 +3,7 @@
 - Jobs die on one at once, and not on others: a black hole, which eats a queue.
 - One idles, and no waiting job that its flavour takes matches its slot as it is: its disk is full,
   a daemon of its own keeps jobs away. Where jobs run, what they leave may fit no waiting job: those
-  cores count again when the next one ends.
+  cores count again when the next one ends. So do cores that jobs have of which no queue tells.
 - One has less life left than the shortest job that would go there.
 
 Durations are differences of one clock: a job's those of its access point's.
@@ -23,6 +23,7 @@ from condor_plugins.pool.scaling import JobDemand, Machine, MachineState, Runnin
 SOON_S = 60.0  # a job that ends within this has died at once, if it has failed
 DEATHS = 4  # in a row, of a machine on which nothing works
 UNFIT_S = 60.0  # for so long a slot matches no waiting job: ads and queue are not of one moment
+_LONG_S = 3600.0  # what runs without a known end is believed to run so much longer
 _KEPT_S = 3600.0  # how long ended jobs are remembered
 _MOST_KINDS = 20  # of waiting jobs that are matched with each slot
 _COMPLETED = 4
@@ -156,9 +157,11 @@ class Judge:
             elif machine.state is MachineState.RUNNING and slot is not None and not why:
                 why = _too_old(machine, demand, lives.get(name))
                 idle = machine.flavour.cores - sum(job.cores for job in machine.jobs)
-                if idle > 0 and _matches_none(machine, slot, waiting):
+                busy = bool(machine.jobs) or _is_busy(slot)
+                unseen = busy and not machine.jobs and slot.get("PartitionableSlot") is not True
+                if idle > 0 and (unseen or _matches_none(machine, slot, waiting)):
                     since[name] = self.since.get(name, now)
-                    if now - since[name] >= UNFIT_S and machine.jobs:
+                    if now - since[name] >= UNFIT_S and busy:
                         partly[name] = idle
                     elif now - since[name] >= UNFIT_S:
                         why = why or f"it idles, and takes no job that waits: {_rest(slot)}"
@@ -166,12 +169,19 @@ class Judge:
                 unfit[name] = why
                 partly.pop(name, None)
             elif name in partly:
-                taken = RunningJob(partly[name], min(job.end for job in machine.jobs))
+                end = min((job.end for job in machine.jobs), default=now + _LONG_S)
+                taken = RunningJob(partly[name], end)
                 fit.append(replace(machine, jobs=(*machine.jobs, taken)))
             else:
                 fit.append(machine)
         self.since, self.unfit = since, unfit
         return Fitness(tuple(fit), unfit, partly)
+
+
+def _is_busy(slot: classad2.ClassAd) -> bool:
+    """Whether something runs there, as the slot says."""
+    rest = amount(slot, "Cpus", 0)
+    return slot.get("Activity") == "Busy" or rest < amount(slot, "TotalSlotCpus", rest)
 
 
 def _matches_none(machine: Machine, slot: classad2.ClassAd, waiting: Sequence[Waiting]) -> bool:

@@ -174,6 +174,23 @@ def test_cores_that_fit_no_job_that_waits_count_again_when_one_ends() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "waiting"),
+    [
+        ({"PartitionableSlot": True, "Cpus": 0, "TotalSlotCpus": 4}, [waits()]),
+        ({"Activity": "Busy"}, []),
+    ],
+)
+def test_cores_of_jobs_that_no_queue_tells_of_are_taken(
+    more: dict[str, object], waiting: list[Waiting]
+) -> None:
+    """Of an access point of another pool, or of another universe."""
+    found = judged(machine(), slot(**more), waiting)
+    (one,) = found.machines
+    assert (found.unfit, found.partly) == ({}, {"m1": 4})
+    assert one.jobs == (RunningJob(4, NOW + UNFIT_S + 3600),)
+
+
+@pytest.mark.parametrize(
     ("left_s", "whole_s", "takes", "fits"),
     [
         (700.0, 72_000.0, [600.0, 9000.0], True),

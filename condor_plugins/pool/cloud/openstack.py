@@ -1,13 +1,11 @@
 """Machines of a pool from an OpenStack, by openstacksdk and clouds.yaml.
 
 Servers carry the tag ``adon:<pool>``, their flavour and the pool's collector as metadata, and the
-name that was chosen for them. A port that is made for a server's quality of service has the
-server's name, and tag and collector as its description. Lists are filtered by the cloud and again
-here: what a server or a port itself says decides whether it is ours, since older versions of the
-compute API, and proxies, ignore filters. The compute API is asked at a version that has tags,
-whatever clouds.yaml says. Neutron lets no tenant delete a port before its server is gone: until
-then, and where a request was never followed by its server, it is told as a machine that has ENDED,
-and goes when that is deleted.
+name that was chosen for them; a port that is made for a server's quality of service has the
+server's name, and tag and collector as its description. Each has to say so itself: older versions
+of the compute API, and proxies, ignore filters. Neutron lets no tenant delete a port before its
+server is gone: until then, and where a request was never followed by its server, it is told as a
+machine that has ENDED, and goes when that is deleted.
 
 Nothing is tried again in here: a request that failed may have been carried out, so that whoever
 asked lists first; and a cloud that says when to come back may say an hour. For requests that are
@@ -29,6 +27,7 @@ from typing import Any
 import keystoneauth1.exceptions as keystone
 import openstack
 import openstack.exceptions as sdk
+from keystoneauth1.discover import version_to_string
 
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
 from condor_plugins.pool.scaling import Flavour, MachineState
@@ -37,8 +36,8 @@ from network_provisioner.base.errors import InputError
 _POLICY = "soft-anti-affinity"
 _FLAVOUR, _COLLECTOR = "adon_flavour", "adon_collector"
 _VERSION = (2, 52)
-"""Of the compute API: servers have tags from their creation on. 2.26 to 2.51 only add them later;
-before, Nova ignores the filter and tells no tags."""
+"""Of the compute API, whatever clouds.yaml says: servers have tags from their creation on. Below
+2.26 Nova tells no tags, and ignores the filter by them."""
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
@@ -125,6 +124,7 @@ class OpenStackCloud:
         self._user_data = user_data
         self._connect = connect or self._from_clouds_yaml
         self._tag = f"adon:{settings.pool}"
+        self._description = f"{self._tag} {settings.collector}".rstrip()  # of ports
         self._client: Any = None
         self._found: dict[tuple[str, str], Any] = {}
         self._one_group = Lock()
@@ -233,11 +233,11 @@ class OpenStackCloud:
             latest = found.max_microversion if found else None
             if latest and latest < _VERSION:
                 raise CloudError(
-                    f"{self._called()}: found compute API {_dotted(latest)}, expected "
-                    f"{_dotted(_VERSION)} or later: servers of earlier ones have no tags",
+                    f"{self._called()}: found compute API {version_to_string(latest)}, expected "
+                    f"{version_to_string(_VERSION)} or later: servers of earlier ones have no tags",
                     Refusal.REFUSED,
                 )
-            client.compute.default_microversion = _dotted(_VERSION)
+            client.compute.default_microversion = version_to_string(_VERSION)
             self._client = client
         return self._client
 
@@ -327,11 +327,6 @@ class OpenStackCloud:
         )
         return {"port": made.id}
 
-    @property
-    def _description(self) -> str:
-        """Of ports."""
-        return f"{self._tag} {self._settings.collector}".rstrip()
-
     def _servers(self, name: str = "") -> Iterator[Any]:
         """Ours, those of this name where one is given: the cloud finds it in longer ones, too."""
         collector = self._settings.collector
@@ -355,10 +350,6 @@ class OpenStackCloud:
 
 def _words(kind: str) -> str:
     return "server group" if kind == "group" else kind.replace("_", " ")
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def _machine(server: Any, life_s: float) -> Server:

@@ -7,7 +7,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import classad2
@@ -79,11 +79,11 @@ class View:
     servers: Mapping[str, Server]
     matched: Mapping[str, float]
     offered: Mapping[str, classad2.ClassAd]
-    ads: Mapping[str, classad2.ClassAd]
-    holes: Mapping[str, str]
-    worked: Mapping[str, float]
-    lives: Mapping[str, Life]
-    unlisted: Sequence[Server]
+    ads: Mapping[str, classad2.ClassAd] = field(default_factory=dict)
+    holes: Mapping[str, str] = field(default_factory=dict)
+    worked: Mapping[str, float] = field(default_factory=dict)
+    lives: Mapping[str, Life] = field(default_factory=dict)
+    unlisted: Sequence[Server] = ()
 
     @property
     def machines(self) -> list[Machine]:
