@@ -120,6 +120,7 @@ def _openstack(found: ExpansionConfig, collector: str) -> Cloud:
     lifetime_s = math.ceil(named.boot_within)
     settings = OpenStackSettings(
         pool=found.pool,
+        collector=collector,
         prices={name: flavour.price for name, flavour in found.flavours.items()},
         boots={name: _boot(flavour) for name, flavour in found.flavours.items()},
         **named.model_dump(exclude={"commands", "identity", "boot_within", "life"}),

@@ -31,7 +31,7 @@ JOB_ATTRIBUTES = (
 )  # fmt: skip
 ENDED_ATTRIBUTES = (
     *JOB_ATTRIBUTES, "QDate", "JobStartDate", "RemoteWallClockTime", "CompletionDate", "ExitCode",
-    "User", "Cmd",
+    "User", "Cmd", "EnteredCurrentStatus", "LastRemoteHost", "LastPublicClaimId",
 )  # fmt: skip
 _IN_QUEUE = "JobStatus == 1 || JobStatus == 2"  # idle or running
 # Jobs looked back at, of each schedd: enough for a mean, read in a fraction of a second.

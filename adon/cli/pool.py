@@ -22,7 +22,7 @@ from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from adon.config.sections import Config
     from condor_plugins.pool.cloud.protocol import Server
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 _BROKER_S = 5.0
+_DECISIONS = 100  # the newest, which are looked through for why a machine drains
 
 _ENLARGE = """Have room in the pool for so many jobs at once.
 
@@ -177,7 +178,7 @@ def record(config: Config, found: Measurement) -> str:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from adon.expansion import cloud_of
+    from adon.expansion import cloud_of, section_of
     from condor_plugins.pool.leases import METRIC, leases_of
     from monitors.archive.archive import Archive
 
@@ -185,23 +186,44 @@ def _show(args: argparse.Namespace) -> int:
     machines = cloud_of(config, args.config).machines()
     with Archive(config.broker.archive, read_only=True) as archive:
         leases = leases_of(archive.latest(METRIC).values(), time.time())
+        pool = section_of(config, args.config).pool
+        decided = archive.query("pool_decision", pool, newest=True, limit=_DECISIONS)
+    notes = _notes(decided)
     if args.json:
-        rows = [{**asdict(machine), "state": machine.state.value} for machine in machines]
+        rows = [
+            {**asdict(m), "state": m.state.value, "note": notes.get(m.name, "")} for m in machines
+        ]
         print_json({"machines": rows, "leases": [lease.as_dict() for lease in leases]})
         return 0
-    print(_machines(machines) if machines else "no machines were started for the pool")
+    print(_machines(machines, notes) if machines else "no machines were started for the pool")
     if leases:
         print(_leases(leases))
     return 0
 
 
-def _machines(machines: Sequence[Server]) -> str:
+def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
+    """Why machines drain, by name, from the newest decisions first; of those that are taken back,
+    nothing."""
+    notes: dict[str, str] = {}
+    for found in decided:
+        told, why = found.details, found.details.get("why")
+        for name in told.get("keep", ()):
+            notes.setdefault(name, "")
+        for name in told.get("drain", ()):
+            notes.setdefault(name, f"drains: {why.get(name, '') if isinstance(why, dict) else ''}")
+    return notes
+
+
+def _machines(machines: Sequence[Server], notes: Mapping[str, str]) -> str:
     now = time.time()
     rows = [
-        (m.name, m.flavour, m.state.value, f"{duration(max(0, round(now - m.since)))} ago", m.error)
+        (
+            m.name, m.flavour, m.state.value, f"{duration(max(0, round(now - m.since)))} ago",
+            m.error or notes.get(m.name, ""),
+        )
         for m in machines
-    ]
-    return table(("machine", "flavour", "state", "since", "error"), rows)
+    ]  # fmt: skip
+    return table(("machine", "flavour", "state", "since", "why"), rows)
 
 
 def _leases(leases: Sequence[Lease]) -> str:

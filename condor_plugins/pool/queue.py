@@ -21,7 +21,7 @@ from condor_plugins.pool.scaling import Flavour, Machine, MachineState, RunningJ
 IDLE, RUNNING, REMOVED, HELD, COMMON_FILES = 1, 2, 3, 5, 9
 """``JobStatus``; the last waits for files that others of its machine are being sent."""
 VANILLA, SCHEDULER = 5, 7
-FLAVOUR = "AdonFlavour"
+FLAVOUR, POOL = "AdonFlavour", "AdonPool"
 MATCHED = "MachineLastMatchTime"
 """In an ``Offline`` ad: when the negotiator found a job for it, which is HTCondor's own word that
 it is wanted, if not by how many. Who advertises anew has to carry it over."""
@@ -210,20 +210,22 @@ def offline_ad(
     told: Mapping[str, Any],
     version: str,
     like: classad2.ClassAd | None = None,
+    pool: str = "",
 ) -> classad2.ClassAd:
     """What machines of a flavour will advertise: as one that was seen does (``like``), else as such
     machines usually do, with what they are ``told``. ``version`` is HTCondor's, which jobs ask
-    for."""
+    for; ``pool`` is whose machines they are."""
     ad = classad2.ClassAd({**_USUAL, **told}) if like is None else whole(like)
     for name in _ONES_OWN:
         ad.pop(name, None)
-    name = f"{flavour.name}.adon"
+    name = f"{flavour.name}.{pool or 'adon'}"
     ad.update(
         {
             **_OFFLINE,
             "Name": f"slot1@{name}",
             "Machine": name,
             FLAVOUR: flavour.name,
+            POOL: pool,
             "Cpus": flavour.cores,
             "TotalCpus": flavour.cores,
             "TotalSlotCpus": flavour.cores,

@@ -135,13 +135,21 @@ def end(folder: Path, patience_s: float = 5.0) -> bool:
         if time.monotonic() > deadline:
             return False
         said = (folder / LOCK).read_text(encoding="ascii", errors="replace").strip()
-        # The lock is held, so the process that wrote its number into it has not ended.
-        if said.isdecimal():
+        # The lock is held, so the process that wrote its number into it has not ended, unless
+        # another has taken it since; what has it open is no stranger to whom the number went.
+        if said.isdecimal() and _has_open(int(said), folder / LOCK):
             with suppress(ProcessLookupError):
                 os.kill(int(said), signal.SIGTERM)
         time.sleep(_POLL_S)
     os.close(lock)
     return True
+
+
+def _has_open(pid: int, file: Path) -> bool:
+    with suppress(OSError):
+        found = [fd for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists()]
+        return any(fd.samefile(file) for fd in found)
+    return False
 
 
 def entries(folder: Path) -> Iterator[Registration]:

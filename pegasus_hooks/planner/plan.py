@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -89,7 +91,7 @@ def plan(
             places = RunPaths(inputs.sites, f"{family}/{run}")
             jobs = lay_out(inputs, programs, mapping, places, output_site, options)
             facts = _facts(inputs, programs, parent / run, transfer_tool, options)
-            draft = parent / f".{run}.{os.getpid()}"
+            draft = parent / f".{run}.{socket.gethostname()}.{os.getpid()}"
             try:
                 _write(draft, facts, jobs, inputs, sources, output_site, hooks)
                 if not _put(draft, parent / run):
@@ -229,8 +231,9 @@ def _put(draft: Path, final: Path) -> bool:
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Drafts of planners that were killed."""
-    for draft in parent.glob(".run*.*"):
-        owner = draft.name.rpartition(".")[2]
-        if owner.isdecimal() and not Path("/proc", owner).exists():
+    """Drafts of planners of this machine that were killed."""
+    ours = re.compile(rf"\.run\d{{4}}\.{re.escape(socket.gethostname())}\.(\d+)")
+    for draft in parent.glob(".run*"):
+        found = ours.fullmatch(draft.name)
+        if found and not Path("/proc", found[1]).exists():
             shutil.rmtree(draft, ignore_errors=True)

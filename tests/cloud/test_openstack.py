@@ -87,6 +87,35 @@ def test_only_what_is_ours_is_listed_and_deleted(world: Any) -> None:
     assert [m.name for m in others.machines()] == ["w1"]
 
 
+@pytest.mark.parametrize("pin", ["2.1", "2.25", "2.51"])
+def test_a_compute_api_that_is_pinned_loses_nothing_of_others(world: Any, pin: str) -> None:
+    """Below 2.26 Nova ignores the filter by tag."""
+    tenant = world.cloud.connect(CLOUD)
+
+    def connect() -> Any:
+        return openstack.connect(cloud=CLOUD, compute_api_version=pin)
+
+    theirs = tenant.compute.create_server(
+        name="payroll-db",
+        image_id=tenant.image.find_image(IMAGE).id,
+        flavor_id=tenant.compute.find_flavor("small").id,
+        networks=[{"uuid": tenant.network.find_network(NETWORK).id}],
+    )
+    tenant.compute.wait_for_server(theirs, interval=0.2)
+    assert "payroll-db" in [s.name for s in connect().compute.servers(tags="adon:p1")] or (
+        pin == "2.51"
+    )
+    cloud = OpenStackCloud(SETTINGS, lambda _flavour, _name: NOTHING, connect)
+    cloud.check()
+    cloud.start("small", "w1")
+    assert [m.name for m in cloud.machines()] == ["w1"]
+    cloud.delete("payroll-db")
+    until_gone(cloud)
+    assert [s.name for s in tenant.compute.servers()] == ["payroll-db"]
+    tenant.compute.delete_server(theirs)
+    tenant.compute.wait_for_delete(theirs, interval=0.2)
+
+
 def test_a_port_with_quality_of_service_goes_with_its_machine(world: Any, admin: Any) -> None:
     tenant = world.cloud.connect(CLOUD)
     project = tenant.current_project_id

@@ -4,6 +4,8 @@ shrinks after it; killed at each of its steps, it loses nothing and leaves nothi
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import killed_expander
 import pytest
+import wrong_clock
 from startd_world import (
     adon,
     at_work,
@@ -135,3 +138,76 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     assert happened(log, "004") == 0
     assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
     assert len(recorded(tmp_path, "boot")) == 1
+
+
+@pytest.mark.parametrize("ahead_s", [-600, 600])
+def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
+    pool: Pool, tmp_path: Path, ahead_s: int
+) -> None:
+    config = configured(pool, tmp_path)
+    words = [sys.executable, "-I", wrong_clock.__file__, str(ahead_s), *adon(config, "run")[4:]]
+    log = submit(pool, tmp_path, 2, 5)
+    with at_work(pool, words, tmp_path):
+        until(lambda: happened(log, "005") == 2, "the jobs to end")
+        until(lambda: none_left(pool, config), "the machine to be gone")
+    assert happened(log, "004") == 0
+    assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
+    (boot,) = recorded(tmp_path, "boot")
+    assert 0 < boot.value < 300
+
+
+# The first machine that runs a job has no such file as jobs need, all others have.
+LACKING = """#!/bin/sh
+me=$(sed -n 's/^AdonWorker = "\\(.*\\)"/\\1/p' "$_CONDOR_MACHINE_AD")
+mkdir {0}/lock 2> /dev/null && echo "$me" > {0}/bad
+[ "$me" != "$(cat {0}/bad)" ] && sleep 2
+"""
+
+
+def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
+    pool: Pool, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    (tmp_path / "job").write_text(LACKING.format(tmp_path))
+    (tmp_path / "job").chmod(0o755)
+    (tmp_path / "j.sub").write_text(
+        "executable = job\nlog = j.log\nrequest_memory = 64\nmax_retries = 1000\nqueue 6\n"
+    )
+    config, log = configured(pool, tmp_path, cores=4), tmp_path / "j.log"
+    with at_work(pool, adon(config, "run"), tmp_path):
+        pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path)
+        until(lambda: happened(log, "005") == 6, "all jobs to end")
+        bad = (tmp_path / "bad").read_text().strip()
+        told = " ".join(pool.run(adon(config, "explain")).split())
+        until(lambda: none_left(pool, config), "the machines to be gone")
+    assert f"{bad} drained: the last 4 jobs died there within 60 s" in told
+    lived = {one.details["name"]: one for one in recorded(tmp_path, "machine")}
+    assert bad in lived
+    assert 2 <= len(lived) <= 3
+    drained = [d for d in recorded(tmp_path, "pool_decision") if "jobs died" in d.details["reason"]]
+    assert {name for d in drained for name in d.details["drain"]} == {bad}
+
+
+@pytest.mark.long
+def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
+    pool: Pool, tmp_path: Path
+) -> None:
+    """A minute is waited for the negotiator, and half of one before the next of this kind."""
+    config = configured(pool, tmp_path, cores=4)
+    workers = tmp_path / "adon-workers"
+    with at_work(pool, adon(config, "run"), tmp_path):
+        pool.run(adon(config, "enlarge", "--for", "night", "--slots", "2", "--lease", "1h"))
+        slots = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "AdonWorker"]
+        until(lambda: pool.run(slots).split(), "a machine")
+        (first,) = pool.run(slots).split()
+        pool.run(adon(config, "shrink", "--for", "night"))
+        with (workers / first / "condor_config").open("a") as settings:
+            settings.write("START = False\n")
+        master = int((workers / first / "process").read_text().split()[0])
+        os.kill(master, signal.SIGHUP)
+        log = submit(pool, tmp_path, 2, 5)
+        until(lambda: happened(log, "005") == 2, "the jobs to end")
+        until(lambda: none_left(pool, config), "the machines to be gone")
+    told = " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    assert f"{first} drained: it idles, and takes no job that waits: 2 cores, " in told
+    assert len(recorded(tmp_path, "machine")) == 2

@@ -138,11 +138,15 @@ def test_torn_and_garbled_files_spoil_nothing_else(
     (torn,) = set(folder.glob("*.run")) - good
     first.close()
     torn.write_bytes(torn.read_bytes()[:cut])
-    (folder / "garbage.run").write_bytes(garbage)
-    (folder / "half.new").write_bytes(garbage)
+    (folder / f"{'a' * 40}.run").write_bytes(garbage)
+    (folder / f"{'b' * 40}.new").write_bytes(garbage)
+    foreign = [folder / "garbage.run", folder / "draft.new"]
+    for file in foreign:
+        file.write_bytes(garbage)
     second = Spool(folder)
     assert set(told(second)) - {"torn"} == {"good"}
-    assert not list(folder.glob("*.new"))
+    assert list(folder.glob("*.new")) == [folder / "draft.new"]
+    assert [file.read_bytes() for file in foreign] == [garbage, garbage]
     second.close()
 
 

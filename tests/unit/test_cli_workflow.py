@@ -14,6 +14,7 @@ from network_world import star
 from provision_world import text
 
 from monitors.archive.archive import Archive
+from monitors.archive.measurement import Measurement
 
 FAN: dict[str, list[str]] = {"split": [], **{f"w{n}": ["split"] for n in range(8)}}
 GROW = """
@@ -116,6 +117,16 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
     assert (found.value, found.details["reason"]) == (4.0, "4 jobs are to run at once")
     machine, lease = (part.split() for part in adon("pool", "show").out.splitlines()[1::2])
     assert (machine[:3], lease[:2]) == (["adon-1", "small", "running"], ["night", "4"])
+    why = {"adon-1": "the last 4 jobs died there"}
+    drained = {"drain": ["adon-1"], "why": why}
+    with Archive(where) as archive:
+        archive.record(Measurement("d", "pool_decision", "adon", 1.0, "1", 5.0, "", "", drained))
+    assert "drains: the last 4 jobs died there" in " ".join(adon("pool", "show").out.split())
+    with Archive(where) as archive:
+        kept = {"keep": ["adon-1"], "why": {"adon-1": "of use again"}}
+        archive.record(Measurement("e", "pool_decision", "adon", 1.0, "1", 6.0, "", "", kept))
+    (one,) = json.loads(adon("pool", "show", "--json").out)["machines"]
+    assert one["note"] == ""
     (row,) = json.loads(adon("pool", "show", "--json").out)["leases"]
     assert (row["name"], row["slots"], row["cores"]) == ("night", 4, 1)
     (world / "adon-workers").mkdir()

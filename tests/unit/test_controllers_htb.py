@@ -157,3 +157,12 @@ def test_a_missing_program_is_named() -> None:
 def test_a_command_that_hangs_is_a_failure() -> None:
     code, _, said = CommandRunner(["timeout", "60", "sleep", "60"], timeout_s=0.1).ask([])
     assert code != 0 and "no answer" in said
+
+
+def test_what_somebody_has_put_in_place_of_ours_is_not_cleared() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY, replace(EMPTY, device="s1-b")])
+    tc.shown["s1-a"] = {}
+    shaper.clear()
+    assert tc.batches[-1] == ["qdisc replace dev s1-b root pfifo", "qdisc del dev s1-b root"]

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import fake_opendaylight
 import pytest
 from authority import Authority
 from controller_worlds import MBPS, HastyClock, two_switches
@@ -500,6 +502,31 @@ def test_clear_removes_everything_of_ours_and_nothing_else(rig: FakeRig) -> None
     rig.controller.clear()
     assert list(node.config) == ["theirs"]
     assert rig.odl.owners(1) == [0] and rig.odl.owners(2) == []
+
+
+def test_flows_of_others_stay_where_the_filter_by_cookie_is_ignored(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_of_them(node: Any, given: dict[str, Any]) -> tuple[int, Any]:
+        return flows(node, {k: v for k, v in given.items() if "cookie" not in k})
+
+    flows = fake_opendaylight._OPERATIONS["get-flow-statistics"]
+    operations = {**fake_opendaylight._OPERATIONS, "get-flow-statistics": all_of_them}
+    monkeypatch.setattr(fake_opendaylight, "_OPERATIONS", operations)
+    node = rig.odl.nodes[1]
+    foreign = [
+        {"id": f"theirs{n}", "priority": 7 + n, "cookie": 7, "table_id": 0, **more}
+        for n, more in enumerate(
+            [{"match": {}, "instructions": {}}, {"match": {"in-port": "openflow:1:1"}}]
+        )
+    ]
+    for flow in foreign:
+        node.config[flow["id"]] = flow
+    rig.odl.restart(1)
+    rig.controller.apply([rig.circuit()])
+    rig.controller.apply([])
+    rig.controller.stop()
+    assert rig.odl.owners(1) == [0, 0]
 
 
 def test_an_endless_answer_is_cut_off(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,3 +39,28 @@ def test_nothing_is_asked_where_nothing_changes() -> None:
 def test_a_refusal_is_one_line() -> None:
     with pytest.raises(ControllerError, match=r"ovs-vsctl refused to shape: ovs-vsctl: no$"):
         VsctlShaper(Vsctl(1)).sync([ONE])
+
+
+class Database(Vsctl):
+    """Has a QoS and a queue of ours, and says which one the port has."""
+
+    def __init__(self, on: str) -> None:
+        super().__init__()
+        self.on = on
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        if "find" in command:
+            return 0, f"our-{command[command.index('find') + 1]}\n", ""
+        found = super().ask(command)
+        return (0, f"{self.on}\n", "") if "get" in command else found
+
+
+@pytest.mark.parametrize(("on", "cleared"), [("our-qos", True), ("theirs", False), ("[]", False)])
+def test_the_qos_that_somebody_has_put_on_a_port_stays_there(on: str, cleared: bool) -> None:
+    vsctl = Database(on)
+    VsctlShaper(vsctl)._remove("s1-a")
+    last = vsctl.asked[-1]
+    assert ("clear" in last) is cleared
+    assert [last[i + 1 : i + 3] for i, w in enumerate(last) if w == "destroy"] == [
+        ["qos", "our-qos"], ["queue", "our-queue"],
+    ]  # fmt: skip

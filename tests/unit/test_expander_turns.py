@@ -11,8 +11,10 @@ import pytest
 
 from condor_plugins.pool.cloud.protocol import Server
 from condor_plugins.pool.expander import look
+from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.turn import Expander
-from condor_plugins.pool.queue import SCHEDD
+from condor_plugins.pool.fitness import DEATHS
+from condor_plugins.pool.queue import SCHEDD, offline_ad
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Limits, MachineState
 from monitors.archive.archive import Archive
@@ -27,6 +29,9 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.cloud_ahead_s = self.worker_ahead_s = 0.0  # their clocks
+        self.over: list[dict[str, Any]] = []
+        self.drained: list[str] = []
         self.there: dict[str, Server] = {}
         self.ads: dict[str, classad2.ClassAd] = {}
         self.queue: list[classad2.ClassAd] = []
@@ -39,7 +44,9 @@ class World:
         return list(self.there.values())
 
     def start(self, flavour: str, name: str) -> None:
-        self.there[name] = Server(name, flavour, MachineState.BOOTING, self.now)
+        self.there[name] = Server(
+            name, flavour, MachineState.BOOTING, self.now + self.cloud_ahead_s
+        )
 
     def delete(self, name: str) -> None:
         self.there.pop(name, None)
@@ -51,7 +58,7 @@ class World:
         return self.queue
 
     def ended(self) -> list[Any]:
-        return []
+        return self.over
 
     def whole(self, job: classad2.ClassAd) -> classad2.ClassAd:
         return job
@@ -61,6 +68,10 @@ class World:
 
     def forget(self, worker: str) -> None:
         del self.ads[worker]
+
+    def drain(self, slot: str, _: str) -> None:
+        self.drained.append(slot)
+        self.ads[slot.partition("@")[2]]["Draining"] = True
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         for job in jobs:
@@ -75,13 +86,16 @@ class World:
         self.queue.append(classad2.ClassAd(job))
         return self.queue[-1]
 
-    def join(self, name: str, job: classad2.ClassAd) -> None:
+    def join(self, name: str, job: classad2.ClassAd | None = None) -> None:
         """It is up, and runs a job."""
+        own = int(self.now + self.worker_ahead_s)
         ad = {"Name": f"slot1@{name}", "AdonWorker": name, "Cpus": 1, "TotalSlotCpus": 2,
               "Memory": 4096, "TotalSlotMemory": 4096, "State": "Unclaimed", "Activity": "Idle",
-              "LastHeardFrom": int(self.now), "DaemonStartTime": int(self.now)}  # fmt: skip
+              "LastHeardFrom": int(self.now), "DaemonStartTime": own - 3, "MyCurrentTime": own,
+              "Start": True, "Requirements": True}  # fmt: skip
         self.ads[name] = classad2.ClassAd(ad)
-        job.update({"JobStatus": 2, "RemoteHost": f"slot1_1@{name}"})
+        if job is not None:
+            job.update({"JobStatus": 2, "RemoteHost": f"slot1_1@{name}"})
 
 
 @pytest.fixture
@@ -107,8 +121,33 @@ def expander(world: Any, archive: Archive) -> Expander:
     )  # fmt: skip
 
 
+def die(world: World, name: str, count: int = DEATHS) -> None:
+    """So many jobs, at once, on one machine."""
+    world.over += [
+        {"ClusterId": 900 + n, "ProcId": 0, "JobStatus": 4, "ExitCode": 1, "User": "ann",
+         "Cmd": "x", "LastRemoteHost": f"slot1_{n}@{name}",
+         "JobCurrentStartDate": world.now + n, "EnteredCurrentStatus": world.now + n + 1}
+        for n in range(count)
+    ]  # fmt: skip
+
+
 def flavours(servers: Mapping[str, Server]) -> Sequence[str]:
     return [server.flavour for server in servers.values()]
+
+
+@pytest.mark.parametrize("state", [s for s in MachineState if s is not MachineState.DRAINING])
+def test_machines_that_were_not_started_for_the_pool_are_left_alone(
+    world: World, archive: Archive, state: MachineState
+) -> None:
+    """Also where a cloud, or the program that is one, tells of all that it has."""
+    names = ("payroll-db", "p-1", "p-0123abcde", "xp-0123abcd", "q-0123abcd", "P-0123ABCD")
+    theirs = {name: Server(name, "cheap", state, world.now - 9e5, "", "off") for name in names}
+    world.there |= theirs
+    ours = expander(world, archive)
+    for _ in range(3):
+        assert not ours.turn().acts
+        world.now += 500
+    assert world.there == theirs
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -134,6 +173,41 @@ def test_one_that_somebody_else_deleted_is_replaced(
     assert ours.turn().plan.start == {"cheap": 1}
 
 
+@pytest.mark.parametrize("host", ["slot1@{}.lab.example", "slot1_1@10-0-0-5"])
+def test_jobs_on_a_slot_of_others_are_not_vacated_with_a_machine_that_has_died(
+    world: World, archive: Archive, host: str
+) -> None:
+    """Its host is called alike, or has the same private address in another network."""
+    world.submit()
+    ours = expander(world, archive)
+    ours.turn()
+    (name,) = world.there
+    world.join(name)
+    ours.turn()
+    slot = host.format(name).replace("_1@", "@")
+    world.ads["other"] = classad2.ClassAd({**world.ads[name], "Name": slot, "AdonWorker": "x"})
+    world.queue[0].update(
+        {"JobStatus": 2, "RemoteHost": host.format(name), "PublicClaimId": "<10.0.0.5:9618>#1#2"}
+    )
+    world.there[name] = Server(name, "cheap", MachineState.ENDED, world.now, "10.0.0.5")
+    assert ours.turn().delete.keys() == {name}
+    assert not world.vacated
+
+
+def test_offline_machines_of_another_pool_stay_in_the_collector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(Condor, "_invalidate", lambda _, where: asked.append(where))
+    Condor().forget_flavours("p")
+    Condor().forget('w" || true || "')
+    ads = {pool: offline_ad(CHEAP, {}, "", pool=pool) for pool in ("p", "q")}
+    gone, dead = map(classad2.ExprTree, asked)
+    assert {pool: gone.eval(ad) for pool, ad in ads.items()} == {"p": True, "q": False}
+    assert dead.eval(classad2.ClassAd({"AdonWorker": "w2"})) is False
+    assert ads["p"]["Name"] != ads["q"]["Name"]
+
+
 def test_somebody_elses_worker_is_the_pools_own(world: World, archive: Archive) -> None:
     world.join("q-0123abcd", world.submit())
     decision = expander(world, archive).turn()
@@ -151,3 +225,145 @@ def test_a_flavour_that_hangs_is_left_alone_for_a_while(world: World, archive: A
     assert (decision.plan.give_up, decision.plan.start) == ((hangs,), {"dear": 1})
     assert flavours(world.there) == ["dear"]
     assert not ours.turn().acts
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("ahead_s", [-900.0, 900.0])
+def test_clocks_that_are_minutes_apart_lose_no_machine(
+    world: World, archive: Archive, ahead_s: float, restarted: bool
+) -> None:
+    world.cloud_ahead_s, world.worker_ahead_s = ahead_s, -ahead_s
+    job = world.submit()
+    job["QDate"] = int(world.now + ahead_s)
+    ours = expander(world, archive)
+    ours.turn()
+    (name,) = world.there
+    world.now += 30
+    if restarted:
+        ours = expander(world, archive)
+    for _ in range(3):
+        assert not ours.turn().acts
+        world.now += 10
+    world.join(name, job)
+    ours.turn()
+    assert flavours(world.there) == ["cheap"]
+    # A boot takes no 15 minutes longer, or less.
+    (boot,) = archive.query("boot")
+    assert boot.value == (pytest.approx(57.0) if not restarted else pytest.approx(57.0, abs=60.0))
+
+
+def test_a_machine_that_does_not_come_up_is_given_up_also_by_a_wrong_clock(
+    world: World, archive: Archive
+) -> None:
+    world.cloud_ahead_s = 900.0
+    world.submit()
+    ours = expander(world, archive)
+    ours.turn()
+    (hangs,) = world.there
+    world.now += 101.0
+    assert ours.turn().plan.give_up == (hangs,)
+
+
+@pytest.mark.parametrize("step_s", [-1200.0, 1200.0])
+def test_a_clock_that_is_set_loses_no_machine(
+    world: World, archive: Archive, step_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = world.now
+    ours = expander(world, archive)
+    monkeypatch.setattr(ours._look, "_ticks", lambda: ticks)
+    world.submit()
+    ours.turn()
+    ticks += 15
+    world.now += 15 + step_s
+    assert not ours.turn().acts
+    ticks += 100
+    world.now += 100
+    assert len(ours.turn().plan.give_up) == 1
+
+
+def test_a_machine_on_which_jobs_die_is_drained_and_no_supply(
+    world: World, archive: Archive
+) -> None:
+    ours = expander(world, archive)
+    for _ in range(3):
+        world.submit()
+    ours.turn()
+    first = sorted(world.there)
+    for name in first:
+        world.join(name)
+    world.queue[0].update({"JobStatus": 2, "RemoteHost": f"slot1_1@{first[0]}"})
+    ours.turn()
+    die(world, first[1])
+    world.over.append({**world.over[0], "LastRemoteHost": f"slot1@{first[0]}", "ExitCode": 0})
+    world.now += 60
+    decision = ours.turn()
+    assert decision.plan.drain == (first[1],)
+    assert world.drained == [f"slot1@{first[1]}"]
+    assert decision.plan.why[first[1]] == "the last 4 jobs died there within 60 s"
+    # Another is started, of another kind.
+    assert decision.plan.start == {"dear": 1}
+    assert decision.machines["unfit"] == 1
+    # It is said once, and it is not taken back.
+    assert not ours.turn().acts
+    world.now += 15
+    assert ours.turn().delete == {first[1]: "it is drained"}
+
+
+def test_jobs_that_die_everywhere_drain_no_more_than_one_machine(
+    world: World, archive: Archive
+) -> None:
+    ours = expander(world, archive)
+    for _ in range(3):
+        world.submit()
+    ours.turn()
+    for name in world.there:
+        world.join(name)
+        die(world, name)
+    world.now += 60
+    ours.turn()
+    assert not world.drained
+
+
+def test_a_slot_of_the_pool_that_takes_no_job_is_no_supply(world: World, archive: Archive) -> None:
+    world.join("own")
+    ad = world.ads["own"]
+    del ad["AdonWorker"]
+    ad["Requirements"] = classad2.ExprTree("TARGET.RequestDisk <= MY.Disk")
+    ad.update({"PartitionableSlot": True, "Disk": 0, "TotalSlotDisk": 100})
+    world.submit()
+    ours = expander(world, archive)
+    assert not ours.turn().acts
+    world.now += 61
+    decision = ours.turn()
+    assert decision.plan.start == {"cheap": 1}
+    assert "slot1@own: it idles, and takes no job that waits" in decision.reason
+
+
+def test_a_cloud_that_does_not_list_what_it_accepts_is_asked_for_no_more(
+    world: World, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a proxy that takes the tags out of its answers."""
+    monkeypatch.setattr(world, "machines", list)
+    world.submit()
+    ours = expander(world, archive)
+    for _ in range(100):
+        ours.turn()
+        world.now += 15
+    assert flavours(world.there) == ["cheap", "dear"]
+
+
+def test_machines_that_are_over_soon_are_not_started_again_and_again(
+    world: World, archive: Archive
+) -> None:
+    """The second in a row: one may be chance."""
+    world.submit()
+    ours, started = expander(world, archive), []
+    for _ in range(2):
+        started += ours.turn().plan.start
+        (name,) = world.there
+        world.join(name)
+        ours.turn()
+        world.there[name] = Server(name, "cheap", MachineState.ENDED, world.now, error="it is off")
+        world.now += 30
+    started += ours.turn().plan.start
+    assert started == ["cheap", "cheap", "dear"]

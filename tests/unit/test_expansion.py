@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -204,15 +205,19 @@ def test_a_program_of_the_admins_is_asked_and_answers(tmp_path: Path) -> None:
     row = {"name": "vm-1", "flavour": "small", "state": "booting", "since": 9}
     answer = {
         "flavours": [{"name": "small", "cores": 4, "memory_mb": 512}],
-        "machines": [row, {**row, "name": "vm-2", "state": "error", "error": "no host"}],
+        "machines": [
+            {**row, "until": 3600},
+            {**row, "name": "vm-2", "state": "error", "error": "no host"},
+        ],
     }
     then = f"print(json.dumps({{k: v for k, v in {answer!r}.items() if k == request['action']}}))"
     cloud, log = program(tmp_path, then)
     cloud.check()
     assert cloud.flavours() == [Flavour("small", 4, 512)]
     first, second = cloud.machines()
-    assert first == Server("vm-1", "small", MachineState.BOOTING, 9.0)
-    assert (second.state, second.error) == (MachineState.ERROR, "no host")
+    assert first == Server("vm-1", "small", MachineState.BOOTING, 9.0, until=3600.0)
+    told = second.state, second.error, second.until
+    assert told == (MachineState.ERROR, "no host", math.inf)
     cloud.start("small", "a")
     cloud.delete("a")
     asked = [json.loads(line) for line in log.read_text().splitlines()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,20 +42,23 @@ Answer = tuple[int, dict[str, str], str] | Exception
 class Scripted(BaseAdapter):
     """Answers what is listed, and by ``answer`` what changes something."""
 
-    def __init__(self, answer: Answer, on: str) -> None:
+    def __init__(self, answer: Answer, on: str, found: Mapping[str, Any]) -> None:
         super().__init__()
-        self.answer, self.on = answer, on
+        self.answer, self.on, self.found = answer, on, found
+        self.versions: set[str | None] = set()  # of which lists of servers were asked
         self.asked: list[tuple[str, str, Any]] = []
 
     def send(self, request: Any, *_: object, **__: object) -> requests.Response:  # type: ignore[override]
         path = request.path_url.partition("?")[0].rstrip("/") or "/"
         body = json.loads(request.body) if request.body else None
         self.asked.append((request.method, path, body))
+        if path == "/v2.1/servers/detail":
+            self.versions.add(request.headers.get("OpenStack-API-Version"))
         answer: Answer = (404, {}, "{}")
         if f"{request.method} {path}" == self.on:
             answer = self.answer
-        elif path in FOUND:
-            answer = (200, {"Content-Type": "application/json"}, json.dumps(FOUND[path]))
+        elif path in self.found:
+            answer = (200, {"Content-Type": "application/json"}, json.dumps(self.found[path]))
         if isinstance(answer, Exception):
             raise answer
         response = requests.Response()
@@ -67,16 +71,22 @@ class Scripted(BaseAdapter):
         """Nothing to close."""
 
 
-def cloud_of(answer: Answer, on: str) -> tuple[OpenStackCloud, Scripted]:
-    script = Scripted(answer, on)
+def cloud_of(
+    answer: Answer,
+    on: str,
+    settings: OpenStackSettings = SETTINGS,
+    found: Mapping[str, Any] = FOUND,
+    **pinned: Any,
+) -> tuple[OpenStackCloud, Scripted]:
+    script = Scripted(answer, on, found)
     http = requests.Session()
     http.mount("http://", script)
 
     def connect() -> Connection:
         auth = token_endpoint.Token("http://nova/v2.1", "t")
-        return Connection(session=session.Session(auth=auth, session=http))
+        return Connection(session=session.Session(auth=auth, session=http), **pinned)
 
-    return OpenStackCloud(SETTINGS, lambda _flavour, _name: "#cloud-config\n{}\n", connect), script
+    return OpenStackCloud(settings, lambda _flavour, _name: "#cloud-config\n{}\n", connect), script
 
 
 def said(message: str) -> str:
@@ -124,8 +134,89 @@ def test_a_machine_is_asked_for_with_all_by_which_it_is_found() -> None:
     (asked,) = [body["server"] for method, _, body in script.asked if method == "POST"]
     assert (asked["name"], asked["flavorRef"], asked["imageRef"]) == ("w1", "f", "i")
     assert asked["tags"] == ["adon:p"]
-    assert asked["metadata"] == {"adon_flavour": "small"}
+    assert asked["metadata"] == {"adon_flavour": "small", "adon_collector": ""}
     assert asked["networks"] == [{"uuid": "n"}]
+
+
+def row(name: str, *tags: str, **metadata: str) -> dict[str, Any]:
+    told = {"status": "ACTIVE", "created": "2026-11-23T09:00:00Z", "addresses": {}}
+    return {"id": f"id-{name}", "name": name, "tags": list(tags), "metadata": metadata, **told}
+
+
+FOREIGN = [
+    row("payroll-db"),
+    row("ci-runner", "team:web"),
+    row("p-0123abcd"),  # named alike
+    row("p-1", "adon:q"),
+    row("p-2", "adon:p2"),
+    row("p-3", "ADON:P"),
+    row("p-4", "my adon:p"),
+    row("p-5", adon_flavour="small", adon_collector="cm:9618"),  # adopted: its tag was taken off
+    row("p-6", "adon:p", adon_flavour="small", adon_collector="other:9618"),
+    {k: v for k, v in row("p-7").items() if k != "tags"},  # as below 2.26
+]
+"""Servers of a project that are not of the pool ``p`` of the collector ``cm:9618``."""
+
+
+def ports(*rows: tuple[str, str]) -> dict[str, Any]:
+    keys = ("name", "description")
+    return {"ports": [{"id": f"port-{r[0]}", **dict(zip(keys, r, strict=True))} for r in rows]}
+
+
+@pytest.mark.parametrize(
+    "pinned",
+    [{}, *({"compute_default_microversion": f"2.{n}"} for n in (1, 15, 25, 51, 96)),
+     {"compute_api_version": "2.1"}, {"compute_api_version": "2"}],
+    ids=str,
+)  # fmt: skip
+def test_a_cloud_that_ignores_every_filter_loses_nothing_of_others(pinned: dict[str, str]) -> None:
+    own = [row("w1", "adon:p", "x"), row("w2", "adon:p", adon_collector="cm:9618")]
+    described = [
+        ("w9", "adon:p cm:9618"), ("w8", "adon:p"), ("db-port", ""), ("q", "adon:p other:9618"),
+    ]  # fmt: skip
+    found = FOUND | {
+        "/v2.1/servers/detail": {"servers": [*FOREIGN, *own]},
+        "/v2.1/v2.0/ports": ports(*described),
+    }
+    settings = replace(SETTINGS, collector="cm:9618", qos_policy="qos")
+    cloud, script = cloud_of((404, {}, "{}"), "", settings, found, **pinned)
+    machines = [machine.name for machine in cloud.machines()]
+    assert machines == ["w1", "w2", "w9", "w8"]
+    assert script.versions == {"compute 2.52"}
+    for name in [*(one["name"] for one in FOREIGN), "db-port", "q", *machines]:
+        cloud.delete(name)
+    deleted = [path for method, path, _ in script.asked if method == "DELETE"]
+    assert deleted == [
+        "/v2.1/servers/id-w1", "/v2.1/servers/id-w2", "/v2.1/v2.0/ports/port-w9",
+        "/v2.1/v2.0/ports/port-w8",
+    ]  # fmt: skip
+
+
+def test_a_port_of_somebody_else_is_not_plugged_in() -> None:
+    found = FOUND | {
+        "/v2.1/v2.0/ports": ports(("w1", ""), ("w2", "adon:p cm:9618"), ("w1", "adon:p other:1")),
+        "/v2.1/v2.0/qos/policies/qos": {"policy": {"id": "qos", "name": "qos"}},
+    }
+    settings = replace(SETTINGS, collector="cm:9618", qos_policy="qos")
+    port = json.dumps({"port": {"id": "new"}})
+    cloud, script = cloud_of((201, JSON, port), "POST /v2.1/v2.0/ports", settings, found)
+    with pytest.raises(CloudError):
+        cloud.start("small", "w1")
+    bodies = {path: body for method, path, body in script.asked if method == "POST"}
+    assert bodies["/v2.1/v2.0/ports"]["port"]["description"] == "adon:p cm:9618"
+    assert bodies["/v2.1/servers"]["server"]["networks"] == [{"port": "new"}]
+
+
+@pytest.mark.parametrize("latest", ["2.1", "2.25", "2.51"])
+def test_a_compute_api_without_tags_is_told_at_the_start(latest: str) -> None:
+    version = {**VERSION, "version": latest}
+    found = FOUND | {"/v2.1": {"version": version}, "/": {"versions": [version]}}
+    cloud, script = cloud_of((404, {}, "{}"), "", found=found)
+    with pytest.raises(InputError, match=rf"cloud c: found compute API {latest}, expected 2\.52"):
+        cloud.check()
+    with pytest.raises(CloudError, match=r"expected 2\.52"):
+        cloud.machines()
+    assert {method for method, *_ in script.asked} == {"GET"}
 
 
 @pytest.mark.parametrize("method", ["machines", "check"])

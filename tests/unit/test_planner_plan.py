@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,10 +151,19 @@ def test_what_a_killed_planner_left_is_removed(case: Case) -> None:
     family = case.root / "submit/u/pegasus/mini"
     gone = subprocess.Popen(["true"])
     gone.wait()
-    (family / f".run0001.{gone.pid}").mkdir(parents=True)
-    (family / ".run0001.1").mkdir()  # of a planner that still runs
+    here = socket.gethostname()
+    (family / f".run0001.{here}.{gone.pid}").mkdir(parents=True)
+    others = {
+        f".run0001.{here}.1",  # of a planner that still runs
+        f".run0001.another-host.{gone.pid}",
+        f".run0001.{gone.pid}",
+        f".runs.{here}.{gone.pid}",
+        f".running.{gone.pid}",
+    }
+    for name in others:
+        (family / name).mkdir()
     assert planned(case).submit_dir.name == "run0001"
-    assert {p.name for p in family.iterdir()} == {"run0001", ".run0001.1"}
+    assert {p.name for p in family.iterdir()} == {"run0001", *others}
 
 
 def test_a_number_taken_meanwhile_is_not_overwritten(

@@ -165,7 +165,7 @@ def slot(name: str = "m1", ago_s: float = 10.0, draining: bool = False) -> Worke
 
 
 def test_a_machine_boots_until_its_startd_is_in_the_collector() -> None:
-    memory = Memory()
+    memory = Memory(asked={"m1": NOW - 500})
     found = supply([server()], {}, [SMALL], {}, (), memory, NOW)
     assert [(m.state, m.since) for m in found.machines] == [(MachineState.BOOTING, NOW - 500)]
     found = supply([server()], {"m1": slot()}, [SMALL], {}, (), memory, NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -148,3 +149,16 @@ def test_one_that_does_not_say_who_it_is_is_left_alone(folder: Path) -> None:
     assert not registry.end(folder, 0.1)
     os.close(lock)
     assert registry.end(folder)
+
+
+def test_the_number_of_a_process_that_has_not_the_lock_is_no_reason_to_end_it(folder: Path) -> None:
+    """Who takes the lock has not written yet, and the number before was given away again."""
+    stranger = subprocess.Popen(["sleep", "60"])
+    lock = registry.hold(folder)
+    assert lock is not None
+    (folder / registry.LOCK).write_text(f"{stranger.pid}\n")
+    assert not registry.end(folder, 0.1)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+    os.close(lock)

@@ -3,16 +3,16 @@
     {"action": "flavours"}
         {"flavours": [{"name", "cores", "memory_mb", "price", "boot_s", "boot_spread_s"}]}
     {"action": "machines"}
-        {"machines": [{"name", "flavour", "state", "since", "address", "error"}]}
+        {"machines": [{"name", "flavour", "state", "since", "address", "error", "until"}]}
     {"action": "start", "flavour": "…", "name": "…"}
     {"action": "delete", "name": "…"}
 
 and exits with 0. To the last two it needs to say nothing; what it cannot do, it refuses with
 ``{"refused": "quota|busy|conflict|credentials|refused", "retry_after_s": 60, "error": "…"}``
 (:class:`condor_plugins.pool.cloud.protocol.Refusal`), or exits with another code and a line on
-standard error, which counts as busy. ``price``, boot times, ``address`` and ``error`` may be left
-out. Machines take the name that is given to them into the pool, as AdonWorker in the ads of their
-slots.
+standard error, which counts as busy. ``price``, boot times, ``address``, ``error`` and ``until``,
+when a machine ends by itself, may be left out. Machines take the name that is given to them into
+the pool, as AdonWorker in the ads of their slots.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class _Machine(Schema):
     since: Number
     address: str = ""
     error: str = ""
+    until: Number | None = None
 
 
 class _Answer(Schema):
@@ -88,7 +89,10 @@ class CommandCloud:
         found = self._call("machines").machines
         if found is None:
             raise self._error("found no machines, expected a list", Refusal.REFUSED)
-        return [Server(**(row.model_dump() | {"state": MachineState(row.state)})) for row in found]
+        return [
+            Server(**row.model_dump(exclude_none=True) | {"state": MachineState(row.state)})
+            for row in found
+        ]
 
     def start(self, flavour: str, name: str) -> None:
         """The same."""

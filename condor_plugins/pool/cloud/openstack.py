@@ -1,10 +1,11 @@
 """Machines of a pool from an OpenStack, by openstacksdk and clouds.yaml.
 
-Servers carry the tag ``adon:<pool>``, their flavour as metadata, and the name that was chosen for
-them. A port that is made for a server's quality of service has the server's name and the tag as its
-description. Neutron lets no tenant delete it before its server is gone: until then, and where a
-request was never followed by its server, it is told as a machine that has ENDED, and goes when that
-is deleted.
+Servers carry the tag ``adon:<pool>``, their flavour and the pool's collector as metadata, and the
+name that was chosen for them; a port that is made for a server's quality of service has the
+server's name, and tag and collector as its description. Each has to say so itself: older versions
+of the compute API, and proxies, ignore filters. Neutron lets no tenant delete a port before its
+server is gone: until then, and where a request was never followed by its server, it is told as a
+machine that has ENDED, and goes when that is deleted.
 
 Nothing is tried again in here: a request that failed may have been carried out, so that whoever
 asked lists first; and a cloud that says when to come back may say an hour. For requests that are
@@ -26,13 +27,17 @@ from typing import Any
 import keystoneauth1.exceptions as keystone
 import openstack
 import openstack.exceptions as sdk
+from keystoneauth1.discover import version_to_string
 
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
 from condor_plugins.pool.scaling import Flavour, MachineState
 from network_provisioner.base.errors import InputError
 
 _POLICY = "soft-anti-affinity"
-_FLAVOUR = "adon_flavour"
+_FLAVOUR, _COLLECTOR = "adon_flavour", "adon_collector"
+_VERSION = (2, 52)
+"""Of the compute API, whatever clouds.yaml says: servers have tags from their creation on. Below
+2.26 Nova tells no tags, and ignores the filter by them."""
 _QUOTA = re.compile("quota|exceed|limit", re.IGNORECASE)
 _TRANSIENT = (408, 413, 425, 429)
 """413 is what Nova's old rate limits answer."""
@@ -62,6 +67,8 @@ class OpenStackSettings:
 
     ``cloud``            in clouds.yaml
     ``pool``             whose machines they are, for the tag: letters, digits, and any of _.-
+    ``collector``        of the pool: machines that have another one belong to somebody else's pool
+                         of the same name; "" for any
     ``prices``           by flavour: what a machine of it costs per hour
     ``image``            with HTCondor and cloud-init
     ``network``          from which the pool's collector can be reached
@@ -83,6 +90,7 @@ class OpenStackSettings:
     prices: Mapping[str, float]
     image: str
     network: str
+    collector: str = ""
     key: str = ""
     security_groups: Sequence[str] = ()
     group: str = ""
@@ -116,6 +124,7 @@ class OpenStackCloud:
         self._user_data = user_data
         self._connect = connect or self._from_clouds_yaml
         self._tag = f"adon:{settings.pool}"
+        self._description = f"{self._tag} {settings.collector}".rstrip()  # of ports
         self._client: Any = None
         self._found: dict[tuple[str, str], Any] = {}
         self._one_group = Lock()
@@ -154,7 +163,7 @@ class OpenStackCloud:
     def machines(self) -> Sequence[Server]:
         """The same."""
         with self._told("list servers"):
-            servers = list(self._api.compute.servers(tags=self._tag))
+            servers = list(self._servers())
             found = [_machine(server, self._settings.life_s) for server in servers]
             known = {machine.name for machine in found}
             alone = [port for port in self._ports() if port.name not in known]
@@ -182,7 +191,7 @@ class OpenStackCloud:
             "image_id": self._find("image", settings.image).id,
             "user_data": base64.b64encode(data.encode()).decode(),
             "tags": [self._tag],
-            "metadata": {_FLAVOUR: flavour},
+            "metadata": {_FLAVOUR: flavour, _COLLECTOR: settings.collector},
         }
         if settings.key:
             asked["key_name"] = settings.key
@@ -219,7 +228,17 @@ class OpenStackCloud:
     @property
     def _api(self) -> Any:
         if self._client is None:
-            self._client = self._connect()
+            client = self._connect()
+            found = client.compute.get_endpoint_data()
+            latest = found.max_microversion if found else None
+            if latest and latest < _VERSION:
+                raise CloudError(
+                    f"{self._called()}: found compute API {version_to_string(latest)}, expected "
+                    f"{version_to_string(_VERSION)} or later: servers of earlier ones have no tags",
+                    Refusal.REFUSED,
+                )
+            client.compute.default_microversion = version_to_string(_VERSION)
+            self._client = client
         return self._client
 
     def _from_clouds_yaml(self) -> Any:
@@ -302,24 +321,31 @@ class OpenStackCloud:
         made = self._api.network.create_port(
             network_id=network,
             name=name,
-            description=self._tag,
+            description=self._description,
             qos_policy_id=self._find("qos_policy", settings.qos_policy).id,
             **more,
         )
         return {"port": made.id}
 
-    def _servers(self, name: str) -> Iterator[Any]:
-        """Ours of this name; the cloud finds it in longer ones, too."""
-        for server in self._api.compute.servers(tags=self._tag, name=name):
-            if server.name == name:
+    def _servers(self, name: str = "") -> Iterator[Any]:
+        """Ours, those of this name where one is given: the cloud finds it in longer ones, too."""
+        collector = self._settings.collector
+        wanted = {"name": name} if name else {}
+        for server in self._api.compute.servers(tags=self._tag, **wanted):
+            whose = (server.metadata or {}).get(_COLLECTOR)
+            if self._tag not in (server.tags or ()) or name not in ("", server.name):
+                continue
+            if not whose or not collector or whose == collector:
                 yield server
 
     def _ports(self, name: str = "") -> list[Any]:
-        """Ports that were made for servers."""
+        """Ports that were made for servers of ours; before collectors were noted, by the tag."""
         if not self._settings.qos_policy:
             return []
+        ours = [self._description, self._tag]
         wanted = {"name": name} if name else {}
-        return list(self._api.network.ports(description=self._tag, **wanted))
+        found = self._api.network.ports(description=ours, **wanted)
+        return [p for p in found if p.description in ours and name in ("", p.name)]
 
 
 def _words(kind: str) -> str:

@@ -28,7 +28,7 @@ from network_provisioner.base.errors import InputError
 _RECORD = "machine.json"
 _PROCESS = "process"
 _LAST = "last-ended"
-_DRAFT = "draft"
+_DRAFT = ".adon-draft"
 _PARTS = ("log", "spool", "execute", "lock", "run", "keys")
 _START_S = 20.0
 _PATIENCE_S = 20.0  # HTCondor has so long to shut down fast, which takes it a few
@@ -140,8 +140,12 @@ class StartdCloud:
                 if not _kill(home, None):
                     with self._turn():
                         # Its logs say why, if it was too soon.
-                        shutil.rmtree(self._directory / _LAST, ignore_errors=True)
-                        home.rename(self._directory / _LAST)
+                        last = self._directory / _LAST
+                        if last.exists() and not _read(last / _RECORD):  # it is somebody else's
+                            shutil.rmtree(home)
+                            return
+                        shutil.rmtree(last, ignore_errors=True)
+                        home.rename(last)
                 return
             told_at = row.setdefault("deleted", self._clock())
             _write(home / _RECORD, row)

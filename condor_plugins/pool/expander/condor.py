@@ -15,7 +15,7 @@ import htcondor2
 
 from condor_plugins.pool import dags
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
-from condor_plugins.pool.queue import FLAVOUR, SCHEDD, SCHEDULER, VANILLA
+from condor_plugins.pool.queue import FLAVOUR, POOL, SCHEDD, SCHEDULER, VANILLA
 from network_provisioner.base.errors import AdonError, MissingError
 
 JOB_ATTRIBUTES = tuple(
@@ -24,7 +24,8 @@ JOB_ATTRIBUTES = tuple(
             *dags.JOB_ATTRIBUTES, "ProcId", "RemoteHost", "Requirements", "RequestCpus",
             "RequestMemory", "RequestDisk", "ImageSize", "MemoryUsage", "AutoClusterId",
             "LastMatchTime", "LastRejMatchTime", "LastRejMatchReason", "pegasus_wf_uuid",
-            "PublicClaimId",
+            "PublicClaimId", "ExitCode", "HoldReasonCode", "LastRemoteHost", "LastPublicClaimId",
+            "ServerTime",
         )
     )
 )  # fmt: skip
@@ -77,11 +78,12 @@ class Condor:
 
     def forget(self, worker: str) -> None:
         """No more jobs to a machine that has died."""
-        self._invalidate(f'{WORKER_ATTRIBUTE} == "{worker}"')
+        self._invalidate(f"{WORKER_ATTRIBUTE} == {classad2.quote(worker)}")
 
-    def forget_flavours(self) -> None:
-        """Take back what :meth:`advertise` told."""
-        self._invalidate(f"{FLAVOUR} isnt undefined && Offline")
+    def forget_flavours(self, pool: str) -> None:
+        """Take back what :meth:`advertise` told of this pool's machines; others may share the
+        collector."""
+        self._invalidate(f"{POOL} == {classad2.quote(pool)} && {FLAVOUR} isnt undefined && Offline")
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         """Have jobs begin anew elsewhere, whose machine has died. Their shadows try to reach it for

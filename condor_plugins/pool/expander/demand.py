@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import classad2
 
 from condor_plugins.pool.expander.look import View
+from condor_plugins.pool.fitness import Waiting
 from condor_plugins.pool.leases import Lease
 from condor_plugins.pool.queue import (
     VANILLA,
@@ -38,10 +39,12 @@ _MOST_WHOLE = 10_000  # ads that are remembered
 
 @dataclass(frozen=True, slots=True)
 class PoolDemand:
-    """``counts`` are jobs by where they are known from."""
+    """``counts`` are jobs by where they are known from; ``waiting`` has one of each kind of those
+    that wait in a queue."""
 
     jobs: list[JobDemand]
     counts: Mapping[str, int]
+    waiting: Sequence[Waiting] = ()
 
 
 class Demands:
@@ -99,7 +102,13 @@ class Demands:
             "leased": sum(found.count for found in leased),
         }
         more = expected_arrivals(self._came.values(), now, _WINDOW_S, until)
-        return PoolDemand([*wanted, *leased, *more], counts)
+        return PoolDemand([*wanted, *leased, *more], counts, self._waiting(vanilla, view))
+
+    def _waiting(self, jobs: Iterable[classad2.ClassAd], view: View) -> list[Waiting]:
+        kinds = {asks_alike(job): job for job in jobs if waits_for_a_slot(job)}
+        asked = [self._asked(job, view) for job in kinds.values()]
+        ads = [self._whole[alike] for alike in kinds]
+        return [Waiting(ad, one.only) for ad, one in zip(ads, asked, strict=True)]
 
     def _unannounced(self, jobs: Iterable[classad2.ClassAd], view: View) -> list[JobDemand]:
         """Those that wait and belong to no DAG that is followed."""
@@ -107,7 +116,9 @@ class Demands:
         self._came = {key: d for key, d in self._came.items() if d.ready_at > earliest}
         wanted = []
         for job in jobs:
-            since, waits = number(job, "QDate") or view.now, waits_for_a_slot(job)
+            # An access point's clock may be ahead of ours.
+            since = min(number(job, "QDate") or view.now, view.now)
+            waits = waits_for_a_slot(job)
             if waits or since > earliest:
                 asked = self._asked(job, view)
                 found = _demand(asked, since, self._run_s(job), str(job.get("User")))

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 from condor_plugins.pool.cloud.backoff import BackOff
-from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Server
+from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Refusal, Server
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
-from condor_plugins.pool.expander.demand import Demands
+from condor_plugins.pool.expander.demand import Demands, PoolDemand
 from condor_plugins.pool.expander.look import Look, View
+from condor_plugins.pool.fitness import Judge
 from condor_plugins.pool.leases import METRIC, leases_of
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Limits, MachineState, is_lost, plan
@@ -27,6 +28,7 @@ from network_provisioner.base.errors import AdonError
 
 _DAY_S, _HOUR_S = 86_400.0, 3600.0
 _AT_ONCE = 8  # requests
+_NAMES = 5  # in a line
 
 
 class Expander:
@@ -50,16 +52,19 @@ class Expander:
         run_times: RunTimes,
         record: Callable[[Sequence[Measurement]], None],
         say: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        self._pool, self._limits, self._clock = pool, limits, clock
+        self._pool, self._limits, self._clock = pool, limits, clock or time.time
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._record, self._say = record, say
-        self._look = Look(pool, told, cloud, condor, archive, run_times, say)
+        ticks = clock or time.monotonic
+        self._look = Look(pool, told, cloud, condor, archive, run_times, say, ticks)
+        self._judge = Judge()
         self._demands = Demands(condor.whole, run_times.of_job)
         self._back_off = BackOff()
         self._there: frozenset[str] = frozenset()  # servers at the last look
         self._broken: frozenset[str] = frozenset()
+        self._unfit: frozenset[str] = frozenset()
         self._deleted: frozenset[str] = frozenset()  # which is asked again until they are gone
         self._told: tuple[str, ...] = ()
 
@@ -68,18 +73,20 @@ class Expander:
         seen what there is: then nothing is done."""
         now = self._clock()
         view = self._look.at(now)
-        self._mind(view)
         leases = leases_of(self._archive.latest(METRIC).values(), now)
         wanted = self._demands.at(view, leases)
+        view, unused = self._fit(view, wanted)
+        self._mind(view)
         found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
+        states.update(unfit=len(self._judge.unfit))
         over, old = view.supply.over, view.supply.old
-        found = replace(found, drain=(*found.drain, *old), why={**found.why, **old})
+        found = replace(found, drain=(*found.drain, *old), why={**found.why, **unused, **old})
         delete = {name: why for name, why in over.items() if name not in self._deleted}
         self._deleted = frozenset((*over, *found.give_up))
         decision = PoolDecision(
-            now, found, delete, wanted.counts, {**states, "own": len(view.own)},
-            view.matched,
+            now, found, delete, wanted.counts,
+            {**+states, "own": len(view.own)}, view.matched,
         )  # fmt: skip
         if dry_run:
             return decision
@@ -89,10 +96,47 @@ class Expander:
 
     def end(self) -> None:
         """Take back what the collector was told. Raises AdonError."""
-        self._condor.forget_flavours()
+        self._condor.forget_flavours(self._pool)
+
+    def _fit(self, view: View, wanted: PoolDemand) -> tuple[View, Mapping[str, str]]:
+        """Without the machines that jobs cannot use, of which ours are to be drained; and why
+        others, and cores, are not counted."""
+        found = self._judge.of(
+            view.machines, view.holes, view.ads, wanted.waiting, view.lives, wanted.jobs, view.now
+        )
+        ours = {machine.name: machine for machine in view.supply.machines}
+        unfit = {name: why for name, why in found.unfit.items() if name in ours}
+        for name in unfit.keys() - self._unfit:
+            self._back_off.failed(ours[name].flavour.name, view.now)
+        for name in view.supply.early - self._unfit:
+            self._back_off.failed(view.servers[name].flavour, view.now, once_is_chance=True)
+        self._unfit = frozenset((*unfit, *view.supply.early))
+        drain = {n: why for n, why in unfit.items() if ours[n].state is MachineState.RUNNING}
+        supplied = replace(
+            view.supply,
+            machines=tuple(m for m in found.machines if m.name in ours),
+            old={**view.supply.old, **drain},
+        )
+        whys: dict[str, str] = {}
+        if others := {n: why for n, why in found.unfit.items() if n not in ours}:
+            name, why = next(iter(others.items()))
+            more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
+            whys["not counted"] = f"{name}{more}: {why}"
+        if found.partly:
+            names = ", ".join(list(found.partly)[:_NAMES])
+            whys["idle cores"] = (
+                f"{sum(found.partly.values())} of {len(found.partly)} machines fit no job that "
+                f"waits: {names}"
+            )
+        own = [machine for machine in found.machines if machine.name not in ours]
+        return replace(view, supply=supplied, own=own), whys
 
     def _mind(self, view: View) -> None:
         """How well the cloud does."""
+        for server in view.unlisted:
+            missing = f"{server.name} was accepted, and is not among the machines that it lists"
+            self._back_off.refused(server.flavour, CloudError(missing, Refusal.REFUSED), view.now)
+            self._say(f"no {server.flavour} for an hour: {missing}")
         if self._there - view.servers.keys():
             self._back_off.room()
         broken = {n for n, server in view.servers.items() if server.state is MachineState.ERROR}
@@ -101,6 +145,8 @@ class Expander:
             self._back_off.broke(view.servers[name].flavour, view.now)
         for name in view.supply.boots:
             self._back_off.joined(view.servers[name].flavour)
+        for name, up in view.worked.items():
+            self._back_off.worked(view.servers[name].flavour, up)
         self._there, self._broken = frozenset(view.servers), frozenset(broken)
 
     # -- limits ----------------------------------------------------------------------------------
@@ -122,7 +168,7 @@ class Expander:
         midnight = view.now - view.now % _DAY_S
         prices = {flavour.name: flavour.price for flavour in view.flavours}
         cost = {
-            key("machine", self._pool, name): (view.now - max(midnight, server.since))
+            key("machine", self._pool, name): max(0.0, view.now - max(midnight, server.since))
             * prices.get(server.flavour, 0.0)
             for name, server in view.servers.items()
         }

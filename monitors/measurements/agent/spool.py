@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from monitors.measurements.agent.messages import Assignment, Result
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)
+_OURS = re.compile("[0-9a-f]{40}")  # the stem of a file's name
 
 MOST_RESULTS = 20_000
 MOST_BYTES = 64 * 2**20
@@ -177,6 +179,8 @@ class Spool:
     def _load(self) -> None:
         found = []
         for file in self._folder.iterdir():
+            if not _OURS.fullmatch(file.stem):
+                continue
             if file.suffix == ".new":  # killed while it wrote
                 file.unlink(missing_ok=True)
             elif file.suffix == ".run":

@@ -93,6 +93,8 @@ class OpenDaylightReader:
         odd: set[int] = set()
         for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list", **under):
             try:
+                if int(flow["cookie"]) & mask != cookie & mask:
+                    continue  # it answers what was not asked
                 rule = model.read_flow(dpid, flow, now)
                 if rule is None:
                     odd.add(int(flow["cookie"]))

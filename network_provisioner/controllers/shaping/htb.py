@@ -255,7 +255,7 @@ class TcShaper:
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See :class:`Shaper`."""
-        self.sync([shape for shape in shapes if not is_laid(self._said(shape))])
+        self.sync([shape for shape in shapes if not is_laid(self._said(shape.device))])
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See :class:`Shaper`."""
@@ -281,7 +281,9 @@ class TcShaper:
 
     def clear(self) -> None:
         """See :class:`Shaper`."""
-        lines = [line for device in self._laid for line in clear(device)]
+        # In place of ours may be somebody's by now.
+        ours = [device for device in self._laid if is_laid(self._said(device))]
+        lines = [line for device in ours for line in clear(device)]
         self._laid.clear()
         self._doubted.clear()
         self._batch(lines)
@@ -312,11 +314,11 @@ class TcShaper:
             self._laid[shape.device] = shape if old is None else after(old, shape)
 
     def _is_on_device(self, shape: DeviceShape) -> bool:
-        return agrees(shape, self._said(shape))
+        return agrees(shape, self._said(shape.device))
 
-    def _said(self, shape: DeviceShape) -> str:
+    def _said(self, device: str) -> str:
         """What the kernel says of a device, nothing where it has no classes."""
-        asked = "\n".join(show(shape.device)) + "\n"
+        asked = "\n".join(show(device)) + "\n"
         code, said, _ = self._run.ask(["tc", "-batch", "-"], asked)
         return said if code == 0 else ""
 

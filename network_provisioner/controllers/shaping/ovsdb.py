@@ -143,12 +143,12 @@ class VsctlShaper:
         self._laid.pop(device, None)
         self._qos.pop(device, None)
         if qos or queues:
-            words = ["--if-exists", "clear", "port", device, "qos"]
-            for uuid in qos:
-                words += ["--", "destroy", "qos", uuid]
-            for uuid in queues:
-                words += ["--", "destroy", "queue", uuid]
-            self._say(words)
+            on = self._say(["--if-exists", "get", "port", device, "qos"])
+            # Somebody may have put another in its place.
+            steps = [["clear", "port", device, "qos"]] if set(on) & set(qos) else []
+            steps += [["destroy", "qos", uuid] for uuid in qos]
+            steps += [["destroy", "queue", uuid] for uuid in queues]
+            self._say([word for step in steps for word in ("--", *step)][1:])
 
     def _say(self, words: Sequence[str]) -> list[str]:
         """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
