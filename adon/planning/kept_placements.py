@@ -15,20 +15,31 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
-from site_selector.mapping.placement import Mapping, write_placements
+from site_selector.mapping.placement import Forecast, Mapping, write_placements
 from site_selector.problem import Problem
 
 _LONGEST_S = 300.0
 
 
 def told(
-    inputs: Inputs, world: World, problem: Problem, sites: Sequence[int], policy: str
+    inputs: Inputs,
+    world: World,
+    problem: Problem,
+    sites: Sequence[int],
+    policy: str,
+    forecast: Forecast | None = None,
 ) -> Mapping:
     """An assignment of sites with the reason for each."""
     schedule = Estimator(problem)(tuple(sites))
     placements = describe(inputs, world, problem, sites, schedule)
     return Mapping(
-        inputs.workflow.name, policy, schedule.makespan_s, {}, placements, beliefs_dict(world)
+        inputs.workflow.name,
+        policy,
+        schedule.makespan_s,
+        {},
+        placements,
+        beliefs_dict(world),
+        forecast=forecast,
     )
 
 

@@ -14,12 +14,18 @@ from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Shape
 class Placed(NamedTuple):
     """Where jobs were put so far, and which files lie where.
 
-    ``at`` is 1 where a file is at a place (file * n_places + place); ``crowd`` counts the jobs of a
-    level at a site (level * n_sites + site); ``back`` is what of a job's results is wanted back.
+    ``at`` is 1 where a file is at a place (file * n_places + place). ``copy`` is the last copy of a
+    file, -1 without one; each copy knows its ``place`` and the one ``before``, ``copies`` counts
+    them. ``crowd`` counts the jobs of a level at a site (level * n_sites + site); ``back`` is
+    what of a job's results is wanted back.
     """
 
     site: Ints
     at: Ints
+    copy: Ints
+    place: Ints
+    before: Ints
+    copies: Ints
     crowd: Ints
     back: Floats
 
@@ -28,10 +34,22 @@ class Placed(NamedTuple):
 def lay_inputs_out(shape: Shape, placed: Placed) -> None:
     """Input files lie where they are held."""
     for file in range(shape.n_files):
-        if shape.group[file] >= 0:
-            for place in range(shape.n_places):
-                held = shape.held[shape.group[file] * shape.n_places + place]
-                placed.at[file * shape.n_places + place] = held
+        placed.copy[file] = -1
+        group = shape.group[file]
+        if group >= 0:
+            for k in range(shape.holders_at[group], shape.holders_at[group + 1]):
+                lay(shape, placed, file, shape.holders[k])
+
+
+@kernel
+def lay(shape: Shape, placed: Placed, file: int, place: int) -> None:
+    """A file is at a place from now on."""
+    if not placed.at[file * shape.n_places + place]:
+        placed.at[file * shape.n_places + place] = 1
+        copy = placed.copies[0]
+        placed.place[copy], placed.before[copy] = place, placed.copy[file]
+        placed.copy[file] = copy
+        placed.copies[0] = copy + 1
 
 
 @kernel
@@ -46,12 +64,13 @@ def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> fl
         file = shape.slot_file[slot]
         if not placed.at[file * places + s]:
             nearest = soonest = -1.0
-            for place in range(places):
-                if placed.at[file * places + place]:
-                    per_byte = numbers.per_byte[place * places + s]
-                    wait = numbers.setup[place * places + s]
-                    nearest = per_byte if nearest < 0 else min(nearest, per_byte)
-                    soonest = wait if soonest < 0 else min(soonest, wait)
+            copy = placed.copy[file]
+            while copy >= 0:
+                path = placed.place[copy] * places + s
+                per_byte, wait = numbers.per_byte[path], numbers.setup[path]
+                nearest = per_byte if nearest < 0 else min(nearest, per_byte)
+                soonest = wait if soonest < 0 else min(soonest, wait)
+                copy = placed.before[copy]
             moving += numbers.size[file] * nearest
             setup = max(setup, soonest)
     if shape.output >= 0:
@@ -79,9 +98,9 @@ def put(shape: Shape, placed: Placed, job: int, s: int) -> None:
     placed.crowd[shape.level[job] * shape.n_sites + s] += 1
     if not shape.per_job:
         for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
-            placed.at[shape.slot_file[slot] * shape.n_places + s] = 1
+            lay(shape, placed, shape.slot_file[slot], s)
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
-        placed.at[shape.writes[k] * shape.n_places + s] = 1
+        lay(shape, placed, shape.writes[k], s)
 
 
 @kernel
@@ -265,8 +284,9 @@ def data_ready(
     """When all inputs could be at a site, the job's own transfers in line on each path."""
     n, places = shape.n_sites, shape.n_places
     out = 0.0
-    for place in range(places):
-        growing.line[place] = growing.busy[place * places + s]
+    for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
+        src = origin(shape, source, growing, shape.slot_file[slot], s, ready)[0]
+        growing.line[src] = growing.busy[src * places + s]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * n + s]

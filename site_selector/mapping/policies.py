@@ -103,9 +103,11 @@ def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
     """Nothing is placed yet; and about how much there is to do."""
     shape, numbers = prepared(problem)
     levels = 1 + max(problem.level, default=0)
+    copies = shape.n_slots + shape.n_files + sum(map(len, problem.holders))
     placed: Any = Placed(
         np.zeros(shape.n_jobs, np.int64),
         np.zeros(shape.n_files * shape.n_places, np.int64),
+        *(np.zeros(length, np.int64) for length in (shape.n_files, copies, copies, 1)),
         np.zeros(levels * shape.n_sites, np.int64),
         returned_bytes(shape, problem),
     )
