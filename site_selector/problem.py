@@ -104,7 +104,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     jobs = [flow.jobs[job] for job in flow.order]
     input_bytes = np.array([amount_of(_total(map(size.__getitem__, job.inputs))) for job in jobs])
     beliefs = _beliefs(jobs, inputs, world, sites)
-    *matrices, further = _path_matrices(places, world)
+    per_byte, occupied, setup, further = _path_matrices(places, world)
     all_files = flow.files.values()
     placed = _Indices(place)
     return Problem(
@@ -128,7 +128,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         _compute_seconds(beliefs, input_bytes),
         _queue_seconds(jobs, sites, world),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
-        *matrices,
+        per_byte,
+        occupied,
+        setup,
         -1 if output_site is None else place[output_site],
         beliefs,
         staging=inputs.staging,
@@ -253,7 +255,7 @@ def _queue_seconds(jobs: Iterable[Job], sites: list[str], world: World) -> Array
     return np.minimum(waits, NEVER_S)
 
 
-def _path_matrices(places: list[str], world: World) -> list[Array]:
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array]:
     """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, and those
     of each further file.
 
@@ -269,7 +271,8 @@ def _path_matrices(places: list[str], world: World) -> list[Array]:
                 if id(path) not in known:
                     known[id(path)] = _of_path(path)
                 found[:, a, b] = known[id(path)]
-    return [np.ascontiguousarray(matrix) for matrix in found]
+    per_byte, occupied, setup, further = found
+    return per_byte, occupied, setup, further
 
 
 def _of_path(path: PathBelief) -> tuple[float, ...]:

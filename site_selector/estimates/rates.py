@@ -97,7 +97,7 @@ def path_beliefs(
     """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
     an application, "" for any."""
     names = list(places)
-    found = {}
+    found: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
     for a, b, other in _pairs(sites, names, measured, network):
         found[a, b] = _path(sites, measured, network, now, a, b) if other is None else found[other]
     disks = {

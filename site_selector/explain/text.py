@@ -150,8 +150,8 @@ def _policies(portfolio: Mapping[str, float]) -> str:
     for name, value in sorted(portfolio.items(), key=lambda item: item[1]):
         shown.setdefault(seconds(value), []).append(name)
     words, left = [], _POLICIES
-    for value, names in shown.items():
-        words.append(f"{', '.join(names[:left])} {value}")
+    for end, names in shown.items():
+        words.append(f"{', '.join(names[:left])} {end}")
         left -= len(names)
         if left <= 0:
             break

@@ -158,7 +158,7 @@ def _missing(node: _Node, wanted: dict[str, Any]) -> Iterator[_Edit]:
 
 
 def _edit(node: _Node, missing: dict[str, Any]) -> _Edit:
-    event = node.event
+    event: Any = node.event
     if node.shared or node.merged:
         raise RefusedError(
             problem="found what jobs share by an anchor or a merge, which Pegasus does not read",
@@ -170,7 +170,7 @@ def _edit(node: _Node, missing: dict[str, Any]) -> _Edit:
         return _Edit(start, event.end_mark.index, f" {flow}")
     if event.flow_style:
         return _Edit(start + 1, start + 1, flow[1:-1] + ("" if node.is_empty else ", "))
-    column: int = event.start_mark.column
+    column: int = node.event.start_mark.column
     lines = [*_lines(missing, column), " " * column]
     return _Edit(start, start, "\n".join(lines)[column:])
 

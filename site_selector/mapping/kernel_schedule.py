@@ -144,12 +144,14 @@ NEVER = 1e300
 
 
 class Knows(NamedTuple):
-    """What a variant looks at. ``move_s`` below zero: what moves takes depends on path and size."""
+    """What a variant looks at. ``move_s`` below zero: what moves takes depends on path and size.
+    ``insertion``: a job may start while a worker waits for the next one."""
 
     data: bool
     lookahead: bool
     chains: bool
     move_s: float
+    insertion: bool
 
 
 class Growing(NamedTuple):
@@ -158,7 +160,9 @@ class Growing(NamedTuple):
     ``free_at[s]`` to ``free_at[s + 1]`` is the range in ``free`` of a heap of the times at which a
     site's workers are free. ``there`` is when a file is at a site (file * n_sites + site), NEVER
     where it is not. ``busy`` is how long a path is taken (from * n_places + to), ``line`` room for
-    the same of the paths to one site.
+    the same of the paths to one site. ``gap`` is the last of the times in which a worker of a site
+    waits, -1 without one; each ``opens`` and ``closes``, and knows the one ``before``; ``gaps``
+    counts them.
     """
 
     site: Ints
@@ -168,6 +172,11 @@ class Growing(NamedTuple):
     there: Floats
     busy: Floats
     line: Floats
+    gap: Ints
+    before: Ints
+    opens: Floats
+    closes: Floats
+    gaps: Ints
 
 
 @kernel
@@ -189,27 +198,33 @@ def list_schedule(
         ready = 0.0
         for i in range(shape.parents_at[job], shape.parents_at[job + 1]):
             ready = max(ready, growing.end[shape.parents[i]])
-        chosen, least, ends = -1, 0.0, 0.0
+        chosen, least, ends, starts, into = -1, 0.0, 0.0, 0.0, -1
         stay = only_parent(shape, growing, job) if knows.chains else -1
         if stay >= 0 and not shape.allowed[job * n + stay]:
             stay = -1
         for s in range(n):
             if not shape.allowed[job * n + s] or (stay >= 0 and s != stay):
                 continue
-            if knows.data:
-                start = max(data_ready(shape, numbers, source, growing, job, s, ready), ready)
-                start = start + numbers.queue[job * numbers.queue_row + s]
-            elif knows.move_s >= 0:
-                start = max(constant_ready(shape, growing, knows.move_s, job, s), ready)
-            else:
-                start = max(results_ready(shape, numbers, growing, job, s), ready)
-            finish = max(start, growing.free[growing.free_at[s]]) + numbers.compute[job * n + s]
+            start = could_start(shape, numbers, source, knows, growing, job, s, ready)
+            seconds = numbers.compute[job * n + s]
+            begin = max(start, growing.free[growing.free_at[s]])
+            gap = fitting(growing, s, start, seconds, begin) if knows.insertion else -1
+            if gap >= 0:
+                begin = max(start, growing.opens[gap])
+            finish = begin + seconds
             score = finish + after[job * n + s] if knows.lookahead else finish
             if chosen < 0 or score < least:
-                chosen, least, ends = s, score, finish
+                chosen, least, ends, starts, into = s, score, finish, begin, gap
         growing.site[job] = chosen
         growing.end[job] = ends
-        take_worker(growing.free, growing.free_at[chosen], growing.free_at[chosen + 1], ends)
+        if into >= 0:
+            add_gap(growing, chosen, ends, growing.closes[into])
+            growing.closes[into] = starts
+        else:
+            first = growing.free_at[chosen]
+            if knows.insertion:
+                add_gap(growing, chosen, growing.free[first], starts)
+            take_worker(growing.free, first, growing.free_at[chosen + 1], ends)
         if knows.data:
             commit(shape, numbers, source, growing, job, ready)
 
@@ -222,6 +237,53 @@ def lay_out(shape: Shape, growing: Growing) -> None:
         for s in range(shape.n_sites):
             held = group >= 0 and shape.held[group * shape.n_places + s] > 0
             growing.there[file * shape.n_sites + s] = 0.0 if held else NEVER
+
+
+@kernel
+def could_start(
+    shape: Shape,
+    numbers: Numbers,
+    source: Ints,
+    knows: Knows,
+    growing: Growing,
+    job: int,
+    s: int,
+    ready: float,
+) -> float:
+    """When a job whose parents are done at ``ready`` could start at a site with a free worker."""
+    if knows.data:
+        start = max(data_ready(shape, numbers, source, growing, job, s, ready), ready)
+        return start + numbers.queue[job * numbers.queue_row + s]
+    if knows.move_s >= 0:
+        return max(constant_ready(shape, growing, knows.move_s, job, s), ready)
+    return max(results_ready(shape, numbers, growing, job, s), ready)
+
+
+MOST_GAPS = 64  # that are looked at; the latest
+
+
+@kernel
+def fitting(growing: Growing, s: int, start: float, seconds: float, latest: float) -> int:
+    """The gap in which a job would begin soonest, and before ``latest``; -1 without one."""
+    found, soonest, looked, gap = -1, latest, 0, growing.gap[s]
+    while gap >= 0 and looked < MOST_GAPS:
+        begin = max(start, growing.opens[gap])
+        if begin + seconds <= growing.closes[gap] and begin < soonest:
+            found, soonest = gap, begin
+        gap = growing.before[gap]
+        looked += 1
+    return found
+
+
+@kernel
+def add_gap(growing: Growing, s: int, opens: float, closes: float) -> None:
+    """A worker of a site waits meanwhile."""
+    if closes > opens:
+        gap = growing.gaps[0]
+        growing.opens[gap], growing.closes[gap] = opens, closes
+        growing.before[gap] = growing.gap[s]
+        growing.gap[s] = gap
+        growing.gaps[0] = gap + 1
 
 
 @kernel

@@ -244,14 +244,15 @@ def _search(
     seed: int,
 ) -> None:
     """Add to ``found`` and ``scores`` what a search from the best few leads to."""
-    tries = evaluations // _STARTS
+    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
+    count = 1 if moves.mappings <= evaluations else _STARTS
+    tries = evaluations // count
     if tries < _FEWEST:
         return
     starts: dict[tuple[int, ...], str] = {}
     for name in sorted(scores, key=lambda name: (scores[name], name)):
         starts.setdefault(tuple(found[name]), name)
-    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
-    for number, name in enumerate(list(starts.values())[:_STARTS]):
+    for number, name in enumerate(list(starts.values())[:count]):
         rng = Random(1000 * seed + number)
         better, _ = anneal(judge, moves, found[name], tries, rng, estimator)
         if better != found[name]:

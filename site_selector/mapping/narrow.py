@@ -44,7 +44,7 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
     holders: dict[tuple[int, ...], tuple[int, ...]] = {}
     for held in set(problem.holders):
         if held:
-            nearest = problem.seconds_per_byte[np.ix_(held, sites)].argmin(axis=0)
+            nearest = problem.seconds_per_byte[np.ix_(np.array(held), sites)].argmin(axis=0)
             used = {held[one] for one in nearest}
             holders[held] = tuple(place for place in held if place in used or place in set(sites))
             others.update(holders[held])

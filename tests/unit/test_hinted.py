@@ -215,10 +215,10 @@ def test_json_stays_readable() -> None:
 def test_the_form_is_the_one_that_pegasus_writes(tmp_path: Path) -> None:
     api = pytest.importorskip("Pegasus.api")
     flow = api.Workflow("w")
-    flow.add_jobs(api.Job("a", _id="x").add_selector_profile(execution_site="mu"))
+    flow.add_jobs(api.Job("a", _id="y").add_selector_profile(execution_site="mu"))
     flow.write(str(tmp_path / "pegasus.yml"))
     written = yaml.safe_load((tmp_path / "pegasus.yml").read_text())["jobs"][0]["profiles"]
-    _, _, after, _ = copied("jobs:\n- id: x\n  name: a\n", {"x": "mu"})
+    _, _, after, _ = copied("jobs:\n- id: y\n  name: a\n", {"y": "mu"})
     assert after["jobs"][0]["profiles"] == written
 
 

@@ -284,8 +284,8 @@ def test_results_go_to_every_output_site() -> None:
         *_, last = answers(request, lambda _: None)
         return last.makespan_s
 
-    assert makespan() < makespan("local") < makespan("far")
-    assert makespan("local", "far") == pytest.approx(makespan("far"))
+    assert makespan() < makespan("far") / 2 and makespan("local") < makespan("far") / 2
+    assert makespan("local", "far") == pytest.approx(makespan("far"), rel=0.05)
 
 
 @pytest.mark.parametrize("outputs", [("local",), ("local", "far"), ("tacc", "local", "far")])
