@@ -197,7 +197,9 @@ def forecast_of(
     draw = np.random.default_rng([seed, len(kinds), count])
     drawn = scenarios(estimator.problem, kinds, uncertainty, count, draw)
     ends = estimator.makespans(assignment, [estimator.with_numbers(world) for world in drawn])
-    low, median, high = (shown(float(s)) for s in np.quantile(ends, (0.05, 0.5, 0.95)))
+    # Weibull's: between them a further world is with 90 %, however few there were.
+    found = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")
+    low, median, high = (shown(float(seconds)) for seconds in found)
     return Forecast(median, low, high, count)
 
 
