@@ -1,8 +1,9 @@
 """The process that the planner plug-in starts: ``python -I -m adon.planner_request``.
 
-A workflow as JSON on standard input, ``job<TAB>site`` for every job on standard output, and a last
-line ``end<TAB>count<TAB>policy<TAB>makespan``. Notes go to standard error, one line each. A request
-that cannot be used is one line there and exit status 2; docs/planner-plugin.md describes all of it.
+A workflow as JSON on standard input; on standard output ``job<TAB>site`` for every job, with
+``<TAB>priority`` where it gets one, and a last line ``end<TAB>count<TAB>policy<TAB>makespan``.
+Notes go to standard error, one line each. A request that cannot be used is one line there and exit
+status 2; docs/planner-plugin.md describes all of it.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from site_selector.explain.queued import queued
 from site_selector.explain.reasons import seconds
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.mapper import map_problem, worlds_to_draw
 from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
+from site_selector.mapping.robust import forecast_of
 from site_selector.problem import NEVER_S, Problem, build_problem
 
 SEED = 0
@@ -50,10 +52,11 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 @dataclass(frozen=True, slots=True)
 class MappingAnswer:
-    """Sites by job id; the policy and the expected makespan in seconds are for the log. ``tell``
-    says why, which takes longer than to choose."""
+    """Sites and priorities by job id; the policy and the expected makespan in seconds are for the
+    log. ``tell`` says why, which takes longer than to choose."""
 
     sites: Mapping[str, str]
+    priorities: Mapping[str, int]
     policy: str
     makespan_s: float
     last: bool
@@ -62,7 +65,10 @@ class MappingAnswer:
     def write(self, out: TextIO) -> None:
         """The lines of the answer; after those of one that is not the last, a better one follows
         if there is time."""
-        lines = [f"{_escaped(job)}\t{_escaped(site)}\n" for job, site in self.sites.items()]
+        lines = []
+        for job, site in self.sites.items():
+            more = f"\t{self.priorities[job]}" if job in self.priorities else ""
+            lines.append(f"{_escaped(job)}\t{_escaped(site)}{more}\n")
         word = "end" if self.last else "so far"
         lines.append(f"{word}\t{len(self.sites)}\t{self.policy}\t{self.makespan_s:.3f}\n")
         out.writelines(lines)
@@ -84,7 +90,8 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     measured, live = _sources(request, note, *subjects(inputs, output_site))
     world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
-    bound = bind(problem, {task.id: (task.group, task.cluster) for task in request.tasks})
+    tasks = {task.id: task for task in request.tasks}
+    bound = bind(problem, {job: (task.group, task.cluster) for job, task in tasks.items()})
     if bound.loose:
         note(
             "clusters that wait for each other, or of which no site can run all jobs: their jobs "
@@ -94,6 +101,11 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     kinds = [inputs.workflow.jobs[job].transformation for job in whole.jobs]
     doubt = uncertainty_of(inputs, world, whole)
     estimator = Estimator(whole)
+    priorities = {} if whole.by_level else {
+        task.id: int(estimator.priority[part])
+        for task, part in zip(map(tasks.__getitem__, problem.jobs), bound.merged.part, strict=True)
+        if task.kind == "job" and task.priority is None
+    }  # fmt: skip
 
     def good(one: Problem) -> tuple[Assignment, str]:
         chosen = map_problem(one, kinds, SEED, doubt)
@@ -101,6 +113,11 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
 
     def answer(way: MapIt, trials: int) -> MappingAnswer:
         best, policy = settle(whole, bound.groups, way, estimator.score, trials)
+        expected_s = estimator.makespan(best)
+        forecast = None
+        if way is good and doubt.matters:
+            forecast = forecast_of(estimator, kinds, doubt, best, worlds_to_draw(whole), SEED)
+            expected_s = min(forecast.median_s, NEVER_S)
         sites = bound.merged.expand(best)
         last = way is good
         if last:
@@ -108,10 +125,11 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
                 note(WARNING + line)
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
+            priorities,
             policy + (_at_one_site(estimator, best) if last else QUICK),
-            estimator.makespan(best),
+            expected_s,
             last=last,
-            tell=partial(told, inputs, world, problem, sites, policy),
+            tell=partial(told, inputs, world, problem, sites, policy, forecast),
         )
 
     with kernel.without_compiling():

@@ -72,7 +72,8 @@ def mapped(offered: Sequence[bytes]) -> dict[str, str]:
     with tempfile.NamedTemporaryFile(suffix=".json") as saved:
         subprocess.run(
             ["setpriv", "--pdeathsig", "KILL", sys.executable, "-I", "-c", _ADON, "site", "map",
-             f"--execution-sites={names}", *options, f"--save={saved.name}", "--", workflow],
+             f"--execution-sites={names}", "--order=pegasus", *options, f"--save={saved.name}",
+             "--", workflow],
             env={"PATH": os.defpath, **env}, timeout=min(limit, most / 2),
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
         )  # fmt: skip

@@ -40,7 +40,8 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
-    ``staging``: see :func:`staging_of`.
+    ``staging``: see :func:`staging_of`. ``by_level``: jobs start in Pegasus's own order, for no
+    priority can be handed over.
     """
 
     workflow: Workflow
@@ -51,6 +52,7 @@ class Inputs:
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
     staging: str = "per-site"
+    by_level: bool = False
 
 
 def staging_of(data_configuration: str, elsewhere: bool = False) -> str:

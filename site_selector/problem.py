@@ -14,10 +14,12 @@ import numpy as np
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
+from site_selector.catalogs.priority import own_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
-from site_selector.estimates.beliefs import Belief, ComputeBelief, World
+from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
 from site_selector.estimates.believe import FINAL_RATIO, INTERMEDIATE_RATIO
+from site_selector.estimates.rates import amount_of
 from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
@@ -42,8 +44,10 @@ class Problem:
 
     ``staging`` is "per-site" where a file moves once to each site that needs it, "per-job" where
     every job moves its own inputs that do not lie at its site, each time anew. ``overhead_s`` is
-    what the whole takes beside its jobs. ``kept`` holds what
-    was derived from the structure; copies by ``dataclasses.replace`` share it.
+    what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
+    where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
+    over (``mapping/priority.py``). ``kept`` holds what was derived from the structure; copies by
+    ``dataclasses.replace`` share it.
     """
 
     jobs: tuple[str, ...]
@@ -74,6 +78,8 @@ class Problem:
     staging: str = "per-site"
     overhead_s: float = 0.0
     file_s: Array | None = None
+    own_priority: tuple[int | None, ...] = ()
+    by_level: bool = False
     kept: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -96,8 +102,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
     files = {lfn: i for i, lfn in enumerate(flow.files)}
     size, guessed = file_sizes(inputs, world)
     jobs = [flow.jobs[job] for job in flow.order]
-    input_bytes = np.array([max(1.0, _total(map(size.__getitem__, job.inputs))) for job in jobs])
+    input_bytes = np.array([amount_of(_total(map(size.__getitem__, job.inputs))) for job in jobs])
     beliefs = _beliefs(jobs, inputs, world, sites)
+    per_byte, occupied, setup, further = _path_matrices(places, world)
     all_files = flow.files.values()
     placed = _Indices(place)
     return Problem(
@@ -121,14 +128,16 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         _compute_seconds(beliefs, input_bytes),
         _queue_seconds(jobs, sites, world),
         tuple(max(1, int(world.sites[s].workers.value)) for s in sites),
-        *_path_matrices(places, world),
+        per_byte,
+        occupied,
+        setup,
         -1 if output_site is None else place[output_site],
         beliefs,
         staging=inputs.staging,
+        own_priority=tuple(own_priority(job.profiles) for job in jobs),
+        by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
-        file_s=np.array(
-            [[0.0 if a == b else world.paths[a, b].further.value for b in places] for a in places]
-        ),
+        file_s=further,
     )
 
 
@@ -246,22 +255,30 @@ def _queue_seconds(jobs: Iterable[Job], sites: list[str], world: World) -> Array
     return np.minimum(waits, NEVER_S)
 
 
-def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array]:
-    """Seconds per byte of a transfer, what of them it occupies the path, and set-up seconds.
+def _path_matrices(places: list[str], world: World) -> tuple[Array, Array, Array, Array]:
+    """Seconds per byte of a transfer, what of them it occupies the path, set-up seconds, and those
+    of each further file.
 
     A measured Γ_a is what one transfer got; where the link is known to carry more, the rest is
     there for others at the same time. An assumed Γ_a is all there is.
     """
-    per_byte, occupied, setup = (np.zeros((len(places), len(places))) for _ in range(3))
+    known: dict[int, tuple[float, ...]] = {}  # by identity: many paths are alike
+    found = np.zeros((4, len(places), len(places)))
     for a, src in enumerate(places):
         for b, dst in enumerate(places):
-            if a == b:
-                continue
-            path = world.paths[src, dst]
-            seconds = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
-            per_byte[a, b] = occupied[a, b] = min(float(seconds), NEVER_S)
-            if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
-                link_bps = min(path.link_bps, path.gamma_t.value)
-                occupied[a, b] = min(per_byte[a, b], transfer_time(1, link_bps))
-            setup[a, b] = path.start_s
-    return per_byte, occupied, setup
+            if a != b:
+                path = world.paths[src, dst]
+                if id(path) not in known:
+                    known[id(path)] = _of_path(path)
+                found[:, a, b] = known[id(path)]
+    per_byte, occupied, setup, further = found
+    return per_byte, occupied, setup, further
+
+
+def _of_path(path: PathBelief) -> tuple[float, ...]:
+    seconds = network_time(1.0, path.gamma_t.value, path.gamma_a.value)
+    per_byte = occupied = min(float(seconds), NEVER_S)
+    if path.gamma_a.source == "archive" and path.link_bps < float("inf"):
+        link_bps = min(path.link_bps, path.gamma_t.value)
+        occupied = min(per_byte, transfer_time(1, link_bps))
+    return per_byte, occupied, path.start_s, path.further.value

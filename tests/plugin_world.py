@@ -94,6 +94,7 @@ class Outcome:
     log: list[tuple[int, str]]
     seconds: float = 0.0
     asked: int = 0
+    priorities: dict[str, str] = field(default_factory=dict)
 
     @property
     def warnings(self) -> list[str]:
@@ -180,6 +181,8 @@ def fake_plan(
         word, *rest = line.split("\t")
         if word == "site":
             outcome.sites[rest[0]] = rest[1]
+        elif word == "priority":
+            outcome.priorities[rest[0]] = rest[1]
         elif word == "log":
             outcome.log.append((int(rest[0]), rest[1]))
         elif word == "seconds":
@@ -260,11 +263,12 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
         keys = dict(
             (part.strip() for part in line.split("=", 1))
             for line in path.read_text(encoding="utf-8").splitlines()
-            if line.startswith("+pegasus_")
+            if line.startswith(("+pegasus_", "priority"))
         )
         job = keys.get("+pegasus_wf_dax_job_id", '"null"').strip('"')
         if job != "null":
             found.sites[job] = keys["+pegasus_site"].strip('"')
+            found.priorities[job] = keys["priority"]
     return found
 
 

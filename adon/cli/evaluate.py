@@ -119,7 +119,7 @@ def _compare(args: argparse.Namespace) -> int:
     rows = [report.Row(traces[i], k, tuple(found[i, k])) for i, k in sorted(found)]
     names = [line.rpartition("/")[2] for line in skipped]
     everything = report.as_dict(rows, platforms, setting, names)
-    _print(everything["summary"])
+    _print(everything["summary"], everything["forecasts"])
     if args.json is not None:
         _write(args.json, everything)
     return 0
@@ -148,14 +148,23 @@ def _search(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(summary: dict[str, Any]) -> None:
+def _print(summary: dict[str, Any], forecasts: dict[str, Any]) -> None:
     from site_selector.evaluation import report
 
-    print("Makespans as ratios, geometric mean and worst; 1 is best.")
+    print(
+        "Makespans as ratios, geometric mean and worst; 1 is best. All jobs start by urgency; as "
+        "run, ADON's\nstart by the priorities it hands over, the others' by level and as they come."
+    )
     for regime, lines in report.tables(summary):
         worst = summary[regime]["best_known"][report.OVERALL]["adon"]
         print(f"\n{regime}\n{table(report.HEAD, lines)}")
         print(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
+        if regime in forecasts:
+            found = forecasts[regime]
+            print(
+                f"adon's forecasts: true ÷ shown {found['true_of_shown']:.3f}, "
+                f"{100 * found['in_range']:.0f} % within the range"
+            )
 
 
 def _work(case: Case) -> list[Outcome]:

@@ -116,6 +116,11 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
         "--data-configuration", default="sharedfs", choices=("sharedfs", "nonsharedfs", "condorio"),
         help="Pegasus's: whether a site's jobs share their files (default: sharedfs)",
     )  # fmt: skip
+    parser.add_argument(
+        "--order", default="rank", choices=("rank", "pegasus"),
+        help="in which order jobs that wait are taken to start: by the priorities that ADON hands "
+        "over, or by those that Pegasus gives (default: rank)",
+    )  # fmt: skip
     add_sources(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N",

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.archive.measurement import Measurement, number_in
 from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay import decision
 from network_provisioner.selection.knee import described
+from site_selector.explain.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
@@ -122,9 +123,9 @@ def of_placement(found: Measurement) -> ShownDecision:
     """Why a job runs where it does (:mod:`monitors.workflows.facts.plan`): the subject is the
     site."""
     told = found.details
-    listed, seconds = told.get("alternatives"), number(found, "seconds")
+    listed, takes_s = told.get("alternatives"), number(found, "seconds")
     alternatives = listed if isinstance(listed, list) else []
-    expected = "" if seconds is None else f", expected to take {seconds:.3g} s"
+    expected = "" if takes_s is None else f", expected to take {takes_s:.3g} s"
     return ShownDecision(
         kind="placement",
         id=found.id,
@@ -135,9 +136,23 @@ def of_placement(found: Measurement) -> ShownDecision:
         workflow=found.workflow,
         job=text(found, "job"),
         choices=[one for one in alternatives if isinstance(one, dict)],
-        details={"site": found.subject}
-        | {k: v for k, v in told.items() if k not in ("alternatives", "reason", "job")},
+        details={"site": found.subject, "workflow_takes": _forecast(found)}
+        | {k: v for k, v in told.items() if k not in _SHOWN},
     )
+
+
+_SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
+
+
+def _forecast(found: Measurement) -> str | None:
+    """How long the whole workflow was expected to take."""
+    expected, span = number(found, "workflow_s"), found.details.get("workflow_range_s")
+    if expected is None:
+        return None
+    ends = [number_in(end) for end in span] if isinstance(span, list) else []
+    known = [seconds(end) for end in ends if end is not None]
+    between = f", with 90 % probability {' to '.join(known)}" if len(known) == 2 else ""
+    return seconds(expected) + between
 
 
 def of_expansion(found: Measurement) -> ShownDecision:

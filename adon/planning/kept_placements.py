@@ -15,20 +15,35 @@ from site_selector.estimates.beliefs import World, beliefs_dict
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
-from site_selector.mapping.placement import Mapping, write_placements
+from site_selector.mapping.narrow import worthwhile_sites
+from site_selector.mapping.placement import Forecast, Mapping, write_placements
 from site_selector.problem import Problem
 
 _LONGEST_S = 300.0
 
 
 def told(
-    inputs: Inputs, world: World, problem: Problem, sites: Sequence[int], policy: str
+    inputs: Inputs,
+    world: World,
+    problem: Problem,
+    sites: Sequence[int],
+    policy: str,
+    forecast: Forecast | None = None,
 ) -> Mapping:
-    """An assignment of sites with the reason for each."""
+    """An assignment of sites with the reason for each; of hundreds of sites those are alternatives
+    that a search would look at."""
     schedule = Estimator(problem)(tuple(sites))
-    placements = describe(inputs, world, problem, sites, schedule)
+    places = {*worthwhile_sites(problem).tolist(), *sites}
+    places.update(range(problem.n_sites, len(problem.places)))
+    placements = describe(inputs, world, problem, sites, schedule, places=places)
     return Mapping(
-        inputs.workflow.name, policy, schedule.makespan_s, {}, placements, beliefs_dict(world)
+        inputs.workflow.name,
+        policy,
+        schedule.makespan_s,
+        {},
+        placements,
+        beliefs_dict(world, {problem.places[place] for place in places}),
+        forecast=forecast,
     )
 
 

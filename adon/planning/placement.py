@@ -88,7 +88,8 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
-    where its jobs may run and its results go, Pegasus's data configuration; ``archive``,
+    where its jobs may run and its results go, Pegasus's data configuration, whose ``order`` they
+    start in ("rank" or "pegasus"); ``archive``,
     ``config``, ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks. Without a
     workflow, ``sites`` is what is meant."""
 
@@ -99,6 +100,7 @@ class PlacementInputs:
     execution_sites: Sequence[str] | None = None
     output_site: str | None = None
     data_configuration: str = "sharedfs"
+    order: str = "rank"
     archive: str | Path | None = None
     config: Path | None = None
     pool: str | None = None
@@ -112,7 +114,9 @@ class PlacementInputs:
         found = load_inputs(
             self.workflow, self.sites, self.replicas, self.transformations, self.execution_sites
         )
-        return replace(found, staging=staging_of(self.data_configuration))
+        return replace(
+            found, staging=staging_of(self.data_configuration), by_level=self.order == "pegasus"
+        )
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()

@@ -36,7 +36,16 @@ def plan_workflow(
     Raises InputError, MissingError.
     """
     if pegasus_plan.find_planner() is None:
-        planned = plan(inputs, sources, mapping.sites, base_dir, output_site, hooks, options)
+        planned = plan(
+            inputs,
+            sources,
+            mapping.sites,
+            base_dir,
+            output_site,
+            hooks,
+            options,
+            mapping.priorities,
+        )
     else:
         beside = sources.workflow.with_name("pegasus.properties")
         own = beside if beside.exists() else None

@@ -108,7 +108,7 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
         number,
         facts.state,
         facts.makespan_s,
-        float(facts.mapping["makespan_s"] or 0.0),
+        float(facts.expected_s or 0.0),
         split(facts.bars, parents, facts.started, facts.ended),
         (sum(during) / len(during), sum(load > BUSY for load in during) / len(during)),
         jobs,

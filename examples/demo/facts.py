@@ -94,6 +94,18 @@ class RunFacts:
         return self.ended - self.started
 
     @property
+    def expected_s(self) -> float | None:
+        """Seconds that site selection expected it to take; None for never."""
+        found: float | None = (self.mapping.get("forecast") or {}).get("median_s")
+        return self.mapping["makespan_s"] if found is None else found
+
+    @property
+    def expected_range_s(self) -> tuple[float | None, float | None] | None:
+        """What it was to be between with 90 % probability; None where nothing was in doubt."""
+        found = self.mapping.get("forecast")
+        return (found["low_s"], found["high_s"]) if found else None
+
+    @property
     def was_planned(self) -> bool:
         """Whether it came so far that something could be submitted."""
         return self.planner != "none"

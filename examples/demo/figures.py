@@ -41,7 +41,8 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
         },
         "policy": facts.mapping["policy"],
         "portfolio": facts.mapping["portfolio"],
-        "predicted_makespan_s": facts.mapping["makespan_s"],
+        "predicted_makespan_s": facts.expected_s,
+        "predicted_range_s": facts.expected_range_s,
         "makespan_without_s": {"random": facts.without.random_s, "heft": facts.without.heft_s}
         if facts.without
         else None,

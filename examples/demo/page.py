@@ -140,8 +140,11 @@ def _portfolio(facts: RunFacts) -> str:
         )
         for name, value in sorted(mapping["portfolio"].items(), key=order)
     ]
+    low_high = [term_text(end) for end in facts.expected_range_s or ()]
+    between = f", with 90 % probability after {' to '.join(low_high)}" if low_high else ""
     words = (
-        f"Policy {mapping['policy']} was expected to end after {term_text(mapping['makespan_s'])}; "
+        f"Policy {mapping['policy']} was expected to end after {term_text(facts.expected_s)}"
+        f"{between}; "
         f"the run took {facts.makespan_s:.1f} s."
     )
     table = markup.table("Policies", ("policy", "expected makespan"), rows, numbers)

@@ -23,6 +23,7 @@ from examples.testbed.ports import LOOPBACK, free_port
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
 from network_provisioner.topology.data import topology_from_dict
+from site_selector.explain.text import forecast_text
 from site_selector.inputs import load_inputs
 from site_selector.mapping.policies import VARIANTS, list_schedule, random_sites
 from site_selector.problem import build_problem
@@ -119,7 +120,7 @@ def choose_sites(
         counts[site] = counts.get(site, 0) + 1
     where = ", ".join(f"{n} at {site}" for site, n in sorted(counts.items()))
     say(
-        f"site selection: {where}; expected end after {placed.mapping.makespan_s:.0f} s "
+        f"site selection: {where}; expected end after {forecast_text(placed.mapping)} "
         f"(policy {placed.mapping.policy})"
     )
     return before, placed

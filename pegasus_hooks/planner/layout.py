@@ -25,6 +25,7 @@ from pegasus_hooks.planner.programs import (
     unsupported_profile,
 )
 from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
+from site_selector.catalogs.priority import given_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
 from site_selector.replicas.order import soonest_first
@@ -39,10 +40,14 @@ def lay_out(
     places: RunPaths,
     output_site: str,
     options: Options,
+    priorities: Mapping[str, int] | None = None,
 ) -> dict[str, ExecutableJob]:
-    """The jobs by name, parents before children. Raises InputError that names the job or site."""
+    """The jobs by name, parents before children; ``priorities`` go to those without their own.
+    Raises InputError that names the job or site."""
     check_mapping(inputs, mapping)
-    return _Layout(inputs, programs, mapping, places, output_site, options).build()
+    layout = _Layout(inputs, programs, mapping, places, output_site, options)
+    layout.priorities = priorities or {}
+    return layout.build()
 
 
 def check_mapping(inputs: Inputs, mapping: Mapping[str, str]) -> None:
@@ -92,6 +97,7 @@ class _Layout:
         raw_jobs = self.flow.document.root["jobs"]
         self.raw: dict[str, Mapping[str, Any]] = dict(zip(self.flow.jobs, raw_jobs, strict=True))
         self.program: dict[str, JobExecutable] = {}
+        self.priorities: Mapping[str, int] = {}
 
     def build(self) -> dict[str, ExecutableJob]:
         used = dict.fromkeys(self.mapping[job_id] for job_id in self.flow.order)
@@ -130,6 +136,8 @@ class _Layout:
             raise self.flow.job_error(
                 job.id, f"found {feature}, which the embedded planner cannot plan; use pegasus-plan"
             )
+        if job.id in self.priorities and given_priority(profiles) is None:
+            profiles = merged(profiles, {"condor": {"priority": str(self.priorities[job.id])}})
         name = f"{self.raw[job.id]['name']}_{job.id}".replace(".", "_")
         planned = ExecutableJob(name, PlannedKind.COMPUTE, site, self.flow.level[job.id])
         planned.profiles = profiles

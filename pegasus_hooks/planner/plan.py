@@ -68,10 +68,12 @@ def plan(
     output_site: str,
     hooks: Path | None = None,
     options: Options | None = None,
+    priorities: Mapping[str, int] | None = None,
 ) -> PlannedWorkflow:
     """Write ``<base_dir>/<user>/pegasus/<workflow>/run0001`` (or the next free number).
 
-    ``mapping`` gives every job its site, ``hooks`` is the hooks' configuration file (None: no
+    ``mapping`` gives every job its site, ``priorities`` those jobs theirs that have none of their
+    own; ``hooks`` is the hooks' configuration file (None: no
     hooks). Raises InputError for what cannot be planned and where the directory cannot be written,
     MissingError without pegasus-transfer; nothing half-made stays behind.
     """
@@ -89,7 +91,7 @@ def plan(
         for number in range(_next_run(parent), _MAX_RUNS):
             run = f"run{number:04d}"
             places = RunPaths(inputs.sites, f"{family}/{run}")
-            jobs = lay_out(inputs, programs, mapping, places, output_site, options)
+            jobs = lay_out(inputs, programs, mapping, places, output_site, options, priorities)
             facts = _facts(inputs, programs, parent / run, transfer_tool, options)
             draft = parent / f".{run}.{socket.gethostname()}.{os.getpid()}"
             try:

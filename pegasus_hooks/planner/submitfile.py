@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
+from site_selector.catalogs.priority import EXPECTED, given_priority, is_priority
 from site_selector.catalogs.workflow import Workflow
 
 JOB_RUNNER = "adon-jobrun.py"
 TASK_ENDING = ".task"
 _RULE = "#" * 70
+_NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _HELD_TOO_LONG_S = 1800
 # `+pegasus_job_class` of Pegasus's planner
@@ -64,12 +67,15 @@ class SubmitFacts:
         return f"{self.label}-0"
 
 
-def priority_of(job: ExecutableJob) -> int:
-    """Pegasus's priorities: what frees or feeds sites first, then deeper levels."""
-    own = job.profiles.get("dagman", {}).get("priority")
-    if own is not None and own.lstrip("-").isdecimal():
-        return int(own)
-    return _PRIORITIES.get(job.kind, 10 * (job.level + 2))
+def priority_of(job: ExecutableJob) -> str:
+    """The one that the job was given, else Pegasus's: what frees or feeds sites first, then deeper
+    levels. Raises InputError for a number that HTCondor cannot hold."""
+    given = given_priority(job.profiles)
+    if given is None:
+        return str(_PRIORITIES.get(job.kind, 10 * (job.level + 2)))
+    if _NUMBER.fullmatch(given) and not is_priority(given):
+        raise InputError(f"job {job.name}: priority: found {given!r}, expected {EXPECTED}")
+    return given.strip()
 
 
 def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
@@ -88,7 +94,7 @@ def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
         "periodic_release": "False",
         "periodic_remove": "(JobStatus == 5) && "
         f"((CurrentTime - EnteredCurrentStatus) > {_HELD_TOO_LONG_S})",
-        "priority": str(priority_of(job)),
+        "priority": priority_of(job),
         "submit_event_user_notes": f"pool:{job.site}",
         "universe": _universe(job),
         "wf_submit_dir": str(facts.submit_dir),
@@ -96,7 +102,7 @@ def submit_text(job: ExecutableJob, facts: SubmitFacts) -> str:
     }
     lines |= _resources(job)
     for key, value in job.profiles.get("condor", {}).items():
-        if key.lower() != "universe":
+        if key.lower() not in ("universe", "priority"):
             lines[key] = value
     text = [_RULE, "# WRITTEN BY ADON'S EMBEDDED PLANNER, IN THE FORM OF PEGASUS WMS",
             f"# DAG : {facts.label}, Index = 0, Count = null",
@@ -285,8 +291,9 @@ def _dag_lines(
         yield f"SCRIPT {defer}PRE {name} {' '.join(pre)}"
     if post:
         yield f"SCRIPT POST {name} {' '.join(post)}"
-    if priority := priority_of(job):
-        yield f"PRIORITY {name} {priority}"
+    priority = priority_of(job)
+    if is_priority(priority):  # HTCondor evaluates an expression; then the submit file's holds
+        yield f"PRIORITY {name} {int(priority)}"
     if category := category_of(job):
         yield f"CATEGORY {name} {category}"
 

@@ -47,7 +47,7 @@ class RequestedJob:
     """A job. ``sites`` are those that can run it, one only where the user fixed it (``fixed``).
 
     ``group``: jobs of one name go to one site. ``cluster``: they become one job afterwards.
-    ``reads``, ``writes`` and ``after`` are indices of files and tasks.
+    ``reads``, ``writes`` and ``after`` are indices of files and tasks; ``priority`` is the user's.
     """
 
     id: str
@@ -62,12 +62,13 @@ class RequestedJob:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     after: tuple[int, ...]
+    priority: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """The whole question. ``sites`` holds the ``pegasus`` profiles of each site; ``submit_dir`` is
-    where the planner writes, where it says so."""
+    where the planner writes, where it says so; ``priorities``: it takes those of jobs, too."""
 
     workflow: str
     config: str | None
@@ -83,6 +84,7 @@ class Request:
     files: tuple[RequestedFile, ...]
     tasks: tuple[RequestedJob, ...]
     submit_dir: str | None = None
+    priorities: bool = False
 
 
 def parse_request(text: str | bytes) -> Request:
@@ -122,6 +124,7 @@ def parse_request(text: str | bytes) -> Request:
         files,
         tasks,
         top.get("submit_dir", str, None),
+        top.get("priorities", bool, False),
     )
 
 
@@ -245,6 +248,7 @@ def _task(
         entry.indices("reads", files),
         entry.indices("writes", files),
         entry.indices("after", jobs),
+        entry.get("priority", str, None),
     )
 
 

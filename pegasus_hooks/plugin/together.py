@@ -82,6 +82,12 @@ def merge(problem: Problem, cluster: Mapping[str, str]) -> MergedProblem | None:
     )
 
 
+def _own_priority(problem: Problem, jobs: Sequence[int]) -> int | None:
+    """Of a cluster: the first that the user gave."""
+    own = [problem.own_priority[job] for job in jobs] if problem.own_priority else []
+    return next((value for value in own if value is not None), None)
+
+
 def _order(above: Sequence[Sequence[int]]) -> list[int]:
     names = [str(i) for i in range(len(above))]
     parents = {names[i]: [names[a] for a in found] for i, found in enumerate(above)}
@@ -133,6 +139,7 @@ def _merged(
         producer=tuple(-1 if p < 0 else part[p] for p in problem.producer),
         allowed=tuple(allowed),
         level=tuple(level),
+        own_priority=tuple(_own_priority(problem, jobs) for jobs in members),
         input_bytes=np.array([max(1.0, float(size[list(found)].sum())) for found in reads]),
         compute_s=np.array([problem.compute_s[list(jobs)].sum(axis=0) for jobs in members]),
         queue_s=queue

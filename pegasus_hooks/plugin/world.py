@@ -43,6 +43,7 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         raw_bytes,
         places,
         staging_of(request.data_configuration or DATA_CONFIGURATION, bool(request.staging_sites)),
+        by_level=not request.priorities,
     )
 
 
@@ -124,6 +125,7 @@ def _workflow(request: Request) -> Workflow:
             task.sites[0] if task.fixed else None,
             task.runtime_s,
             task.cores,
+            profiles={} if task.priority is None else {"condor": {"priority": task.priority}},
         )
         for task in tasks
     }

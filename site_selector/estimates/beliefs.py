@@ -20,7 +20,7 @@ Fresh and steady measurements are taken as they are. Three things are not:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
@@ -224,8 +224,9 @@ class World:
         return self.waits.get((transformation, site)) or self.sites[site].queue_wait
 
 
-def beliefs_dict(world: World) -> dict[str, Any]:
-    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site")."""
+def beliefs_dict(world: World, places: Collection[str] | None = None) -> dict[str, Any]:
+    """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site"); those
+    of paths between some ``places`` only, where these are given."""
     now = world.now
     return {
         "now": now,
@@ -243,6 +244,7 @@ def beliefs_dict(world: World) -> dict[str, Any]:
                 "rtt_s": b.rtt_s,
             }
             for (src, dst), b in world.paths.items()
+            if places is None or (src in places and dst in places)
         },
         "compute": {
             f"{name}@{site}": {"kind": b.kind, **b.belief.as_dict(now)}

@@ -66,6 +66,14 @@ class PlausibleMeasurements:
         return None
 
     @property
+    def subjects(self) -> frozenset[str] | None:
+        """What anything is known of; None where the source cannot tell."""
+        if isinstance(self.source, NoMeasurements):
+            return frozenset()
+        known = getattr(self.source, "known", None)
+        return None if known is None else frozenset(subject for _, subject in known)
+
+    @property
     def note(self) -> str:
         """One line: what was left out, that nothing is there, or what the source says."""
         said = list(self._left_out.values())

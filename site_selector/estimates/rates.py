@@ -21,8 +21,9 @@ HTCondor's schedd: jobs of the transformation that ended at the site
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from statistics import median
 
 from monitors.archive.estimates import weighted
@@ -41,9 +42,11 @@ from site_selector.estimates.beliefs import (
     archived,
     rate_now,
 )
+from site_selector.estimates.plausible import PlausibleMeasurements
 from site_selector.inputs import Inputs
 
 _WRITTEN = ("catalog", "topology")
+_METRICS = (("compute_rate", "rate"), ("runtime", "runtime"))
 _LEAST_RATIOS = 3  # below it nobody knows how widely they are spread
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
@@ -94,26 +97,33 @@ def path_beliefs(
     """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
     an application, "" for any."""
     names = list(places)
-    found = {
-        (a, b): _path(sites, measured, network, now, a, b) for a in names for b in names if a != b
-    }
+    found: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
+    for a, b, other in _pairs(sites, names, measured, network):
+        found[a, b] = _path(sites, measured, network, now, a, b) if other is None else found[other]
     disks = {
         way: {name: _disk(measured, name, way, application, now) for name in names}
         for way in ("read", "write")
     }
+    limited = {way: {name for name, disk in found.items() if disk} for way, found in disks.items()}
     for (a, b), (path, written) in found.items():
+        if a not in limited["read"] and b not in limited["write"]:
+            continue
         ends = [one for one in (path.gamma_t, disks["read"][a], disks["write"][b]) if one]
         least = min(ends, key=lambda one: one.value)
-        found[a, b] = replace(path, gamma_t=least), written
+        if least is not path.gamma_t:
+            found[a, b] = replace(path, gamma_t=least), written
     ratio = ratio_of(
         (path.gamma_a.value, written)
         for path, written in found.values()
         if path.gamma_a.source == "archive"
     )
-    paths = {
-        pair: replace(path, gamma_a=as_measured(path.gamma_a, ratio, "paths"))
-        for pair, (path, _) in found.items()
-    }
+    alike: dict[int, PathBelief] = {}
+    paths = {}
+    for pair, (path, _) in found.items():
+        if id(path) not in alike:
+            gamma_a = as_measured(path.gamma_a, ratio, "paths")
+            alike[id(path)] = replace(path, gamma_a=gamma_a)
+        paths[pair] = alike[id(path)]
     return _with_setup(paths, measured, now)
 
 
@@ -232,6 +242,45 @@ def _path(
     return PathBelief(gamma_a, gamma_t, link, rtt, streams, buffer, loss), written
 
 
+def _pairs(
+    sites: Mapping[str, Site],
+    names: Sequence[str],
+    measured: MeasurementSource,
+    network: Network,
+) -> Iterator[tuple[str, str, tuple[str, str] | None]]:
+    """Every ordered pair, and an earlier one of whose path exactly the same is known: hundreds of
+    sites have many of them."""
+    told = _told(measured)
+    used = {end for pair in network.in_use_bps or () for end in pair}
+    used.update(network.topology.sites if network.topology is not None else ())
+    named = {
+        other
+        for site in sites.values()
+        for known in (site.hints.bandwidth_bps, site.hints.rtt_s, site.hints.loss)
+        for other in (*known, *([site.name] if known else []))
+    }
+    kind = {}
+    for name in names:
+        hints = sites[name].hints if name in sites else None
+        special = name in used or name in named or told is None
+        kind[name] = name if special else (hints and hints.streams, hints and hints.buffer_bytes)
+    first: dict[tuple[object, object], tuple[str, str]] = {}
+    for a in names:
+        for b in names:
+            if a == b:
+                continue
+            if told and f"{a}>{b}" in told:
+                yield a, b, None
+                continue
+            other = first.setdefault((kind[a], kind[b]), (a, b))
+            yield a, b, None if other == (a, b) else other
+
+
+def _told(measured: MeasurementSource) -> frozenset[str] | None:
+    """What anything was measured of, None where nobody can tell."""
+    return measured.subjects if isinstance(measured, PlausibleMeasurements) else None
+
+
 def _with_setup(
     paths: Mapping[tuple[str, str], PathBelief], measured: MeasurementSource, now: float
 ) -> dict[tuple[str, str], PathBelief]:
@@ -242,11 +291,15 @@ def _with_setup(
         for metric in ("transfer_setup", "transfer_start", "file_start")
     )
     found = {}
+    alike: dict[tuple[int, ...], PathBelief] = {}
     for pair, path in paths.items():
         first, further = firsts[pair], files[pair]
         if first.note and path.gamma_a.source == "archive":  # its rate has hand-shakes in it
             first, further = path.first, path.further
-        found[pair] = replace(path, setup=setups[pair], first=first, further=further)
+        key = (id(path), id(setups[pair]), id(first), id(further))
+        if key not in alike:
+            alike[key] = replace(path, setup=setups[pair], first=first, further=further)
+        found[pair] = alike[key]
     return found
 
 
@@ -258,24 +311,35 @@ def _carried(
 ) -> dict[tuple[str, str], Belief]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
     nearest to its own, of several the longest: hand-shakes take a number of round trips."""
-    found = {(a, b): measured.estimate(metric, f"{a}>{b}", now) for a, b in paths}
+    told = _told(measured)
+    found = {
+        pair: measured.estimate(metric, name, now) if told is None or name in told else None
+        for pair in paths
+        if (name := f"{pair[0]}>{pair[1]}")
+    }
     known = {pair: one for pair, one in found.items() if one is not None}
 
-    def like(pair: tuple[str, str]) -> Belief:
-        rtt_s = paths[pair].rtt_s
+    @cache
+    def like(rtt_s: float) -> Belief:
         src, dst = min(known, key=lambda p: (abs(paths[p].rtt_s - rtt_s), -known[p].value, p))
         return archived(known[src, dst], f"measured from {src} to {dst}")
 
     unknown = Belief(0.0, "default")
     return {
-        pair: like(pair) if one is None and known else unknown if one is None else archived(one)
+        pair: archived(one) if one is not None else like(paths[pair].rtt_s) if known else unknown
         for pair, one in found.items()
     }
 
 
 DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
+_NOMINAL_BYTES = 100e6  # ten seconds' work at that rate
 # Below it a schedd's history says less than an archive that has seen more.
 LEAST_JOBS = 3
+
+
+def amount_of(input_bytes: float) -> float:
+    """S_c: what a job computes on. One that reads nothing computes all the same."""
+    return input_bytes if input_bytes >= 1 else _NOMINAL_BYTES
 
 
 def compute_beliefs(
@@ -311,8 +375,9 @@ class _Compute:
         rates: list[tuple[float, Belief]] = []  # of those measured, as multiples of the written
         for name, jobs in transformations(self.inputs).items():
             sites = dict.fromkeys(s for job in jobs for s in self.inputs.candidates[job])
-            typical = self._typical_input(jobs)
-            here = {site: self._seen(name, site) for site in self.inputs.sites}
+            read = self._typical_input(jobs)
+            typical = amount_of(read)
+            here = {site: self._seen(name, site, read >= 1) for site in self.inputs.sites}
             for site in sites:
                 expected = self._expected(name, site)[0]
                 own = here[site] or self._carried_over(here, name, site, typical)
@@ -339,16 +404,17 @@ class _Compute:
             sum(raw.get(f, flow.files[f].size_bytes or 0) for f in flow.jobs[job].inputs)
             for job in jobs
         ]
-        return max(float(median(sizes)), 1.0)
+        return float(median(sizes))
 
-    def _seen(self, name: str, site: str) -> ComputeBelief | None:
-        """Measured at the site itself: by the schedd, else in the archive."""
+    def _seen(self, name: str, site: str, reads: bool) -> ComputeBelief | None:
+        """Measured at the site itself: by the schedd, else in the archive, where a rate comes first
+        for what ``reads`` anything."""
         pool = self.pool.get(site)
         seconds, count = pool.runtimes.get(name, (0.0, 0)) if pool is not None else (0.0, 0)
         if pool is not None and count >= LEAST_JOBS and seconds > 0:
             note = f"median of {count} jobs in the schedd's history"
             return ComputeBelief("runtime", Belief(seconds, "schedd", pool.at, 0.0, note, count))
-        for metric, kind in (("compute_rate", "rate"), ("runtime", "runtime")):
+        for metric, kind in _METRICS if reads else _METRICS[::-1]:
             found = self.measured.estimate(metric, f"{name}@{site}", self.now)
             if found is not None and found.value > 0:
                 old = "old, and nothing newer is known" if self.now - found.at > FRESH_S else ""

@@ -71,6 +71,17 @@ class Uncertainty:
         e = np.array(min(error, _MOST))
         return cls(e, e, e, e, np.array(random_waits))
 
+    def among(self, sites: NDArray[np.int64], places: NDArray[np.int64]) -> Uncertainty:
+        """Of a problem with some of the sites and places only."""
+        rate = self.throughput
+        return Uncertainty(
+            self.compute[..., sites] if self.compute.ndim else self.compute,
+            self.size,
+            rate[np.ix_(places, places)] if rate.ndim else rate,
+            self.wait[sites] if self.wait.ndim else self.wait,
+            self.random_wait[sites] if self.random_wait.ndim else self.random_wait,
+        )
+
     @property
     def matters(self) -> bool:
         """Whether anything at all is uncertain."""
@@ -88,7 +99,8 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     of_jobs, of_paths, of_waits = (
         world.errors.get(what, {}) for what in ("runtime", "throughput", "queue_wait")
     )
-    known: dict[int, float] = {}  # by identity: the same belief serves all jobs of a kind
+    # By identity: the same belief serves all jobs of a kind, and paths that are alike.
+    known: dict[int, float] = {}
     for job, row in enumerate(problem.compute):
         for site, found in enumerate(row):
             if found is not None:
@@ -106,7 +118,10 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     for a, src in enumerate(problem.places):
         for b, dst in enumerate(problem.places):
             if a != b:
-                throughput[a, b] = relative_error(world.paths[src, dst].gamma_a, now, of_paths)
+                belief = world.paths[src, dst].gamma_a
+                if id(belief) not in known:
+                    known[id(belief)] = relative_error(belief, now, of_paths)
+                throughput[a, b] = known[id(belief)]
     waits = [world.sites[site].queue_wait for site in problem.places[:n]]
     return Uncertainty(
         compute,

@@ -93,7 +93,7 @@ def judge(puzzle: Puzzle, staging: Staging = "per-site", seed: int = 0) -> Judge
     truth = true_problem(trace, puzzle.platform, staging)
     run = simulator(truth)
     mappings = peers(truth, f"puzzle {seed}")
-    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed)
+    mappings[OURS] = adon(truth, trace.kinds, "exact", 0.0, seed).assignment
     makespan = {name: run.makespan(mapping) for name, mapping in mappings.items()}
     best = min(makespan[name] for name in BUILT_IN)
     return Judged(puzzle, makespan, makespan[OURS] / best if best > 0 else 1.0)

@@ -26,8 +26,9 @@ from site_selector.evaluation.worlds import (
     simulator,
     true_problem,
 )
-from site_selector.mapping.estimator import Assignment, upward_rank
-from site_selector.mapping.mapper import map_problem
+from site_selector.mapping.estimator import Assignment, Estimator, upward_rank
+from site_selector.mapping.mapper import Chosen, map_problem
+from site_selector.mapping.placement import Forecast
 from site_selector.mapping.policies import (
     VARIANTS,
     by_level,
@@ -62,8 +63,8 @@ def peers(believed: Problem, seed: str) -> dict[str, Assignment]:
 
 def adon(
     believed: Problem, kinds: Sequence[str], regime: Regime, error: float, seed: int
-) -> Assignment:
-    """ADON's mapping."""
+) -> Chosen:
+    """ADON's mapping, with the priorities it hands over and its forecast."""
     known = None
     if regime == "errors":
         known = replace(Uncertainty.everywhere(error), wait=np.array(0.0))
@@ -71,7 +72,7 @@ def adon(
         known = Uncertainty.everywhere(error)
     elif regime == "unknown-waits":
         known = Uncertainty.everywhere(error, random_waits=True)
-    return list(map_problem(believed, kinds, seed, known).assignment)
+    return map_problem(believed, kinds, seed, known)
 
 
 def knowing(truth: Problem, kinds: Sequence[str], seed: int) -> dict[str, Assignment]:
@@ -102,10 +103,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One regime of a case: seconds of makespan by policy, of the best known, and the bound."""
+    """One regime of a case: seconds of makespan by policy, of the best known, and the bound.
+
+    ``makespan_s`` has all jobs start by urgency, whoever mapped them. ``as_run_s`` has them start
+    as HTCondor does: ADON's by the priorities that it hands over, the others' as Pegasus has them.
+    ``forecast`` is what ADON shows, None where beliefs are taken for right.
+    """
 
     regime: Regime
     makespan_s: Mapping[str, float]
+    as_run_s: Mapping[str, float]
+    forecast: Forecast | None
     best_known_s: float
     best_known_by: str
     lower_bound_s: float
@@ -119,34 +127,35 @@ def run_case(trace: Trace, platform: Platform, number: int, setting: Setting) ->
     truth = true_problem(trace, platform, setting.staging)
     name = f"{setting.seed} {number} {trace.name}"
     worlds = draw_worlds(truth, trace.kinds, setting.error, Random(f"{name} errors"))
-    mappings = [_mappings(world, trace, setting, name) for world in worlds]
+    ours = [
+        adon(world.believed, trace.kinds, world.regime, setting.error, setting.seed)
+        for world in worlds
+    ]
+    mappings = [
+        {OURS: found.assignment} | peers(world.believed, name)
+        for world, found in zip(worlds, ours, strict=True)
+    ]
     # All but the last regime have one truth, so whatever is good in one is known to the others.
     out: list[Outcome] = []
     for some in ((0, 1, 2), (3,)):
         judged = worlds[some[0]].truth
-        out += _judged(judged, [worlds[i] for i in some], mappings, some, trace, setting, name)
+        here = [(worlds[i], mappings[i], ours[i]) for i in some]
+        out += _judged(judged, here, trace, setting, f"{name} {some}")
     return out
-
-
-def _mappings(world: Trial, trace: Trace, setting: Setting, name: str) -> dict[str, Assignment]:
-    ours = adon(world.believed, trace.kinds, world.regime, setting.error, setting.seed)
-    return {OURS: ours} | peers(world.believed, name)
 
 
 def _judged(
     truth: Problem,
-    worlds: list[Trial],
-    mappings: list[dict[str, Assignment]],
-    group: tuple[int, ...],
+    worlds: list[tuple[Trial, dict[str, Assignment], Chosen]],
     trace: Trace,
     setting: Setting,
     name: str,
 ) -> list[Outcome]:
-    judge = simulator(truth)
+    judge, pegasus = simulator(truth), Estimator(replace(truth, by_level=True))
     bound = lower_bound(truth)
-    candidates = [(who, found) for made in mappings for who, found in made.items()]
+    candidates = [(who, found) for _, made, _ in worlds for who, found in made.items()]
     candidates += list(knowing(truth, trace.kinds, setting.seed).items())
-    best = best_known(judge, trace.kinds, candidates, f"{name} {group}", setting.effort)
+    best = best_known(judge, trace.kinds, candidates, name, setting.effort)
     if not bound <= best.makespan_s * (1 + _ROUNDING):
         raise AssertionError(
             f"{name}: the lower bound {bound} s is above a mapping of {best.makespan_s} s"
@@ -154,10 +163,13 @@ def _judged(
     return [
         Outcome(
             world.regime,
-            {who: judge.makespan(sites) for who, sites in mappings[i].items()},
+            {who: judge.makespan(sites) for who, sites in mappings.items()},
+            {who: pegasus.makespan(sites) for who, sites in mappings.items()}
+            | {OURS: Estimator(truth, np.array(ours.priority)).makespan(ours.assignment)},
+            ours.forecast,
             best.makespan_s,
             best.source,
             bound,
         )
-        for world, i in zip(worlds, group, strict=True)
+        for world, mappings, ours in worlds
     ]

@@ -13,8 +13,12 @@ from site_selector.evaluation.worlds import REGIMES, Platform
 
 FORMAT = "adon-site-evaluation/1"
 OVERALL = "all"
-REFERENCES = ("best_known", "lower_bound")
-HEAD = ("family", "cases>", "policy", "÷ best known>", "worst>", "÷ lower bound>", "worst>")
+AS_RUN = "best_known_as_run"
+REFERENCES = ("best_known", "lower_bound", AS_RUN)
+HEAD = (
+    "family", "cases>", "policy", "÷ best known>", "worst>", "÷ lower bound>", "worst>", "as run>",
+    "worst>",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,36 @@ class Summary:
 
 
 def ratio(outcome: Outcome, policy: str, reference: str) -> float:
-    """A policy's makespan ÷ the best known or ÷ the lower bound; 1 where both are nothing."""
-    made = outcome.makespan_s[policy]
-    least = outcome.best_known_s if reference == "best_known" else outcome.lower_bound_s
+    """A policy's makespan ÷ the best known or ÷ the lower bound, or as HTCondor runs it ÷ the best
+    known; 1 where both are nothing."""
+    made = (outcome.as_run_s if reference == AS_RUN else outcome.makespan_s)[policy]
+    least = outcome.lower_bound_s if reference == "lower_bound" else outcome.best_known_s
     if least > 0:
         return made / least
     return 1.0 if made == 0 else math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Honesty:
+    """ADON's forecasts in one regime, run as HTCondor does: the geometric mean of true ÷ shown, and
+    the share of ``cases`` that ended within the range."""
+
+    true_of_shown: float
+    in_range: float
+    cases: int
+
+
+def honesty(rows: Iterable[Row], regime: str) -> Honesty | None:
+    """None where nothing was forecast."""
+    ratios, within = [], 0
+    for outcome in (o for row in rows for o in row.outcomes if o.regime == regime):
+        shown, true_s = outcome.forecast, outcome.as_run_s["adon"]
+        if shown is not None:
+            ratios.append(true_s / shown.median_s)
+            within += shown.low_s <= true_s <= shown.high_s
+    if not ratios:
+        return None
+    return Honesty(geometric_mean(ratios), within / len(ratios), len(ratios))
 
 
 def summarise(rows: Iterable[Row], regime: str, policy: str, reference: str) -> Summary:
@@ -87,6 +115,9 @@ def as_dict(
         "policies": list(POLICIES),
         "regimes": list(REGIMES),
         "summary": _summaries(rows),
+        "forecasts": {
+            regime: asdict(found) for regime in REGIMES if (found := honesty(rows, regime))
+        },
         "traces": [
             {
                 "file": path,
@@ -133,6 +164,8 @@ def _case(row: Row) -> dict[str, Any]:
         "regimes": {
             outcome.regime: {
                 "makespan_s": dict(outcome.makespan_s),
+                "as_run_s": dict(outcome.as_run_s),
+                "forecast": None if outcome.forecast is None else asdict(outcome.forecast),
                 "best_known_s": outcome.best_known_s,
                 "best_known_by": outcome.best_known_by,
                 "lower_bound_s": outcome.lower_bound_s,
@@ -146,13 +179,20 @@ def tables(summary: Mapping[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """For each regime its lines (see HEAD): every policy in every family, and over all cases."""
     out = []
     for regime, references in summary.items():
-        best, bound = (references[reference] for reference in REFERENCES)
+        best, bound, as_run = (references[reference] for reference in REFERENCES)
         lines = []
         for name in sorted(best, key=lambda name: (name == OVERALL, name)):
             for policy in POLICIES:
-                a, b = best[name][policy], bound[name][policy]
-                ratios = (a["geomean"], a["worst"], b["geomean"], b["worst"])
-                lines.append([name, str(a["cases"]), policy, *(_shown(value) for value in ratios)])
+                found = (by[name][policy] for by in (best, bound, as_run))
+                ratios = [value for one in found for value in (one["geomean"], one["worst"])]
+                lines.append(
+                    [
+                        name,
+                        str(best[name][policy]["cases"]),
+                        policy,
+                        *(_shown(value) for value in ratios),
+                    ]
+                )
         out.append((regime, lines))
     return out
 

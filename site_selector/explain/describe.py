@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from site_selector.catalogs.priority import given_priority
+from site_selector.catalogs.workflow import Job
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
 from site_selector.explain.queued import queued
 from site_selector.explain.reasons import why_least, why_not_least
@@ -27,16 +29,21 @@ def describe(
     later: Mapping[int, int] | None = None,
     worlds: int = 0,
     alternatives: bool = True,
+    places: Collection[int] | None = None,
+    priority: Sequence[int] | None = None,
 ) -> tuple[Placement, ...]:
     """The placements of an assignment, in the order of the problem's jobs.
 
     ``tried``: by job, the makespan in seconds with this job alone moved to where its own T_t is
     least; ``later``: in how many of ``worlds`` that were drawn around the estimates that ends
-    later. ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows.
+    later. ``alternatives=False`` leaves out terms and reasons, which cost time for large workflows;
+    of many sites only those among ``places`` are alternatives. ``priority``: that of each job,
+    which those get to which the user gave none.
     """
     maker = _Describer(
-        inputs, world, problem, assignment, schedule, tried or {}, later or {}, worlds
-    )
+        inputs, world, problem, assignment, schedule, tried or {}, later or {}, worlds,
+        None if places is None else {*places}, priority,
+    )  # fmt: skip
     return tuple(maker.placements(alternatives))
 
 
@@ -53,6 +60,8 @@ class _Describer:
     tried: Mapping[int, float]
     later: Mapping[int, int]
     worlds: int
+    places: set[int] | None
+    priority: Sequence[int] | None
     workers: list[dict[str, Any]] = field(default_factory=list)
     waits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     paths: dict[tuple[int, int], _PathInputs] = field(default_factory=dict)
@@ -84,14 +93,28 @@ class _Describer:
                     float(self.schedule.start_s[j]),
                     float(self.schedule.end_s[j]),
                     waiting.get(j, ""),
+                    self._priority(j, self.inputs.workflow.jobs[name]),
                 )
             )
         return out
+
+    def _priority(self, number: int, job: Job) -> int | None:
+        """What is handed over: nothing where the user or, of sub-workflows, Pegasus decides."""
+        if (
+            self.priority is None
+            or self.problem.by_level
+            or job.kind != "job"
+            or given_priority(job.profiles) is not None
+        ):
+            return None
+        return int(self.priority[number])
 
     def _alternatives(self, job: int, found: JobTerms) -> tuple[Alternative, ...]:
         problem, terms = self.problem, found.terms
         options = []
         for s in problem.allowed[job]:
+            if self.places is not None and s not in self.places:
+                continue
             moved = [
                 (size * float(problem.seconds_per_byte[ends]), ends, size)
                 for ends, size in sorted(found.moves(job, s).items())

@@ -19,7 +19,7 @@ def title_of(mapping: Mapping) -> str:
     """What the chart is of."""
     return (
         f"{mapping.workflow}: {len(mapping.placements)} jobs, expected to end after "
-        f"{seconds(mapping.makespan_s)} ({mapping.policy})"
+        f"{seconds(mapping.expected_s)} ({mapping.policy})"
     )
 
 

@@ -16,6 +16,7 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 
 # A deviation below this part of the value is not worth a reader's time.
 _SPREAD = 0.05
+_POLICIES, _MOST_SITES = 8, 12  # as many as a line holds
 
 
 SHOW: dict[str, Callable[[float], str]] = {
@@ -107,16 +108,16 @@ def summary_text(mapping: SiteMapping) -> str:
     counts: dict[str, int] = {}
     for placement in mapping.placements:
         counts[placement.site] = counts.get(placement.site, 0) + 1
-    where = ", ".join(f"{n} at {site}" for site, n in sorted(counts.items(), key=lambda i: -i[1]))
+    shown = [f"{n} at {site}" for site, n in sorted(counts.items(), key=lambda i: -i[1])]
+    if len(shown) > _MOST_SITES:
+        shown[_MOST_SITES:] = [f"the others at {len(shown) - _MOST_SITES} more sites"]
+    where = ", ".join(shown)
     lines = [
         f"{mapping.workflow}: {len(mapping.placements)} jobs, {where}",
-        f"expected to end after {seconds(mapping.makespan_s)} (policy {mapping.policy}"
+        f"expected to end after {forecast_text(mapping)} (policy {mapping.policy}"
         + (f", results to {mapping.output_site})" if mapping.output_site else ")"),
-        "under the same beliefs: "
-        + ", ".join(
-            f"{name} {seconds(value)}"
-            for name, value in sorted(mapping.portfolio.items(), key=lambda i: i[1])
-        ),
+        f"if all estimates were right: {seconds(mapping.makespan_s)}; the policies: "
+        + _policies(mapping.portfolio),
     ]
     lines += mapping.queued
     if mapping.beliefs.get("note"):
@@ -132,6 +133,30 @@ def summary_text(mapping: SiteMapping) -> str:
             + ("" if hedge.gain >= 0 else ", but better in the worst of them"),
         )
     return "\n".join(lines)
+
+
+def forecast_text(mapping: SiteMapping) -> str:
+    """``12.5 min, with 90 % probability 11.2 min to 15.0 min``."""
+    found = mapping.forecast
+    text = seconds(mapping.expected_s)
+    if found is None:
+        return text
+    return f"{text}, with 90 % probability {seconds(found.low_s)} to {seconds(found.high_s)}"
+
+
+def _policies(portfolio: Mapping[str, float]) -> str:
+    """The policies that would end soonest, those that would end at the same time together."""
+    shown: dict[str, list[str]] = {}
+    for name, value in sorted(portfolio.items(), key=lambda item: item[1]):
+        shown.setdefault(seconds(value), []).append(name)
+    words, left = [], _POLICIES
+    for end, names in shown.items():
+        words.append(f"{', '.join(names[:left])} {end}")
+        left -= len(names)
+        if left <= 0:
+            break
+    more = len(portfolio) - _POLICIES
+    return ", ".join(words) + (f", and {more} more" if more > 0 else "")
 
 
 def show_text(world: World) -> str:
@@ -237,7 +262,7 @@ def changes(before: SiteMapping, after: SiteMapping) -> dict[str, Any]:
         if p.job in old and old[p.job] != p.site
     ]
     return {
-        "makespan_s": {"before": finite(before.makespan_s), "after": finite(after.makespan_s)},
+        "makespan_s": {"before": finite(before.expected_s), "after": finite(after.expected_s)},
         "moved": moved,
         "beliefs": _belief_changes(before.beliefs, after.beliefs),
     }

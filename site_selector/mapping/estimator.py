@@ -2,9 +2,9 @@
 
 A deterministic list-scheduling simulation. Its rules:
 
-- A site runs at most N jobs at once, the most urgent first (upward rank, unless another is given).
-  A job enters the site's queue when its parents are done and its files are there, waits T_q, then
-  takes a free worker.
+- A site runs at most N jobs at once, by their priorities (``priority.py``), among equals first
+  come, first served. A job enters the site's queue when its parents are done and its files are
+  there, waits T_q, then takes a free worker.
 - A file moves once to each site that needs it, from its producer's site or, for an input of the
   workflow, from the replica with the fastest path. It moves by a stage job, as Pegasus plans them,
   and what a stage job moves over one path is one transfer, all of it there at its end: that is
@@ -65,6 +65,7 @@ from site_selector.mapping.kernel_data import (
 )
 from site_selector.mapping.kernel_schedule import rank_upward
 from site_selector.mapping.kernel_simulate import LAST, MOVES, WORK, simulate
+from site_selector.mapping.priority import start_priorities
 from site_selector.problem import Problem
 
 Assignment = list[int]
@@ -132,15 +133,17 @@ class Estimator:
 
     What does not depend on the assignment is prepared once; a call costs time in proportion to jobs
     and the files they use. ``evaluations`` counts them. ``rank`` is the urgency of jobs, the upward
-    rank by default; equal ones go in the problem's order. Not for several threads at once.
+    rank by default, ``priority`` the order in which they start that comes of it. Not for several
+    threads at once.
     """
 
     def __init__(self, problem: Problem, rank: Array | None = None) -> None:
         self.problem = problem
         self.rank = upward_rank(problem) if rank is None else rank
+        self.priority = start_priorities(problem, self.rank)
         self.evaluations = 0
         self._shape = shape_of(problem)
-        self._order = order_of(self._shape, self.rank, problem.seconds_per_byte)
+        self._order = order_of(self._shape, self.priority, problem.seconds_per_byte)
         self._state = state_for(self._shape, self._order)
         self._numbers = numbers_of(problem)
 

@@ -1,10 +1,13 @@
 """A copy of an abstract workflow that tells Pegasus where each job goes.
 
-Pegasus's planner takes a job's selector profile ``execution.site`` as it is:
+Pegasus's planner takes a job's selector profile ``execution.site`` as it is, and so it does with
+the priority that HTCondor starts the job by:
 
     profiles:
       selector:
         execution.site: mu
+      condor:
+        priority: 27
 
 That is put into the text, which is otherwise copied as it is.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +26,8 @@ import yaml
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
 from site_selector.catalogs.workflow import WHAT
-from site_selector.mapping.placement import Mapping
+from site_selector.mapping.placement import Mapping, Placement
 from site_selector.wholefile import write_whole
-
-_PROFILE = ("profiles", "selector", "execution.site")
 
 
 class _Edit(NamedTuple):
@@ -36,38 +38,51 @@ class _Edit(NamedTuple):
     text: str
 
 
-class _Place(NamedTuple):
-    """A value, by its first event, into which the entries ``missing`` belong, each in the one
-    before; none where all are there. ``shared`` where other jobs have the same value."""
+@dataclass(slots=True)
+class _Node:
+    """A value of the text by its first event, and the values in it that matter, by key.
+
+    ``shared``: other jobs have the same value; ``merged``: its keys may come from elsewhere.
+    """
 
     event: Any
-    missing: tuple[str, ...]
-    is_empty: bool
     shared: bool
+    merged: bool = False
+    is_empty: bool = True
+    keys: dict[str, _Node | None] = field(default_factory=dict)
 
 
 @uncollected()
 def hinted_copy(workflow_path: str | Path, mapping: Mapping, out_path: str | Path) -> int:
-    """Write the workflow to ``out_path`` with an ``execution.site`` for every placed job.
+    """Write the workflow to ``out_path`` with an ``execution.site`` for every placed job, and the
+    priority that the mapping gives it.
 
-    A job's own ``execution.site`` is kept, and all else too. Returns the number of profiles added.
-    Raises InputError where the workflow has no such job, where a job shares its profiles with
-    others by an anchor (which Pegasus does not read), or where a file cannot be written.
+    A job's own profiles are kept, and all else too. Returns how many jobs were given any. Raises
+    InputError where the workflow has no such job, where a job shares its profiles with others by an
+    anchor (which Pegasus does not read), or where a file cannot be written.
     """
     text = read_text(workflow_path, WHAT).replace("\r\n", "\n")
-    sites = mapping.sites
+    wanted = {placed.job: _wanted(placed) for placed in mapping.placements}
     try:
-        edits = list(_edits(yaml.parse(text, Loader=LOADER), sites))
+        edits = list(_edits(yaml.parse(text, Loader=LOADER), wanted))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{workflow_path}:{line}: {error.problem}, expected a {WHAT}") from None
-    if sites:
+    if wanted:
         raise InputError(
-            f"{workflow_path}: the mapping places job {next(iter(sites))!r}, which the workflow "
+            f"{workflow_path}: the mapping places job {next(iter(wanted))!r}, which the workflow "
             "does not have"
         )
-    write_whole(out_path, lambda out: out.writelines(_pieces(text, edits)), "the workflow")
+    pieces = _pieces(text, [edit for found in edits for edit in found])
+    write_whole(out_path, lambda out: out.writelines(pieces), "the workflow")
     return len(edits)
+
+
+def _wanted(placed: Placement) -> dict[str, Any]:
+    profiles: dict[str, Any] = {"selector": {"execution.site": placed.site}}
+    if placed.priority is not None:
+        profiles["condor"] = {"priority": placed.priority}
+    return {"profiles": profiles}
 
 
 def _pieces(text: str, edits: list[_Edit]) -> Iterator[str]:
@@ -79,8 +94,9 @@ def _pieces(text: str, edits: list[_Edit]) -> Iterator[str]:
     yield text[at:]
 
 
-def _edits(events: Iterator[Any], sites: dict[str, str]) -> Iterator[_Edit]:
-    """What to put where, in the order of the text. Takes the jobs it finds out of ``sites``."""
+def _edits(events: Iterator[Any], wanted: dict[str, dict[str, Any]]) -> Iterator[list[_Edit]]:
+    """What to put where, job by job, in the order of the text. Takes the jobs it finds out of
+    ``wanted``."""
     root: Any = next(event for event in events if isinstance(event, yaml.NodeEvent))
     found = False
     for key, value in _entries(events, root):
@@ -92,82 +108,87 @@ def _edits(events: Iterator[Any], sites: dict[str, str]) -> Iterator[_Edit]:
             if type(entry) is not yaml.MappingStartEvent:
                 _skip(events, entry)
                 continue
-            name, place = _job(events, entry)
-            site = sites.pop(name, None)
-            if site is not None and place.missing:
-                yield _edit(place, site)
+            name, node = _job(events, entry)
+            edits = sorted(_missing(node, wanted.pop(name, {})))
+            if edits:
+                yield edits
     if not found:
         raise RefusedError(problem="no list of jobs", problem_mark=root.start_mark)
 
 
-def _job(events: Iterator[Any], job: Any) -> tuple[str, _Place]:
-    """A job's id, and where its hint belongs."""
-    name, place, is_empty, merged = "", None, True, False
+def _job(events: Iterator[Any], job: Any) -> tuple[str, _Node]:
+    """A job's id, and what there is of profiles."""
+    name, node = "", _Node(job, job.anchor is not None)
     for key, value in _entries(events, job):
-        is_empty = False
-        merged = merged or key == "<<"
+        node.is_empty = False
+        node.merged |= key == "<<"
         if key == "id" and type(value) is yaml.ScalarEvent:
             name = value.value
-        elif key == "profiles":
-            place = _place(events, value, _PROFILE[1:])
+        if key == "profiles":
+            node.keys[key] = _read(events, value, 1, node.shared)
         else:
             _skip(events, value)
-    if place is None:
-        place = _Place(job, _PROFILE, is_empty, merged)
-    return name, place._replace(shared=place.shared or job.anchor is not None)
+    return name, node
 
 
-def _place(events: Iterator[Any], value: Any, missing: tuple[str, ...]) -> _Place:
-    """Where in a value the entries belong that are ``missing`` as far as is known."""
+def _read(events: Iterator[Any], value: Any, depth: int, shared: bool) -> _Node:
+    """A value with so many levels of what is in it."""
+    node = _Node(value, shared or value.anchor is not None)
     if type(value) is not yaml.MappingStartEvent:
         _skip(events, value)
-        return _Place(value, missing, True, value.anchor is not None)
-    found, is_empty, merged = None, True, False
     for key, inner in _entries(events, value):
-        is_empty = False
-        merged = merged or key == "<<"
-        if key == missing[0] and missing[1:]:
-            found = _place(events, inner, missing[1:])
+        node.is_empty = False
+        node.merged |= key == "<<"
+        if depth:
+            node.keys[key] = _read(events, inner, depth - 1, node.shared)
         else:
             _skip(events, inner)
-            found = _Place(value, (), False, False) if key == missing[0] else found
-    if found is None:
-        found = _Place(value, missing, is_empty, merged)
-    return found._replace(shared=found.shared or value.anchor is not None)
+            node.keys[key] = None
+    return node
 
 
-def _edit(place: _Place, site: str) -> _Edit:
-    event: Any = place.event
-    if place.shared:
+def _missing(node: _Node, wanted: dict[str, Any]) -> Iterator[_Edit]:
+    """Edits that put in what is not there."""
+    missing = {key: value for key, value in wanted.items() if key not in node.keys}
+    for key, inner in node.keys.items():
+        if inner is not None and key in wanted:
+            yield from _missing(inner, wanted[key])
+    if missing:
+        yield _edit(node, missing)
+
+
+def _edit(node: _Node, missing: dict[str, Any]) -> _Edit:
+    event: Any = node.event
+    if node.shared or node.merged:
         raise RefusedError(
             problem="found what jobs share by an anchor or a merge, which Pegasus does not read",
             problem_mark=event.start_mark,
         )
     start = event.start_mark.index
+    flow = json.dumps(missing, ensure_ascii=False)
     if type(event) is not yaml.MappingStartEvent:  # nothing: it stands for an empty mapping
-        return _Edit(start, event.end_mark.index, f" {{{_flow(place.missing, site)}}}")
+        return _Edit(start, event.end_mark.index, f" {flow}")
     if event.flow_style:
-        comma = "" if place.is_empty else ", "
-        return _Edit(start + 1, start + 1, _flow(place.missing, site) + comma)
-    column: int = place.event.start_mark.column
-    return _Edit(start, start, _block(place.missing, site, column))
+        return _Edit(start + 1, start + 1, flow[1:-1] + ("" if node.is_empty else ", "))
+    column: int = node.event.start_mark.column
+    lines = [*_lines(missing, column), " " * column]
+    return _Edit(start, start, "\n".join(lines)[column:])
+
+
+def _lines(entries: dict[str, Any], column: int) -> Iterator[str]:
+    """Entries of a mapping whose keys stand in ``column``."""
+    for key, value in entries.items():
+        if isinstance(value, dict):
+            yield f"{' ' * column}{key}:"
+            yield from _lines(value, column + 2)
+        else:
+            yield f"{' ' * column}{key}: {_scalar(value)}"
 
 
 @cache
-def _flow(names: tuple[str, ...], site: str) -> str:
-    value: Any = site
-    for name in reversed(names):
-        value = {name: value}
-    return json.dumps(value, ensure_ascii=False)[1:-1]
-
-
-@cache
-def _block(names: tuple[str, ...], site: str, column: int) -> str:
-    """The first entry of a mapping whose keys stand in ``column``, up to its next key."""
-    *outer, last = (" " * (column + 2 * depth) + name for depth, name in enumerate(names))
-    text = yaml.safe_dump(site, allow_unicode=True, width=1 << 20).removesuffix("...\n").strip()
-    lines = [*(f"{line}:\n" for line in outer), f"{last}: {text}\n", " " * column]
-    return "".join(lines).lstrip(" ") if column else "".join(lines)
+def _scalar(value: str | int) -> str:
+    text = yaml.safe_dump(value, allow_unicode=True, width=1 << 20)
+    return text.removesuffix("...\n").strip()
 
 
 def _entries(events: Iterator[Any], mapping: Any) -> Iterator[tuple[str, Any]]:

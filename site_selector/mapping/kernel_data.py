@@ -80,7 +80,8 @@ class Order(NamedTuple):
     them, the most urgent first, then by file. ``use_row`` numbers the input files, or the results
     of one job. ``returns`` are the results that the workflow wants back. ``source`` is where a
     place fetches a file of a group, itself where it has it: group * n_places + place. ``bundle``
-    tells which jobs of a level share their stage jobs.
+    tells which jobs of a level share their stage jobs. Of jobs that wait, those of the least
+    ``priority`` start first, among equals those that came first.
     """
 
     by_position: Ints
@@ -99,6 +100,7 @@ class Order(NamedTuple):
     source: Ints
     n_bundles: int
     bundle: Ints
+    priority: Ints
 
 
 class Numbers(NamedTuple):
@@ -120,9 +122,11 @@ class State(NamedTuple):
     """Work space of one simulation, and what it leaves behind. Jobs are numbered by urgency.
 
     ``total`` is the makespan and the sum of all computing and moving; ``counts`` the moves of
-    files, the events that are waiting, the entries of ``active``, and the transfers.
+    files, the events that are waiting, the entries of ``active``, the transfers, and the entries of
+    ``touched``, the sites where a worker may have got something to do, and the jobs that waited.
 
-    By job: ``missing`` inputs that are still to come. By file of a writer and place (row * n_places
+    By job: ``missing`` inputs that are still to come, and ``turn``, the least of which is the next
+    of the jobs that wait. By file of a writer and place (row * n_places
     + place): the ``number`` of the transfer that moves it there, -1 where none does. By path (from
     * n_places + to): ``first`` and ``under_way`` are its heap and how many there are in it,
     ``next_s`` is when the first of them ends if nothing comes between; ``active`` are the paths
@@ -136,6 +140,7 @@ class State(NamedTuple):
     site: Ints
     waiting: Ints
     missing: Ints
+    turn: Floats
     ready: Floats
     start: Floats
     end: Floats
@@ -176,8 +181,8 @@ _NUMBERS = (
     "file_s",
 )  # fmt: skip
 _TIMES = {
-    "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later", "sent", "arrived",
-    "total",
+    "turn", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later", "sent",
+    "arrived", "total",
 }  # fmt: skip
 
 IntArray = NDArray[np.int64]
@@ -244,7 +249,7 @@ def allowed_mask(shape: Shape) -> NDArray[np.bool_]:
     return np.asarray(shape.allowed).reshape(shape.n_jobs, shape.n_sites) > 0
 
 
-def by_urgency(rank: Array) -> IntArray:
+def by_urgency(rank: Array | IntArray) -> IntArray:
     """Jobs, the highest rank first, in topological order where equal."""
     return np.lexsort((np.arange(len(rank)), -rank)).astype(np.int64)
 
@@ -260,8 +265,8 @@ def sources(shape: Shape, per_byte: Array) -> IntArray:
     return source.ravel()
 
 
-def order_of(shape: Shape, rank: Array, per_byte: Array) -> Order:
-    """What is settled before the start, ``rank`` telling the urgency of jobs."""
+def order_of(shape: Shape, rank: IntArray, per_byte: Array) -> Order:
+    """What is settled before the start, ``rank`` telling the urgency of jobs, the highest first."""
     n_jobs = shape.n_jobs
     by_position = by_urgency(rank)
     position = np.empty(n_jobs + 1, dtype=np.int64)
@@ -299,6 +304,7 @@ def order_of(shape: Shape, rank: Array, per_byte: Array) -> Order:
         source=_whole(sources(shape, per_byte)),
         n_bundles=1 + int(bundle.max(initial=-1)),
         bundle=_whole(bundle[by_position]),
+        priority=_whole(np.unique(-rank[by_position], return_inverse=True)[1]),
     )
 
 
@@ -349,12 +355,12 @@ def state_for(shape: Shape, order: Order) -> State:
     rows = max(order.n_first_rows, *order.rows, 0)
     moves = shape.n_slots + len(order.returns_file)
     by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
-    by_job = ("site", "waiting", "missing", "ready", "start", "end", "queued")
+    by_job = ("site", "waiting", "missing", "turn", "ready", "start", "end", "queued")
     stages = jobs + 2 * order.n_bundles * sites
     lengths = {
-        **dict.fromkeys(("free", "queued_at", "queued_count", "touched"), sites),
+        **dict.fromkeys(("free", "queued_at", "queued_count"), sites), "touched": 2 * jobs,
         **dict.fromkeys(by_path, paths), **dict.fromkeys(by_job, jobs),
-        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 4,
+        "number": rows * shape.n_places, "before": shape.n_slots, "total": 2, "counts": 6,
         "coming": stages, "loaded": stages,
         "heap": jobs + moves, "when": 2 * jobs + moves,
     }  # fmt: skip
@@ -362,6 +368,7 @@ def state_for(shape: Shape, order: Order) -> State:
         name: np.zeros(lengths.get(name, moves), np.float64 if name in _TIMES else np.int64)
         for name in State._fields
     }
+    made["first"].fill(-1)
     return State(**made)
 
 

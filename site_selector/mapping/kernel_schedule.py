@@ -14,12 +14,18 @@ from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Shape
 class Placed(NamedTuple):
     """Where jobs were put so far, and which files lie where.
 
-    ``at`` is 1 where a file is at a place (file * n_places + place); ``crowd`` counts the jobs of a
-    level at a site (level * n_sites + site); ``back`` is what of a job's results is wanted back.
+    ``at`` is 1 where a file is at a place (file * n_places + place). ``copy`` is the last copy of a
+    file, -1 without one; each copy knows its ``place`` and the one ``before``, ``copies`` counts
+    them. ``crowd`` counts the jobs of a level at a site (level * n_sites + site); ``back`` is
+    what of a job's results is wanted back.
     """
 
     site: Ints
     at: Ints
+    copy: Ints
+    place: Ints
+    before: Ints
+    copies: Ints
     crowd: Ints
     back: Floats
 
@@ -28,10 +34,22 @@ class Placed(NamedTuple):
 def lay_inputs_out(shape: Shape, placed: Placed) -> None:
     """Input files lie where they are held."""
     for file in range(shape.n_files):
-        if shape.group[file] >= 0:
-            for place in range(shape.n_places):
-                held = shape.held[shape.group[file] * shape.n_places + place]
-                placed.at[file * shape.n_places + place] = held
+        placed.copy[file] = -1
+        group = shape.group[file]
+        if group >= 0:
+            for k in range(shape.holders_at[group], shape.holders_at[group + 1]):
+                lay(shape, placed, file, shape.holders[k])
+
+
+@kernel
+def lay(shape: Shape, placed: Placed, file: int, place: int) -> None:
+    """A file is at a place from now on."""
+    if not placed.at[file * shape.n_places + place]:
+        placed.at[file * shape.n_places + place] = 1
+        copy = placed.copies[0]
+        placed.place[copy], placed.before[copy] = place, placed.copy[file]
+        placed.copy[file] = copy
+        placed.copies[0] = copy + 1
 
 
 @kernel
@@ -46,12 +64,13 @@ def cost(shape: Shape, numbers: Numbers, placed: Placed, job: int, s: int) -> fl
         file = shape.slot_file[slot]
         if not placed.at[file * places + s]:
             nearest = soonest = -1.0
-            for place in range(places):
-                if placed.at[file * places + place]:
-                    per_byte = numbers.per_byte[place * places + s]
-                    wait = numbers.setup[place * places + s]
-                    nearest = per_byte if nearest < 0 else min(nearest, per_byte)
-                    soonest = wait if soonest < 0 else min(soonest, wait)
+            copy = placed.copy[file]
+            while copy >= 0:
+                path = placed.place[copy] * places + s
+                per_byte, wait = numbers.per_byte[path], numbers.setup[path]
+                nearest = per_byte if nearest < 0 else min(nearest, per_byte)
+                soonest = wait if soonest < 0 else min(soonest, wait)
+                copy = placed.before[copy]
             moving += numbers.size[file] * nearest
             setup = max(setup, soonest)
     if shape.output >= 0:
@@ -79,9 +98,9 @@ def put(shape: Shape, placed: Placed, job: int, s: int) -> None:
     placed.crowd[shape.level[job] * shape.n_sites + s] += 1
     if not shape.per_job:
         for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
-            placed.at[shape.slot_file[slot] * shape.n_places + s] = 1
+            lay(shape, placed, shape.slot_file[slot], s)
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
-        placed.at[shape.writes[k] * shape.n_places + s] = 1
+        lay(shape, placed, shape.writes[k], s)
 
 
 @kernel
@@ -125,12 +144,14 @@ NEVER = 1e300
 
 
 class Knows(NamedTuple):
-    """What a variant looks at. ``move_s`` below zero: what moves takes depends on path and size."""
+    """What a variant looks at. ``move_s`` below zero: what moves takes depends on path and size.
+    ``insertion``: a job may start while a worker waits for the next one."""
 
     data: bool
     lookahead: bool
     chains: bool
     move_s: float
+    insertion: bool
 
 
 class Growing(NamedTuple):
@@ -139,7 +160,9 @@ class Growing(NamedTuple):
     ``free_at[s]`` to ``free_at[s + 1]`` is the range in ``free`` of a heap of the times at which a
     site's workers are free. ``there`` is when a file is at a site (file * n_sites + site), NEVER
     where it is not. ``busy`` is how long a path is taken (from * n_places + to), ``line`` room for
-    the same of the paths to one site.
+    the same of the paths to one site. ``gap`` is the last of the times in which a worker of a site
+    waits, -1 without one; each ``opens`` and ``closes``, and knows the one ``before``; ``gaps``
+    counts them.
     """
 
     site: Ints
@@ -149,6 +172,11 @@ class Growing(NamedTuple):
     there: Floats
     busy: Floats
     line: Floats
+    gap: Ints
+    before: Ints
+    opens: Floats
+    closes: Floats
+    gaps: Ints
 
 
 @kernel
@@ -170,27 +198,33 @@ def list_schedule(
         ready = 0.0
         for i in range(shape.parents_at[job], shape.parents_at[job + 1]):
             ready = max(ready, growing.end[shape.parents[i]])
-        chosen, least, ends = -1, 0.0, 0.0
+        chosen, least, ends, starts, into = -1, 0.0, 0.0, 0.0, -1
         stay = only_parent(shape, growing, job) if knows.chains else -1
         if stay >= 0 and not shape.allowed[job * n + stay]:
             stay = -1
         for s in range(n):
             if not shape.allowed[job * n + s] or (stay >= 0 and s != stay):
                 continue
-            if knows.data:
-                start = max(data_ready(shape, numbers, source, growing, job, s, ready), ready)
-                start = start + numbers.queue[job * numbers.queue_row + s]
-            elif knows.move_s >= 0:
-                start = max(constant_ready(shape, growing, knows.move_s, job, s), ready)
-            else:
-                start = max(results_ready(shape, numbers, growing, job, s), ready)
-            finish = max(start, growing.free[growing.free_at[s]]) + numbers.compute[job * n + s]
+            start = could_start(shape, numbers, source, knows, growing, job, s, ready)
+            seconds = numbers.compute[job * n + s]
+            begin = max(start, growing.free[growing.free_at[s]])
+            gap = fitting(growing, s, start, seconds, begin) if knows.insertion else -1
+            if gap >= 0:
+                begin = max(start, growing.opens[gap])
+            finish = begin + seconds
             score = finish + after[job * n + s] if knows.lookahead else finish
             if chosen < 0 or score < least:
-                chosen, least, ends = s, score, finish
+                chosen, least, ends, starts, into = s, score, finish, begin, gap
         growing.site[job] = chosen
         growing.end[job] = ends
-        take_worker(growing.free, growing.free_at[chosen], growing.free_at[chosen + 1], ends)
+        if into >= 0:
+            add_gap(growing, chosen, ends, growing.closes[into])
+            growing.closes[into] = starts
+        else:
+            first = growing.free_at[chosen]
+            if knows.insertion:
+                add_gap(growing, chosen, growing.free[first], starts)
+            take_worker(growing.free, first, growing.free_at[chosen + 1], ends)
         if knows.data:
             commit(shape, numbers, source, growing, job, ready)
 
@@ -203,6 +237,53 @@ def lay_out(shape: Shape, growing: Growing) -> None:
         for s in range(shape.n_sites):
             held = group >= 0 and shape.held[group * shape.n_places + s] > 0
             growing.there[file * shape.n_sites + s] = 0.0 if held else NEVER
+
+
+@kernel
+def could_start(
+    shape: Shape,
+    numbers: Numbers,
+    source: Ints,
+    knows: Knows,
+    growing: Growing,
+    job: int,
+    s: int,
+    ready: float,
+) -> float:
+    """When a job whose parents are done at ``ready`` could start at a site with a free worker."""
+    if knows.data:
+        start = max(data_ready(shape, numbers, source, growing, job, s, ready), ready)
+        return start + numbers.queue[job * numbers.queue_row + s]
+    if knows.move_s >= 0:
+        return max(constant_ready(shape, growing, knows.move_s, job, s), ready)
+    return max(results_ready(shape, numbers, growing, job, s), ready)
+
+
+MOST_GAPS = 64  # that are looked at; the latest
+
+
+@kernel
+def fitting(growing: Growing, s: int, start: float, seconds: float, latest: float) -> int:
+    """The gap in which a job would begin soonest, and before ``latest``; -1 without one."""
+    found, soonest, looked, gap = -1, latest, 0, growing.gap[s]
+    while gap >= 0 and looked < MOST_GAPS:
+        begin = max(start, growing.opens[gap])
+        if begin + seconds <= growing.closes[gap] and begin < soonest:
+            found, soonest = gap, begin
+        gap = growing.before[gap]
+        looked += 1
+    return found
+
+
+@kernel
+def add_gap(growing: Growing, s: int, opens: float, closes: float) -> None:
+    """A worker of a site waits meanwhile."""
+    if closes > opens:
+        gap = growing.gaps[0]
+        growing.opens[gap], growing.closes[gap] = opens, closes
+        growing.before[gap] = growing.gap[s]
+        growing.gap[s] = gap
+        growing.gaps[0] = gap + 1
 
 
 @kernel
@@ -265,8 +346,9 @@ def data_ready(
     """When all inputs could be at a site, the job's own transfers in line on each path."""
     n, places = shape.n_sites, shape.n_places
     out = 0.0
-    for place in range(places):
-        growing.line[place] = growing.busy[place * places + s]
+    for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
+        src = origin(shape, source, growing, shape.slot_file[slot], s, ready)[0]
+        growing.line[src] = growing.busy[src * places + s]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * n + s]

@@ -22,7 +22,8 @@ from site_selector.mapping.kernel import kernel
 from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Order, Shape, State
 
 LAST, WORK = 0, 1  # in state.total
-MOVES, EVENTS, ACTIVE, SENT = 0, 1, 2, 3  # in state.counts
+MOVES, EVENTS, ACTIVE, SENT, TOUCHED, CAME = 0, 1, 2, 3, 4, 5  # in state.counts
+EARLIER = 4294967296.0  # more than jobs there can be
 NEVER = 1e300
 
 
@@ -52,26 +53,23 @@ def simulate(
             take_events(shape, order, numbers, state, now, note)
             ending = next_ending(state)
             soonest = min(ending, next_event(state))
-        for here in range(shape.n_sites):
-            if state.touched[here]:
-                state.touched[here] = 0
-                dispatch(shape, order, numbers, state, here, now)
+        for k in range(state.counts[TOUCHED]):
+            dispatch(shape, order, numbers, state, state.touched[k], now)
+        state.counts[TOUCHED] = 0
         state.total[LAST] = max(state.total[LAST], now)
         now = min(ending, next_event(state))
 
 
 @kernel
 def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints) -> None:
-    """Clear what an earlier simulation left."""
+    """Clear what an earlier simulation left. It leaves no transfer under way, and what belongs to a
+    path or to a stage job is cleared where it is used: there are more of them than are used."""
     state.total[LAST] = state.total[WORK] = 0.0
     state.counts[MOVES] = state.counts[EVENTS] = state.counts[ACTIVE] = state.counts[SENT] = 0
-    for path in range(shape.n_places * shape.n_places):
-        state.first[path] = -1
-        state.under_way[path] = 0
-        state.clock[path] = state.set_s[path] = 0.0
+    state.counts[TOUCHED] = state.counts[CAME] = 0
     for here in range(shape.n_sites):
         state.free[here] = numbers.workers[here]
-        state.queued_count[here] = state.queued_at[here] = state.touched[here] = 0
+        state.queued_count[here] = state.queued_at[here] = 0
     for job in range(shape.n_jobs):
         here = site[order.by_position[job]]
         state.site[job] = here
@@ -90,9 +88,10 @@ def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints
 @kernel
 def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
     """Stage jobs are empty, and wait for what is written elsewhere."""
-    for stage in range(shape.n_jobs + 2 * order.n_bundles * shape.n_sites):
-        state.loaded[stage] = -1
-        state.coming[stage] = 0
+    for job in range(shape.n_jobs):
+        inwards, outwards = stage_in(shape, order, state, job), stage_out(shape, order, state, job)
+        state.loaded[job] = state.loaded[inwards] = state.loaded[outwards] = -1
+        state.coming[job] = state.coming[inwards] = state.coming[outwards] = 0
     for job in range(shape.n_jobs):
         here = state.site[job]
         for use in range(order.out_at[job], order.out_at[job + 1]):
@@ -120,8 +119,7 @@ def stage_out(shape: Shape, order: Order, state: State, job: int) -> int:
 def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note: bool) -> None:
     """Inputs of the workflow go where they are needed and do not lie."""
     places = shape.n_places
-    for i in range(order.n_first_rows * places):
-        state.number[i] = -1
+    forget(shape, order, state, 0, order.n_first)
     for use in range(order.n_first):
         job = order.use_job[use]
         dst = state.site[job]
@@ -131,6 +129,13 @@ def send_inputs(shape: Shape, order: Order, numbers: Numbers, state: State, note
             expect(shape, order, numbers, state, use, stage, src, dst, note)
     for number in range(state.counts[SENT]):
         send(numbers, state, number, 0.0, note)
+
+
+@kernel
+def forget(shape: Shape, order: Order, state: State, first: int, last: int) -> None:
+    """No file of these uses moves yet to where it is needed."""
+    for use in range(first, last):
+        state.number[order.use_row[use] * shape.n_places + state.site[order.use_job[use]]] = -1
 
 
 @kernel
@@ -216,6 +221,7 @@ def send(numbers: Numbers, state: State, number: int, now: float, note: bool) ->
         state.sent[number] = now
     count = state.under_way[path]
     if count == 0:
+        state.clock[path] = 0.0
         state.active[state.counts[ACTIVE]] = path
         state.counts[ACTIVE] += 1
     else:
@@ -282,7 +288,7 @@ def end_transfers(
             if ready > now:
                 code = 2 * shape.n_jobs + number
                 state.when[code] = ready
-                push_event(state.heap, state.counts[EVENTS], state.when, code)
+                push(state.heap, 0, state.counts[EVENTS], state.when, code)
                 state.counts[EVENTS] += 1
             else:
                 deliver(shape, order, numbers, state, number, now)
@@ -327,7 +333,7 @@ def take_events(
     """Files are there, jobs have waited T_q, jobs end."""
     n_jobs = shape.n_jobs
     while state.counts[EVENTS] > 0 and state.when[state.heap[0]] <= now:
-        code = pop_event(state.heap, state.counts[EVENTS], state.when)
+        code = pop(state.heap, 0, state.counts[EVENTS], state.when)
         state.counts[EVENTS] -= 1
         if code < n_jobs:
             finish(shape, order, numbers, state, code, now, note)
@@ -348,12 +354,11 @@ def finish(
     note: bool,
 ) -> None:
     """A worker is free again, results move to their readers, children may go on."""
-    places, output, here = shape.n_places, shape.output, state.site[job]
+    output, here = shape.output, state.site[job]
     first = state.counts[SENT]
     state.free[here] += 1
-    state.touched[here] = 1
-    for i in range(order.rows[job] * places):
-        state.number[i] = -1
+    touch(state, here)
+    forget(shape, order, state, order.out_at[job], order.out_at[job + 1])
     for use in range(order.out_at[job], order.out_at[job + 1]):
         reader = order.use_job[use]
         dst = state.site[reader]
@@ -383,8 +388,11 @@ def finish(
 def enqueue(
     shape: Shape, order: Order, numbers: Numbers, state: State, job: int, now: float
 ) -> None:
-    """Parents are done and files are there: the job waits T_q from now on."""
+    """Parents are done and files are there: the job waits T_q from now on, behind those of its
+    priority that came before."""
     state.ready[job] = now
+    state.turn[job] = order.priority[job] * EARLIER + state.counts[CAME]
+    state.counts[CAME] += 1
     kind = order.by_position[job] * numbers.queue_row
     eligible = now + numbers.queue[kind + state.site[job]]
     if eligible == now:
@@ -392,7 +400,7 @@ def enqueue(
     else:
         code = job + shape.n_jobs
         state.when[code] = eligible
-        push_event(state.heap, state.counts[EVENTS], state.when, code)
+        push(state.heap, 0, state.counts[EVENTS], state.when, code)
         state.counts[EVENTS] += 1
 
 
@@ -400,19 +408,26 @@ def enqueue(
 def wait_for_worker(state: State, job: int) -> None:
     """The job may take a worker of its site."""
     here = state.site[job]
-    push_number(state.queued, state.queued_at[here], state.queued_count[here], job)
+    push(state.queued, state.queued_at[here], state.queued_count[here], state.turn, job)
     state.queued_count[here] += 1
-    state.touched[here] = 1
+    touch(state, here)
+
+
+@kernel
+def touch(state: State, here: int) -> None:
+    """At a site a worker is free or a job waits, perhaps both."""
+    state.touched[state.counts[TOUCHED]] = here
+    state.counts[TOUCHED] += 1
 
 
 @kernel
 def dispatch(
     shape: Shape, order: Order, numbers: Numbers, state: State, here: int, now: float
 ) -> None:
-    """Free workers take the most urgent of the jobs that wait at a site."""
+    """Free workers take the jobs that wait at a site, by priority."""
     base = state.queued_at[here]
     while state.queued_count[here] > 0 and state.free[here] > 0:
-        job = pop_number(state.queued, base, state.queued_count[here])
+        job = pop(state.queued, base, state.queued_count[here], state.turn)
         state.queued_count[here] -= 1
         state.free[here] -= 1
         seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
@@ -420,54 +435,19 @@ def dispatch(
         state.start[job] = now
         state.end[job] = now + seconds
         state.when[job] = now + seconds
-        push_event(state.heap, state.counts[EVENTS], state.when, job)
+        push(state.heap, 0, state.counts[EVENTS], state.when, job)
         state.counts[EVENTS] += 1
 
 
 @kernel
-def push_event(heap: Ints, count: int, when: Floats, code: int) -> None:
-    """Add ``code`` to a heap of ``count`` codes, least (when[code], code) first."""
-    at, time = count, when[code]
-    while at > 0:
-        above = (at - 1) >> 1
-        other = heap[above]
-        if when[other] < time or (when[other] == time and other < code):
-            break
-        heap[at] = other
-        at = above
-    heap[at] = code
-
-
-@kernel
-def pop_event(heap: Ints, count: int, when: Floats) -> int:
-    """Take the first of ``count`` codes; ``count - 1`` are left."""
-    first = heap[0]
-    code = heap[count - 1]
-    last, time = count - 1, when[code]
-    at, below = 0, 1
-    while below < last:
-        other = heap[below]
-        if below + 1 < last:
-            right = heap[below + 1]
-            if when[right] < when[other] or (when[right] == when[other] and right < other):
-                below, other = below + 1, right
-        if time < when[other] or (time == when[other] and code < other):
-            break
-        heap[at] = other
-        at = below
-        below = 2 * at + 1
-    heap[at] = code
-    return first
-
-
-@kernel
-def push_number(heap: Ints, base: int, count: int, value: int) -> None:
-    """Add ``value`` to the heap of ``count`` numbers that begins at ``base``, the least first."""
-    at = count
+def push(heap: Ints, base: int, count: int, key: Floats, value: int) -> None:
+    """Add ``value`` to the heap of ``count`` values that begins at ``base``, the least (key[value],
+    value) first."""
+    at, mine = count, key[value]
     while at > 0:
         above = (at - 1) >> 1
         other = heap[base + above]
-        if other < value:
+        if key[other] < mine or (key[other] == mine and other < value):
             break
         heap[base + at] = other
         at = above
@@ -475,18 +455,19 @@ def push_number(heap: Ints, base: int, count: int, value: int) -> None:
 
 
 @kernel
-def pop_number(heap: Ints, base: int, count: int) -> int:
-    """Take the least of ``count`` numbers; ``count - 1`` are left."""
+def pop(heap: Ints, base: int, count: int, key: Floats) -> int:
+    """Take the first of ``count`` values; ``count - 1`` are left."""
     first = heap[base]
     last = count - 1
     value = heap[base + last]
-    at, below = 0, 1
+    at, below, mine = 0, 1, key[value]
     while below < last:
         other = heap[base + below]
-        if below + 1 < last and heap[base + below + 1] < other:
-            below += 1
-            other = heap[base + below]
-        if value < other:
+        if below + 1 < last:
+            right = heap[base + below + 1]
+            if key[right] < key[other] or (key[right] == key[other] and right < other):
+                below, other = below + 1, right
+        if mine < key[other] or (mine == key[other] and value < other):
             break
         heap[base + at] = other
         at = below

@@ -10,7 +10,6 @@ beliefs and seed give the same mapping.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +22,10 @@ from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertai
 from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Assignment, Estimator, Schedule
-from site_selector.mapping.placement import Mapping, Withstands
+from site_selector.mapping.narrow import narrowed, worthwhile_sites
+from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, optimistic_costs
-from site_selector.mapping.robust import SEARCHED, Worlds, compared, hedged
+from site_selector.mapping.robust import SEARCHED, Worlds, compared, forecast_of, hedged
 from site_selector.mapping.search import Moves, PointJudge, anneal, log_seconds, moved, score
 from site_selector.mapping.terms import job_terms
 from site_selector.problem import NEVER_S, Problem, build_problem
@@ -56,6 +56,9 @@ _SCATTERING = ("data", "lookahead")
 _MISLED_BY = 0.7
 _KEPT = 6
 _SETTLE_SHARE = 0.15
+# Worlds that the forecast is made of: below twenty, nobody knows what 5 % of them are beyond.
+_FEWEST_DRAWN, _MOST_DRAWN = 20, 96
+_BUDGET_PER_DRAWN = 16
 # Share of the effort that goes into hedging, where there is something to hedge against.
 _HEDGE_SHARE = 0.6
 
@@ -69,7 +72,7 @@ class Chosen:
     makespan with one job moved alone to where its own T_t is least; ``later``: where that would be
     sooner, in how many of the ``drawn`` worlds it ends later. ``hedge`` is None where the mapping
     is the best under the estimates or was taken because it moves less, ``drawn`` 0 where estimates
-    were trusted.
+    were trusted. ``priority`` is that of each job, ``places`` are those that were looked at.
     """
 
     assignment: Assignment
@@ -80,6 +83,9 @@ class Chosen:
     later: MappingType[int, int]
     hedge: Withstands | None
     drawn: int
+    forecast: Forecast | None
+    priority: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 def map_problem(
@@ -96,7 +102,12 @@ def map_problem(
     ``evaluations`` bounds the simulations beside those of the portfolio, by default so that it
     takes a few seconds.
     """
-    estimator = Estimator(problem)
+    whole = estimator = Estimator(problem)
+    sites = worthwhile_sites(problem)
+    problem, places = narrowed(problem, sites)
+    if problem is not whole.problem:
+        estimator = Estimator(problem, whole.rank)
+        uncertainty = None if uncertainty is None else uncertainty.among(sites, places)
     budget = _budget(problem) if evaluations is None else evaluations
     doubtful = uncertainty is not None and uncertainty.matters
     found = _portfolio(problem, estimator, seed)
@@ -119,10 +130,17 @@ def map_problem(
     if settled != assignment:
         best, assignment = best.removesuffix(SEARCHED) + SEARCHED, settled
     if worlds is not None and worlds.prefer(point, assignment):
-        makespan = _shown(estimator.makespan(point))
+        makespan = shown(estimator.makespan(point))
         hedge = compared(worlds, point, makespan, assignment)
-    schedule, drawn = estimator(assignment), 0 if worlds is None else len(worlds)
-    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge, drawn)
+    forecast = None
+    if doubtful and uncertainty is not None:
+        forecast = forecast_of(
+            estimator, kinds, uncertainty, assignment, worlds_to_draw(problem), seed
+        )
+    assignment = [int(sites[site]) for site in assignment]
+    schedule, drawn = whole(assignment), 0 if worlds is None else len(worlds)
+    ids = tuple(whole.priority.tolist()), tuple(places.tolist())
+    return Chosen(assignment, schedule, best, portfolio, tried, later, hedge, drawn, forecast, *ids)
 
 
 def map_workflow(
@@ -154,18 +172,26 @@ def map_workflow(
         later=chosen.later,
         worlds=chosen.drawn,
         alternatives=alternatives,
+        places=chosen.places,
+        priority=chosen.priority,
     )
     return Mapping(
         inputs.workflow.name,
         chosen.policy,
-        _shown(chosen.schedule.makespan_s),
-        {name: _shown(makespan) for name, makespan in chosen.portfolio.items()},
+        shown(chosen.schedule.makespan_s),
+        {name: shown(makespan) for name, makespan in chosen.portfolio.items()},
         placements,
-        beliefs_dict(world),
+        beliefs_dict(world, {problem.places[place] for place in chosen.places}),
         output_site,
         seed,
         chosen.hedge,
+        chosen.forecast,
     )
+
+
+def worlds_to_draw(problem: Problem) -> int:
+    """For a forecast, in proportion to what the search may cost."""
+    return max(_FEWEST_DRAWN, min(_MOST_DRAWN, _budget(problem) // _BUDGET_PER_DRAWN))
 
 
 def _budget(problem: Problem) -> int:
@@ -174,10 +200,6 @@ def _budget(problem: Problem) -> int:
     small = (_FEWEST_TRIES + _TRIES_PER_CHOICE * choices) * _EFFORT_PER_TRY
     slower = min(_SLOWEST, 1 + steps / _CACHED)
     return max(_FEWEST, min(small, round(_EFFORT / (_FIXED + steps * slower))))
-
-
-def _shown(seconds: float) -> float:
-    return seconds if seconds < NEVER_S else math.inf
 
 
 def _portfolio(problem: Problem, estimator: Estimator, seed: int) -> dict[str, Assignment]:
@@ -222,14 +244,15 @@ def _search(
     seed: int,
 ) -> None:
     """Add to ``found`` and ``scores`` what a search from the best few leads to."""
-    tries = evaluations // _STARTS
+    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
+    count = 1 if moves.mappings <= evaluations else _STARTS
+    tries = evaluations // count
     if tries < _FEWEST:
         return
     starts: dict[tuple[int, ...], str] = {}
     for name in sorted(scores, key=lambda name: (scores[name], name)):
         starts.setdefault(tuple(found[name]), name)
-    moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
-    for number, name in enumerate(list(starts.values())[:_STARTS]):
+    for number, name in enumerate(list(starts.values())[:count]):
         rng = Random(1000 * seed + number)
         better, _ = anneal(judge, moves, found[name], tries, rng, estimator)
         if better != found[name]:

@@ -19,6 +19,7 @@ from monitors.workflows.facts.plan import FILE
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import transfer_time
 from site_selector.estimates.beliefs import origin
+from site_selector.problem import NEVER_S
 from site_selector.wholefile import write_whole
 
 
@@ -39,6 +40,11 @@ class _OrInfinite:
 def finite(value: float) -> float | None:
     """The value, or None where it is infinite: JSON has no infinity."""
     return value if math.isfinite(value) else None
+
+
+def shown(seconds: float) -> float:
+    """Seconds, infinite for what the model takes for never."""
+    return seconds if seconds < NEVER_S else math.inf
 
 
 Bound = Annotated[float, _OrInfinite()]
@@ -98,6 +104,8 @@ class Placement:
 
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
     ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
+    ``priority`` is the ``condor: priority`` by which it starts in the order that the mapping takes
+    for granted; None where the user gave one, or none can be handed over.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -110,6 +118,7 @@ class Placement:
     start_s: float = 0.0
     end_s: float = 0.0
     queued: str = ""
+    priority: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -135,8 +144,22 @@ class Withstands:
 
 
 @dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a mapping ends, over ``drawn`` worlds around the estimates by which it was not chosen:
+    the median, and what 5 % of them are below and above. Seconds."""
+
+    __pydantic_config__: ClassVar = _STRICT
+
+    median_s: Bound
+    low_s: Bound
+    high_s: Bound
+    drawn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Mapping:
-    """A whole workflow placed.
+    """A whole workflow placed. ``makespan_s`` is what it takes if all estimates are right, which it
+    was chosen by; ``forecast`` what it is expected to take, None where nothing is in doubt.
 
     ``portfolio`` holds the makespan in seconds that each policy would reach under the model,
     ``policy`` the one that won (with ``+search`` where moving jobs made it better still).
@@ -155,11 +178,22 @@ class Mapping:
     output_site: str | None = None
     seed: int = 0
     withstands: Withstands | None = None
+    forecast: Forecast | None = None
+
+    @property
+    def expected_s(self) -> float:
+        """Seconds that the workflow is expected to take."""
+        return self.makespan_s if self.forecast is None else self.forecast.median_s
 
     @property
     def sites(self) -> dict[str, str]:
         """Site by job id."""
         return {p.job: p.site for p in self.placements}
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """Priority by job id, of those that have one."""
+        return {p.job: p.priority for p in self.placements if p.priority is not None}
 
     @property
     def queued(self) -> list[str]:
@@ -224,7 +258,10 @@ def write_placements(submit_dir: Path, mapping: Mapping, at: float) -> None:
     document = {
         "at": at,
         "policy": mapping.policy,
-        "makespan_s": finite(mapping.makespan_s),
+        "makespan_s": finite(mapping.expected_s),
+        "range_s": None
+        if mapping.forecast is None
+        else [finite(mapping.forecast.low_s), finite(mapping.forecast.high_s)],
         "note": mapping.beliefs.get("note", ""),
         "placements": [_placement(one, mapping.beliefs) for one in mapping.placements],
     }

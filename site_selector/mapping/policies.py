@@ -14,12 +14,15 @@ The variants differ in what they know:
     lookahead      data, plus the least that must follow at best (optimistic cost table of PEFT,
                    Arabnejad, Barbosa 2014), results on their way back included
     chains         lookahead, but a job stays with an only parent that has no other child
+    insertion      heft, and a job may start while a worker waits for the next one, as in the paper
+    peft           lookahead with insertion, jobs in order of what must follow at best (rank_oct)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
@@ -32,6 +35,7 @@ from site_selector.mapping.kernel_data import (
     IntArray,
     Numbers,
     Shape,
+    allowed_mask,
     by_urgency,
     moved_bytes,
     prepared,
@@ -103,12 +107,14 @@ def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
     """Nothing is placed yet; and about how much there is to do."""
     shape, numbers = prepared(problem)
     levels = 1 + max(problem.level, default=0)
-    placed: Any = Placed(
-        np.zeros(shape.n_jobs, np.int64),
-        np.zeros(shape.n_files * shape.n_places, np.int64),
-        np.zeros(levels * shape.n_sites, np.int64),
-        returned_bytes(shape, problem),
-    )
+    copies = shape.n_slots + shape.n_files + sum(map(len, problem.holders))
+    lengths = (
+        shape.n_jobs, shape.n_files * shape.n_places, shape.n_files, copies, copies, 1,
+        levels * shape.n_sites,
+    )  # fmt: skip
+    vectors: list[Any] = [np.zeros(length, np.int64) for length in lengths]
+    vectors.append(returned_bytes(shape, problem))
+    placed = Placed(*vectors)
     return shape, numbers, placed, (shape.n_jobs + shape.n_slots) * shape.n_sites
 
 
@@ -134,13 +140,15 @@ PEGASUS_MOVE_S = 2 / 5
 @dataclass(frozen=True, slots=True)
 class Variant:
     """What a variant knows. ``constant_move_s`` replaces the cost of moves where it is given;
-    ``downward`` takes jobs by downward rank."""
+    ``downward`` takes jobs by downward rank, ``by_what_follows`` by PEFT's."""
 
     data: bool = False
     lookahead: bool = False
     chains: bool = False
     constant_move_s: float | None = None
     downward: bool = False
+    insertion: bool = False
+    by_what_follows: bool = False
 
 
 VARIANTS = {
@@ -149,6 +157,8 @@ VARIANTS = {
     "data": Variant(data=True),
     "lookahead": Variant(data=True, lookahead=True),
     "chains": Variant(data=True, lookahead=True, chains=True),
+    "insertion": Variant(insertion=True),
+    "peft": Variant(data=True, lookahead=True, insertion=True, by_what_follows=True),
 }
 
 
@@ -187,6 +197,9 @@ def list_schedule(
     shape, numbers = prepared(problem)
     if after is None:
         after = optimistic_costs(problem) if knows.lookahead else np.zeros(0)
+    if knows.by_what_follows:
+        allowed = allowed_mask(shape)
+        rank = (after * allowed).sum(axis=1) / allowed.sum(axis=1)
     free_at = np.concatenate(([0], np.cumsum(problem.workers))).astype(np.int64)
     vectors: Sequence[Any] = (
         np.zeros(shape.n_jobs, np.int64),
@@ -196,6 +209,11 @@ def list_schedule(
         np.zeros(shape.n_files * shape.n_sites if knows.data else 0),
         np.zeros(shape.n_places**2),
         np.zeros(shape.n_places),
+        np.full(shape.n_sites, -1, np.int64),
+        np.zeros(shape.n_jobs, np.int64),
+        np.zeros(shape.n_jobs),
+        np.zeros(shape.n_jobs),
+        np.zeros(1, np.int64),
     )
     growing = Growing(*vectors)
     move_s = -1.0 if knows.constant_move_s is None else knows.constant_move_s
@@ -206,7 +224,7 @@ def list_schedule(
         numbers,
         sources(shape, problem.seconds_per_byte),
         _parents_first(shape, by_urgency(rank)),
-        Knows(knows.data, knows.lookahead, knows.chains, move_s),
+        Knows(knows.data, knows.lookahead, knows.chains, move_s, knows.insertion),
         np.ascontiguousarray(after.ravel()),
         growing,
     )
@@ -214,10 +232,21 @@ def list_schedule(
 
 
 def _parents_first(shape: Shape, order: IntArray) -> IntArray:
-    """``order`` with every parent before its children (ranks may tie where jobs cost nothing)."""
+    """``order`` with every parent before its children: of what is ready, the first."""
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     child = np.repeat(np.arange(len(order)), np.diff(np.asarray(shape.parents_at)))
     if (place[np.asarray(shape.parents)] < place[child]).all():
         return order
-    return np.lexsort((place, np.asarray(shape.level)))
+    waiting = np.diff(np.asarray(shape.parents_at)).tolist()
+    ready = [int(at) for at, job in enumerate(order) if not waiting[job]]
+    out = []
+    while ready:
+        job = int(order[heappop(ready)])
+        out.append(job)
+        for k in range(shape.children_at[job], shape.children_at[job + 1]):
+            below = shape.children[k]
+            waiting[below] -= 1
+            if not waiting[below]:
+                heappush(ready, int(place[below]))
+    return np.array(out, dtype=np.int64)

@@ -19,7 +19,7 @@ import numpy as np
 from site_selector.cost import Array
 from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.placement import Withstands
+from site_selector.mapping.placement import Forecast, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
 from site_selector.problem import Problem
@@ -182,6 +182,25 @@ def compared(
         int((gained < -_TIE).sum()),
         float(1 - np.exp(-gained.mean())),
     )
+
+
+def forecast_of(
+    estimator: Estimator,
+    kinds: Sequence[str],
+    uncertainty: Uncertainty,
+    assignment: Assignment,
+    count: int,
+    seed: int,
+) -> Forecast:
+    """When a mapping ends over ``count`` worlds that it was not chosen by: of many mappings that
+    which looks best is the one of which the estimates are most too good."""
+    draw = np.random.default_rng([seed, len(kinds), count])
+    drawn = scenarios(estimator.problem, kinds, uncertainty, count, draw)
+    ends = estimator.makespans(assignment, [estimator.with_numbers(world) for world in drawn])
+    # Weibull's: between them a further world is with 90 %, however few there were.
+    found = np.quantile(ends, (0.05, 0.5, 0.95), method="weibull")
+    low, median, high = (shown(float(seconds)) for seconds in found)
+    return Forecast(median, low, high, count)
 
 
 def _perturbed(estimator: Estimator, worlds: Sequence[Problem]) -> dict[str, Assignment]:

@@ -7,7 +7,8 @@ logarithm of its makespan. Deterministic for a seed: the budget is a number of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Protocol
 
@@ -22,16 +23,19 @@ _COLD = 0.0003
 _CRITICAL_SHARE = 0.3
 # Ways to choose what moves, with how often they are taken.
 _WAYS = {
-    "job": 0.30,
-    "group": 0.18,
-    "part": 0.14,
-    "level": 0.10,
-    "family": 0.10,
+    "job": 0.26,
+    "group": 0.16,
+    "part": 0.12,
+    "sharing": 0.10,
+    "level": 0.09,
+    "family": 0.09,
     "swap": 0.05,
     "site": 0.04,
     "after": 0.05,
     "before": 0.04,
 }
+_MANY = 1 << 40  # more mappings than anybody tries
+_MOST_SHARING = 64  # jobs that move together for the data that they share
 
 
 class Judge(Protocol):
@@ -117,20 +121,44 @@ def movable_groups(problem: Problem, kinds: Sequence[str]) -> list[tuple[int, ..
     return list(groups)
 
 
+def sharing_groups(problem: Problem) -> list[tuple[int, ...]]:
+    """Sets of jobs that share much data: those that use the largest file first, then those sets
+    joined that use the next one, and so on (clusters by single linkage)."""
+    members: dict[int, tuple[int, ...]] = {}
+    groups: dict[tuple[int, ...], None] = {}
+    for file in sorted(range(len(problem.files)), key=lambda file: -problem.size[file]):
+        writer = problem.producer[file]
+        users = [*problem.readers[file], *([writer] if writer >= 0 else [])]
+        joined = {job for user in users for job in members.get(user, (user,))}
+        if problem.size[file] > 0 and 2 <= len(joined) <= _MOST_SHARING:
+            group = tuple(sorted(joined))
+            groups[group] = None
+            members.update(dict.fromkeys(group, group))
+    return list(groups)
+
+
 class Moves:
-    """The neighbours of a mapping."""
+    """The neighbours of a mapping. ``mappings`` is how many there are of all."""
 
     def __init__(self, problem: Problem, kinds: Sequence[str]) -> None:
         self._problem = problem
         self.free = [j for j, allowed in enumerate(problem.allowed) if len(allowed) > 1]
         free = set(self.free)
+        self.mappings = 1
+        for allowed in problem.allowed:
+            self.mappings = min(_MANY, self.mappings * len(allowed))
         self._groups = [g for g in movable_groups(problem, kinds) if not free.isdisjoint(g)]
+        self._sharing = [g for g in sharing_groups(problem) if not free.isdisjoint(g)]
         levels: dict[int, list[int]] = {}
         for job in self.free:
             levels.setdefault(problem.level[job], []).append(job)
         self._level = levels
         self._ways = list(_WAYS)
         self._odds = [sum(list(_WAYS.values())[: i + 1]) for i in range(len(_WAYS))]
+
+    def all(self) -> Iterator[Assignment]:
+        """Every mapping there is."""
+        return map(list, product(*self._problem.allowed))
 
     def neighbour(
         self, current: Assignment, critical: Sequence[int], rng: Random
@@ -160,7 +188,9 @@ class Moves:
             size, at = rng.randint(1, len(group)), rng.randrange(len(group))
             return [group[(at + i) % len(group)] for i in range(size)]
         chosen: Sequence[int] = (job,)
-        if way == "level":  # what stands at one site on one level
+        if way == "sharing" and self._sharing:
+            chosen = rng.choice(self._sharing)
+        elif way == "level":  # what stands at one site on one level
             chosen = [j for j in self._level[problem.level[job]] if current[j] == here]
         elif way == "family":
             around = problem.parents[job] if rng.random() < 0.5 else problem.children[job]
@@ -189,7 +219,8 @@ def anneal(
     rng: Random,
     critical_of: Estimator | None = None,
 ) -> tuple[Assignment, float]:
-    """The best mapping met on a walk of ``tries`` steps from ``start``, and its value.
+    """The best mapping met on a walk of ``tries`` steps from ``start``, and its value; the best of
+    all where there are no more than that.
 
     ``critical_of`` tells which jobs the makespan hangs on, from the best mapping so far. Never
     worse than ``start``.
@@ -197,6 +228,12 @@ def anneal(
     here, at = list(start), judge.value(start)
     best, least = here, at
     if not moves.free:
+        return best, least
+    if moves.mappings <= tries:
+        for one in moves.all():
+            found = judge.below(one, least)
+            if found is not None and found < least:
+                best, least = one, found
         return best, least
     free = set(moves.free)
     critical = _critical(critical_of, best, free)

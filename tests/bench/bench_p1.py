@@ -1,7 +1,9 @@
 """P1: how long a workflow takes where ADON puts its jobs, beside where others would put them.
 
 The same as ``adon site evaluate``: traces on made-up platforms, every mapping executed by a
-simulator that the mappers do not have, beliefs right and wrong. With ``make bench ONLY=P1
+simulator that the mappers do not have, beliefs right and wrong. Two orders of start: all jobs by
+urgency, whoever mapped them; and as HTCondor starts them, ADON's by the priorities that it hands
+over, the others' as Pegasus has them. With ``make bench ONLY=P1
 TRACES=DIR`` the traces of a folder; else made-up ones in the shape of SoyKB's and Montage's.
 """
 
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from adon.cli.evaluate import each
 from site_selector.evaluation.cases import OURS, PEERS, Outcome, Setting, run_case
-from site_selector.evaluation.report import Row, summarise
+from site_selector.evaluation.report import AS_RUN, Row, honesty, summarise
 from site_selector.evaluation.traces import Trace, TraceFile, read_folder
 from site_selector.evaluation.worlds import Platform, draw_platform
 from tests.bench import Figure, Tell, bench
@@ -60,6 +62,15 @@ def mapping_quality(tell: Tell) -> Iterable[Figure]:
     rows = [Row(t, number, tuple(o)) for (t, number), o in zip(cases, outcomes, strict=True)]
     for regime, words in _WORDS.items():
         yield from _figures(rows, regime, "best_known", f"best known, {words}", (GEOMEAN, WORST))
+        as_run = f"best known, as HTCondor starts jobs, {words}"
+        yield from _figures(rows, regime, AS_RUN, as_run, None)
+        found = honesty(rows, regime)
+        if found is not None:
+            off = max(found.true_of_shown, 1 / found.true_of_shown)
+            name = f"true ÷ shown makespan, {words}, geometric mean of {found.cases}, either way"
+            yield Figure(name, off, "ratio", better="lower", goal=1.03)
+            name = f"true makespan within the range shown, {words}"
+            yield Figure(name, found.in_range, "share", better="higher", goal=0.9)
     yield from _figures(rows, "exact", "lower_bound", "lower bound, beliefs right", None)
 
 

@@ -86,6 +86,16 @@ def test_the_users_own_site_is_kept_and_what_hangs_on_it_follows(plan: Plan) -> 
     assert plan(scene).sites == {"j0": "tacc", "j1": "mu", "j2": "mu"}
 
 
+def test_jobs_start_in_the_order_that_the_mapping_takes_for_granted(plan: Plan) -> None:
+    jobs = [SceneJob(name) for name in ("a", "b", "c", "d")]
+    jobs[1].profiles = {"condor": {"priority": "3"}}
+    jobs[2].profiles = {"pegasus": {"runtime": "600"}}
+    jobs[3].profiles = {"dagman": {"PRIORITY": "4"}}
+    found = plan(Scene(jobs)).priorities
+    assert (found["b"], found["d"] in ("4", "20")) == ("3", True)
+    assert int(found["c"]) > int(found["a"])
+
+
 def test_jobs_of_a_group_share_a_site_that_can_run_them_all(plan: Plan) -> None:
     programs = {"run": {"mu": "60", "tacc": "60"}, "only": {"mu": "60"}}
     scene = chain(4, programs=programs)

@@ -18,6 +18,8 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.planned import job_files
 from monitors.workflows.report import failures
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
+from site_selector.estimates.believe import believe
+from site_selector.mapping.mapper import map_workflow
 
 pytestmark = pytest.mark.component
 _ENOUGH_S = 600.0
@@ -27,7 +29,7 @@ _ENOUGH_S = 600.0
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     run_dir = tmp_path_factory.mktemp("pool")
     condor = ensure("condor", progress=lambda _line: None)
-    sites = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}
+    sites = {"mu": SiteSpec(workers=1), "tacc": SiteSpec(workers=2)}
     with Pool(run_dir, condor, sites) as found:
         yield found
 
@@ -70,6 +72,44 @@ def test_a_planned_workflow_runs_to_its_results(case: Case, pool: Pool) -> None:
     assert any("best effort" in reason for reason in job_files.warnings(planned.submit_dir))
     states = (planned.submit_dir / "jobstate.log").read_text()
     assert "join_ID4 JOB_SUCCESS" in states
+
+
+def starts(case: Case, pool: Pool, handed_over: bool) -> list[str]:
+    """The order in which three jobs start on two slots, of which the third takes longest."""
+    naps = {"A1": 2, "A2": 2, "C": 4}
+    program = case.root / "bin/nap"
+    program.write_text('#!/bin/sh\nsleep "$1"\n')
+    program.chmod(0o755)
+    place = {"name": "tacc", "pfn": str(program), "type": "installed"}
+    entry = {"namespace": "t", "name": "nap", "version": "1.0", "sites": [place]}
+    case.change("transformations", lambda d: d["transformations"].append(entry))
+    jobs = [
+        {"type": "job", "namespace": "t", "name": "nap", "version": "1.0", "id": name, "uses": [],
+         "arguments": [str(seconds)], "profiles": {"pegasus": {"runtime": str(seconds)}}}
+        for name, seconds in naps.items()
+    ]  # fmt: skip
+    case.change("workflow", lambda d: d.update(jobs=jobs))
+    inputs = case.inputs()
+    mapping = map_workflow(inputs, believe(inputs, now=0.0))
+    planned = plan(
+        inputs, case.sources, mapping.sites, case.root / "submit", "store", None,
+        Options(user="u", python=sys.executable), mapping.priorities if handed_over else None,
+    )  # fmt: skip
+    end = dagman.wait(planned.dag, dagman.submit_dag(planned.dag, pool.run), _ENOUGH_S)
+    assert end.state == "success"
+    records = {
+        name: json.loads(out.read_text().rpartition("adon-job-record:")[2])
+        for name in naps
+        for out in planned.submit_dir.rglob(f"nap_{name}.out")
+    }
+    return sorted(records, key=lambda name: records[name]["start"])
+
+
+def test_the_long_job_starts_first_by_its_priority_and_last_without(
+    case: Case, pool: Pool, tmp_path: Path
+) -> None:
+    assert "C" in starts(case, pool, handed_over=True)[:2]
+    assert starts(make_case(tmp_path / "as-pegasus", by_file), pool, handed_over=False)[2] == "C"
 
 
 @pytest.mark.long

@@ -159,6 +159,10 @@ def test_what_was_written_down_badly_is_shown_all_the_same() -> None:
     good = decisions.of_placement(placement("w", "j", "mu", NOW))
     assert good.outcome == "runs at mu, expected to take 42 s"
     assert good.subject == "j" and good.details["site"] == "mu" and len(good.choices) == 3
+    known = {"workflow_s": 750.0, "workflow_range_s": [660.0, 900.0]}
+    told = decisions.of_placement(measured("placement", "mu", 4.0, NOW, job="j", **known)).details
+    expected = "12.5 min, with 90 % probability 11.0 min to 15.0 min"
+    assert told["workflow_takes"] == expected and not told.keys() & known.keys()
 
 
 def test_leases_say_how_many_slots_and_why() -> None:

@@ -268,7 +268,9 @@ def test_a_search_is_settled_by_its_seed_and_no_better_than_where_it_began() -> 
 def row(name: str, platform: int, adon: float, best: float = 10.0, bound: float = 5.0) -> Row:
     trace = build_trace(name, [Task("a", "a", (), (), (), (), 1.0)], {})
     makespans = dict.fromkeys(POLICIES, 40.0) | {"adon": adon}
-    outcomes = tuple(Outcome(regime, makespans, best, "heft", bound) for regime in REGIMES)
+    outcomes = tuple(
+        Outcome(regime, makespans, makespans, None, best, "heft", bound) for regime in REGIMES
+    )
     return Row(TraceFile(f"{name}.json", "0", trace), platform, outcomes)
 
 
@@ -299,7 +301,17 @@ def test_tables_have_every_policy_in_every_family_and_over_all() -> None:
     for _, lines in found:
         assert [line[0] for line in lines[:: len(POLICIES)]] == ["big", "small", "all"]
         assert [line[2] for line in lines[-len(POLICIES) :]] == list(POLICIES)
-        assert lines[-len(POLICIES)] == ["all", "3", "adon", "2.000", "4.000", "4.000", "8.000"]
+        assert lines[-len(POLICIES)] == [
+            "all",
+            "3",
+            "adon",
+            "2.000",
+            "4.000",
+            "4.000",
+            "8.000",
+            "2.000",
+            "4.000",
+        ]
         assert all(len(line) == len(HEAD) for line in lines)
 
 

@@ -567,10 +567,12 @@ def test_how_far_off_was_what_was_believed_of_a_job(planned: Submitted) -> None:
 def test_how_true_the_forecast_was_is_known_at_the_end(planned: Submitted) -> None:
     planned.out.write_text(whole_run(START, steps=3))
     assert took(FollowedWorkflow(planned.path), "forecast") == []
-    (planned.path / FILE).write_text(json.dumps({"at": START, "makespan_s": 20.0}))
+    (planned.path / FILE).write_text(
+        json.dumps({"at": START, "makespan_s": 20.0, "range_s": [15, 40]})
+    )
     (forecast,) = took(FollowedWorkflow(planned.path), "forecast")
     assert (forecast.subject, forecast.value, forecast.at) == ("wf", 30 / 20, START + 30)
-    assert forecast.details == {"expected_s": 20.0, "taken_s": 30.0}
+    assert forecast.details == {"expected_s": 20.0, "range_s": [15, 40], "taken_s": 30.0}
 
 
 def test_what_a_workflow_takes_beside_its_jobs_is_known_at_the_end(planned: Submitted) -> None:

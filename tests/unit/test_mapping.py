@@ -28,6 +28,7 @@ from site_selector.estimates.running import Live
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workflow
+from site_selector.mapping.narrow import narrowed, worthwhile_sites
 from site_selector.mapping.placement import Mapping
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule
 from site_selector.problem import build_problem
@@ -312,3 +313,56 @@ def test_a_mapping_file_that_is_not_there_or_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write the mapping"):
         inputs = chain(two_sites())
         map_workflow(inputs, believe(inputs, now=0.0)).save(tmp_path / "no" / "m.json")
+
+
+# -------------------------------------------------------------------- hundreds of sites
+
+
+def many_sites(count: int, jobs: int) -> Inputs:
+    """A chain at any of the sites, which differ in speed; the last is the fastest by far."""
+    sites: dict[str, dict[str, object]] = {
+        f"s{i}": {"adon.workers": 2, "adon.rate": f"{10 + (i == count - 1) * 40} MB/s"}
+        for i in range(count)
+    }
+    chained = [
+        job(f"j{i}", "a", [f"f{i}"], [f"f{i + 1}"], sizes={f"f{i + 1}": 10**8}) for i in range(jobs)
+    ]
+    return inputs_of(chained, {"hub": {}, **sites}, {"f0": ("hub", 10**8)}, {"a": [*sites]})
+
+
+def test_of_hundreds_of_sites_those_are_searched_that_are_worth_it() -> None:
+    inputs = many_sites(200, 3)
+    world = believe(inputs, now=0.0, output_site="hub")
+    problem = build_problem(inputs, world, "hub")
+    kept = worthwhile_sites(problem)
+    few, places = narrowed(problem, kept)
+    assert len(kept) == 16 and 199 in kept and few.n_sites == 16
+    assert [problem.places[p] for p in places] == list(few.places) and few.places[-1] == "hub"
+    found = map_workflow(inputs, world, "hub")
+    assert set(found.sites.values()) == {"s199"}
+    assert all(len(p.alternatives) == 16 for p in found.placements)
+    # The same as by all of them.
+    sites = [list(kept).index(199)] * 3
+    assert Estimator(few).makespan(sites) == Estimator(problem).makespan([199] * 3)
+    assert len(found.beliefs["paths"]) == 17 * 16
+
+
+def test_as_many_sites_are_searched_as_the_widest_level_could_use() -> None:
+    jobs = [job(f"j{i}", "a") for i in range(60)]
+    sites: dict[str, dict[str, object]] = {f"s{i}": {"adon.workers": 2} for i in range(90)}
+    inputs = inputs_of(jobs, sites, {}, {"a": [*sites]}, {"a": 10.0})
+    problem = build_problem(inputs, believe(inputs, now=0.0))
+    assert len(worthwhile_sites(problem)) == 60
+    assert len(worthwhile_sites(replace(problem, workers=(1,) * 90))) == 90
+
+
+def test_a_job_that_reads_nothing_takes_its_time() -> None:
+    inputs = inputs_of([job("x", "a")], two_sites(), {}, {"a": ["mu", "tacc"]})
+    problem = build_problem(inputs, believe(inputs, now=0.0))
+    assert problem.compute_s.tolist() == [[10.0, 5.0]]
+    seen = {
+        ("compute_rate", "t::a:1.0@mu"): estimate_of(1.0),
+        ("runtime", "t::a:1.0@mu"): estimate_of(7.0),
+    }
+    problem = build_problem(inputs, believe(inputs, Measurements(seen), now=1000.0))
+    assert problem.compute_s[0, 0] == pytest.approx(7.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -196,6 +197,42 @@ def test_resources_and_dagman_profiles(case: Case) -> None:
     dag = found.dag.read_text()
     assert "RETRY split_ID1 7\n" in dag and "PRIORITY split_ID1 3\n" in dag
     assert "CATEGORY split_ID1 big\n" in dag
+
+
+def priorities(found: PlannedWorkflow, job: str) -> tuple[str, str | None]:
+    """That of the submit file, and that of the DAG."""
+    (submit,) = re.findall(
+        r"(?m)^priority = (.*)$", (found.submit_dir / f"00/00/{job}.sub").read_text()
+    )
+    dag = re.findall(rf"(?m)^PRIORITY {job} (.*)$", found.dag.read_text())
+    return submit, dag[0] if dag else None
+
+
+def test_the_mappings_priorities_go_to_dag_and_submit_file_and_the_users_own_wins(
+    case: Case,
+) -> None:
+    own = {"condor": {"priority": "3"}}
+    case.change("workflow", lambda d: d["jobs"][0].update(profiles=own))
+    found = plan(
+        case.inputs(), case.sources, MAPPING, case.root / "submit", "store", None, FIXED,
+        dict.fromkeys(("ID1", "ID2"), -41),
+    )  # fmt: skip
+    assert priorities(found, "split_ID1") == ("3", "3")
+    assert priorities(found, "shout_ID2") == ("-41", "-41")
+    assert priorities(found, "count_ID3") == ("30", "30")
+    assert priorities(found, "stage_in_local_mu_0_0") == ("700", "700")
+
+
+def test_a_priority_that_is_no_number_stays_as_it_is_and_a_wrong_one_is_named(case: Case) -> None:
+    def with_priority(value: str) -> PlannedWorkflow:
+        own = {"condor": {"priority": value}}
+        case.change("workflow", lambda d: d["jobs"][0].update(profiles=own))
+        return planned(case)
+
+    assert priorities(with_priority("10 * 2"), "split_ID1") == ("10 * 2", None)
+    for value in ("1.5", "2147483648", "1e3"):
+        with pytest.raises(InputError, match=f"job split_ID1: priority: found '{value}', expected"):
+            with_priority(value)
 
 
 Edit = Callable[[Any], object]

@@ -16,7 +16,13 @@ from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem
 from site_selector.mapping.robust import Worlds
-from site_selector.mapping.search import Moves, PointJudge, anneal, movable_groups
+from site_selector.mapping.search import (
+    Moves,
+    PointJudge,
+    anneal,
+    movable_groups,
+    sharing_groups,
+)
 from site_selector.problem import Problem, build_problem
 
 DOUBT = Uncertainty.everywhere(0.5, random_waits=True)
@@ -35,7 +41,7 @@ def workflow() -> tuple[Problem, list[str]]:
 
 def test_a_hedge_says_what_it_gained_and_against_what() -> None:
     problem, kinds = workflow()
-    found = map_problem(problem, kinds, 1, DOUBT, evaluations=4000)
+    found = map_problem(problem, kinds, 3, DOUBT, evaluations=4000)
     assert found.hedge is not None
     assert found.hedge.makespan_s <= min(found.portfolio.values())
     assert found.hedge.better + found.hedge.worse <= found.hedge.drawn == found.drawn
@@ -46,8 +52,8 @@ def test_a_hedge_says_what_it_gained_and_against_what() -> None:
 
 def test_the_choice_is_better_in_worlds_it_has_not_seen() -> None:
     problem, kinds = workflow()
-    trusting = map_problem(problem, kinds, 1, evaluations=4000)
-    hedging = map_problem(problem, kinds, 1, DOUBT, evaluations=4000)
+    trusting = map_problem(problem, kinds, 3, evaluations=4000)
+    hedging = map_problem(problem, kinds, 3, DOUBT, evaluations=4000)
     fresh = scenarios(problem, kinds, DOUBT, 200, np.random.default_rng(77))
     worlds = Worlds(Estimator(problem), fresh)
     ours, theirs = worlds.logs(hedging.assignment), worlds.logs(trusting.assignment)
@@ -122,3 +128,25 @@ def test_groups_are_chains_and_jobs_of_a_kind_on_a_level() -> None:
         alike = len({(kinds[j], problem.level[j]) for j in group}) == 1
         assert chain or alike
         assert len(group) > 1
+
+
+def test_where_there_are_fewer_mappings_than_tries_the_best_of_all_is_found() -> None:
+    # Two pairs that share much data; one slot at each site: moved one by one, each job loses.
+    pairs = [(["big"], ["x"]), (["big", "x"], ["y"]), (["y"], []), (["far"], ["z"]), (["z"], [])]
+    size = {"big": 60e6, "x": 40e6, "y": 1e6, "far": 50e6, "z": 30e6}
+    problem = problem_of(
+        pairs, size, {"big": [0], "far": [1]}, [[9.0, 7.0, 2.0]] * 5,
+        [[0.0, 1e-7, 2e-7], [1e-7, 0.0, 2e-7], [2e-7, 2e-7, 0.0]],
+    )  # fmt: skip
+    moves, run = Moves(problem, list("abcde")), Estimator(problem)
+    judge = PointJudge(run)
+    assert moves.mappings == 3**5
+    found, value = anneal(judge, moves, [0] * 5, 3**5, Random(0), run)
+    assert value == min(judge.value(sites) for sites in moves.all()) == judge.value(found)
+
+
+def test_jobs_that_share_much_data_move_together_most_first() -> None:
+    jobs = [(["a"], []), (["a", "b"], []), (["b", "c"], []), (["c"], [])]
+    size = {"a": 1.0, "b": 9.0, "c": 5.0}
+    problem = problem_of(jobs, size, {name: [0] for name in size}, [[1.0]] * 4, [[0.0]])
+    assert sharing_groups(problem) == [(1, 2), (1, 2, 3), (0, 1, 2, 3)]

@@ -135,3 +135,25 @@ def test_every_policy_places_every_job_where_it_may_run(seed: int, staging: str)
     for sites in found:
         assert len(sites) == len(problem.jobs)
         assert all(s in allowed for s, allowed in zip(sites, problem.allowed, strict=True))
+
+
+def test_a_job_is_put_in_while_a_worker_waits() -> None:
+    # The join waits at site 0 from 6 s to 11 s for what the other site sends; the last job has room
+    # there until 10 s. Behind the join it would end at 24 s, at the other site at 21 s.
+    problem = problem_of(
+        [([], ["a"]), ([], ["b"]), (["a", "b"], []), ([], [])],
+        {"a": 5 * MB, "b": 5 * MB},
+        {},
+        [[6.0, 99.0], [99.0, 6.0], [9.0, 99.0], [4.0, 15.0]],
+        BETWEEN,
+    )
+    rank = upward_rank(problem)
+    assert list_schedule(problem, rank, VARIANTS["heft"]) == [0, 1, 0, 1]
+    assert list_schedule(problem, rank, VARIANTS["insertion"]) == [0, 1, 0, 0]
+
+
+@given(st.integers(0, 10**6))
+def test_parents_come_before_children_in_any_order_of_urgency(seed: int) -> None:
+    problem = random_problem(seed)
+    found = list_schedule(problem, upward_rank(problem), VARIANTS["peft"])
+    assert all(site in allowed for site, allowed in zip(found, problem.allowed, strict=True))

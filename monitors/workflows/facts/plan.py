@@ -3,7 +3,7 @@ each before anything else), and why each job was put where it is (metric ``place
 file that whoever mapped the workflow left in its submit directory.
 
     adon-placements.json
-    {"at": 1700000000.0, "policy": "chains+search", "makespan_s": 812.5,
+    {"at": 1700000000.0, "policy": "chains+search", "makespan_s": 812.5, "range_s": [780.0, 990.0],
      "placements": [{"job": "ID1", "transformation": "soykb::bwa_mem:1.0", "site": "mu",
                      "seconds": 42.0, "reason": "…",
                      "alternatives": [{"site": "mu", "seconds": 42.0, "wait_s": 1.0,
@@ -52,7 +52,8 @@ def _read(submit_dir: Path) -> Mapping[str, Any]:
 def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Measurement]:
     """How true the forecast was of a workflow that ran from ``began`` to ``ended`` (Unix seconds):
     metric ``forecast`` of its label, true over expected seconds. None where nobody forecast it."""
-    expected = number_in(_read(submit_dir.path).get("makespan_s"))
+    data = _read(submit_dir.path)
+    expected, span_s = number_in(data.get("makespan_s")), _range(data)
     taken = ended - began
     if not expected or expected <= 0 or taken <= 0:
         return []
@@ -66,9 +67,16 @@ def forecast_facts(submit_dir: SubmitDir, began: float, ended: float) -> list[Me
             at=ended,
             source="site selection",
             workflow=submit_dir.workflow,
-            details={"expected_s": expected, "taken_s": taken},
+            details={"expected_s": expected, "range_s": span_s, "taken_s": taken},
         )
     ]
+
+
+def _range(data: Mapping[str, Any]) -> list[float] | None:
+    """What the makespan is between with 90 % probability, in seconds; None where nobody knows."""
+    found = data.get("range_s")
+    ends = [number_in(end) for end in found] if isinstance(found, list) else []
+    return [end for end in ends if end is not None] if len(ends) == 2 and None not in ends else None
 
 
 Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
@@ -127,8 +135,12 @@ def placement_facts(submit_dir: Path, workflow: str) -> list[Measurement]:
     at, rows = number_in(data.get("at")), data.get("placements")
     if at is None or not isinstance(rows, list):
         return []
-    policy = data.get("policy")
-    facts = (_fact(row, at, str(policy or ""), workflow) for row in rows)
+    whole = {
+        "policy": str(data.get("policy") or ""),
+        "workflow_s": number_in(data.get("makespan_s")),
+        "workflow_range_s": _range(data),
+    }
+    facts = (_fact(row, at, whole, workflow) for row in rows)
     return [fact for fact in facts if fact is not None]
 
 
@@ -137,7 +149,7 @@ def placement_id(workflow: str, job: str) -> str:
     return f"placement:{workflow}:{job}"
 
 
-def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | None:
+def _fact(row: object, at: float, whole: dict[str, Any], workflow: str) -> Measurement | None:
     if not isinstance(row, Mapping):
         return None
     job, site = row.get("job"), row.get("site")
@@ -159,7 +171,7 @@ def _fact(row: object, at: float, policy: str, workflow: str) -> Measurement | N
             "transformation": str(row.get("transformation", "")),
             "seconds": seconds,
             "reason": str(row.get("reason", ""))[:2000],
-            "policy": policy,
+            **whole,
             "alternatives": [
                 _alternative(other)
                 for other in (others if isinstance(others, list) else [])[:_MOST_SITES]

@@ -57,6 +57,7 @@ public final class FakePlanner {
         long took = System.nanoTime() - began;
         for (Job job : parts.values()) {
             System.out.println("site\t" + job.id + "\t" + followed(job));
+            System.out.println("priority\t" + job.id + "\t" + priority(job));
         }
         System.out.println("asked\t" + bag.mapper.asked);
         System.out.println("seconds\t" + took / 1e9);
@@ -67,6 +68,13 @@ public final class FakePlanner {
         Object hint = job.getSelectorProfiles().get("execution.site");
         hint = hint == null ? job.hints.get("execution.site") : hint;
         return hint == null ? job.site : hint;
+    }
+
+    /** As in the submit file: DAGMan's of the node comes before it. */
+    private static Object priority(Job job) {
+        Object node = job.dagmanVariables.get("PRIORITY");
+        Object given = node == null ? job.condorVariables.get("priority") : node;
+        return given == null ? "" : given;
     }
 
     private void fact(String[] f) throws Exception {
@@ -134,7 +142,9 @@ public final class FakePlanner {
 
     private static Namespace space(Job job, String name) {
         return name.equals("pegasus") ? job.vdsNS
-                : name.equals("hints") ? job.hints : job.getSelectorProfiles();
+                : name.equals("hints") ? job.hints
+                : name.equals("condor") ? job.condorVariables
+                : name.equals("dagman") ? job.dagmanVariables : job.getSelectorProfiles();
     }
 
     @SuppressWarnings("unchecked")

@@ -54,6 +54,11 @@ public final class AdonSiteSelector extends Abstract {
             Asker asker = asker();
             Answer.Mapping found = ask(asker, work);
             chosen = found.sites;
+            for (int i = 0; i < chosen.size(); i++) {
+                if (found.priorities.get(i) != null) {
+                    work.tasks.get(i).target.prioritise(found.priorities.get(i));
+                }
+            }
             by = " by " + found.policy;
             if (found.makespan >= 0) {
                 by = ", expected to take " + Words.time(found.makespan) + by;

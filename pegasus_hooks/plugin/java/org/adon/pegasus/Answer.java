@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * ADON's answer as its lines come in: {@code job<TAB>site} for every job, in any order, then {@code
- * end<TAB>count<TAB>policy<TAB>makespan}. For a large workflow a first mapping may come before, of
+ * ADON's answer as its lines come in: {@code job<TAB>site} for every job, in any order, and where
+ * it has one {@code <TAB>priority} behind it; then {@code end<TAB>count<TAB>policy<TAB>makespan}. For a large workflow a first mapping may come before, of
  * the same form but with {@code so far} in place of {@code end}. One bad line and nothing after it
  * counts.
  */
@@ -19,12 +19,17 @@ final class Answer {
     private final List<Task> tasks;
     private final Map<String, Integer> index = new HashMap<String, Integer>();
     private String[] sites;
+    private Integer[] priorities;
     private int count;
     private volatile Mapping latest;
 
     /** A site for each task, and what the log says of it. */
     static final class Mapping {
         final List<String> sites;
+
+        /** Null where a job keeps the one it has. */
+        final List<Integer> priorities;
+
         final String policy;
 
         /** Seconds, NaN where it said none. */
@@ -33,8 +38,14 @@ final class Answer {
         /** Whether nothing more was to come. */
         final boolean last;
 
-        Mapping(List<String> sites, String policy, double makespan, boolean last) {
+        Mapping(
+                List<String> sites,
+                List<Integer> priorities,
+                String policy,
+                double makespan,
+                boolean last) {
             this.sites = sites;
+            this.priorities = priorities;
             this.policy = policy;
             this.makespan = makespan;
             this.last = last;
@@ -44,6 +55,7 @@ final class Answer {
     Answer(List<Task> tasks) throws Refusal {
         this.tasks = tasks;
         this.sites = new String[tasks.size()];
+        this.priorities = new Integer[tasks.size()];
         for (int i = 0; i < tasks.size(); i++) {
             if (index.put(tasks.get(i).id, i) != null) {
                 throw new Refusal("two jobs have the id " + Words.line(tasks.get(i).id));
@@ -61,7 +73,8 @@ final class Answer {
         if (fields.length == 4 && (fields[0].equals(LAST) || fields[0].equals(FIRST))) {
             return whole(fields, line);
         }
-        Integer task = fields.length == 2 ? index.get(unescaped(fields[0])) : null;
+        boolean placed = fields.length == 2 || fields.length == 3;
+        Integer task = placed ? index.get(unescaped(fields[0])) : null;
         if (task == null) {
             throw new Refusal("it answered " + quoted(line) + ", which is no job and site");
         }
@@ -73,6 +86,13 @@ final class Answer {
         }
         if (sites[task] != null) {
             throw new Refusal("it placed job " + Words.line(about.id) + " twice");
+        }
+        if (fields.length == 3) {
+            try {
+                priorities[task] = Integer.valueOf(fields[2]);
+            } catch (NumberFormatException error) {
+                throw new Refusal("it answered " + quoted(line) + ", which has no priority");
+            }
         }
         sites[task] = site;
         count++;
@@ -90,8 +110,10 @@ final class Answer {
             makespan = Double.NaN; // for the log only
         }
         boolean last = fields[0].equals(LAST);
-        latest = new Mapping(Arrays.asList(sites), Words.line(fields[2]), makespan, last);
+        latest = new Mapping(Arrays.asList(sites), Arrays.asList(priorities),
+                Words.line(fields[2]), makespan, last);
         sites = new String[tasks.size()];
+        priorities = new Integer[tasks.size()];
         count = 0;
         return last;
     }

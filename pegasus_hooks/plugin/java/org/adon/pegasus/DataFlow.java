@@ -39,4 +39,11 @@ final class DataFlow implements Task.Target {
             job.setSiteHandle(site);
         }
     }
+
+    @Override
+    public void prioritise(int priority) {
+        for (Job job : jobs) {
+            JobTarget.prioritise(job, priority);
+        }
+    }
 }

@@ -20,4 +20,14 @@ final class JobTarget implements Task.Target {
             job.setSiteHandle(site);
         }
     }
+
+    @Override
+    public void prioritise(int priority) {
+        prioritise(job, priority);
+    }
+
+    /** As the profile {@code condor: priority}, which DAGMan's priority of the node follows. */
+    static void prioritise(Job job, int priority) {
+        job.condorVariables.construct("priority", Integer.toString(priority));
+    }
 }

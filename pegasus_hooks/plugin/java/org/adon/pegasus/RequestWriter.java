@@ -15,7 +15,7 @@ final class RequestWriter {
             throws IOException {
         Json json = new Json(out);
         json.open('{').pair("adon", 1L).pair("workflow", work.name);
-        json.pair("config", config).pair("limit_s", limitSeconds);
+        json.pair("config", config).pair("limit_s", limitSeconds).pair("priorities", true);
         json.pair("data_configuration", work.dataConfiguration);
         json.pair("submit_dir", work.submitDirectory);
         json.pair("output_sites", work.outputSites);
@@ -82,6 +82,7 @@ final class RequestWriter {
         }
         json.pair("group", task.group).pair("cluster", task.cluster);
         json.pair("runtime", task.runtime).pair("cores", task.cores);
+        json.pair("priority", task.priority);
         json.pair("reads", task.reads).pair("writes", task.writes).pair("after", task.parents);
         json.close('}');
     }

@@ -34,6 +34,9 @@ final class Task {
 
     final String cores;
 
+    /** The user's own priority, null without one. */
+    final String priority;
+
     /** Indices into {@link Work#files}, and into {@link Work#tasks}. */
     int[] reads = {};
 
@@ -50,7 +53,8 @@ final class Task {
             String group,
             String cluster,
             String runtime,
-            String cores) {
+            String cores,
+            String priority) {
         this.id = id;
         this.target = target;
         this.transformation = transformation;
@@ -61,10 +65,13 @@ final class Task {
         this.cluster = cluster;
         this.runtime = runtime;
         this.cores = cores;
+        this.priority = priority;
     }
 
-    /** Takes the site that was chosen. */
+    /** Takes what was chosen: the site, and the priority by which HTCondor starts the job. */
     interface Target {
         void place(String site);
+
+        void prioritise(int priority);
     }
 }

@@ -83,7 +83,13 @@ final class WorkReader {
                 text(job.vdsNS.get("group")),
                 clustering.of(job),
                 text(job.vdsNS.get("runtime")),
-                text(job.vdsNS.get("cores")));
+                text(job.vdsNS.get("cores")),
+                priority(job));
+    }
+
+    private static String priority(Job job) {
+        String node = text(job.dagmanVariables.get("PRIORITY"));
+        return node == null ? text(job.condorVariables.get("priority")) : node;
     }
 
     private List<String> sitesOfAll(List<Job> jobs) {

@@ -1,6 +1,8 @@
 // What the plug-in uses of Pegasus, to compile against. No behaviour; not in the jar.
 package edu.isi.pegasus.planner.classes;
 
+import edu.isi.pegasus.planner.namespace.Condor;
+import edu.isi.pegasus.planner.namespace.Dagman;
 import edu.isi.pegasus.planner.namespace.Hints;
 import edu.isi.pegasus.planner.namespace.Namespace;
 import edu.isi.pegasus.planner.namespace.Pegasus;
@@ -14,6 +16,8 @@ public class Job implements GraphNodeContent {
     @SuppressWarnings("rawtypes")
     public Set outputFiles;
 
+    public Condor condorVariables;
+    public Dagman dagmanVariables;
     public Hints hints;
     public Pegasus vdsNS;
 

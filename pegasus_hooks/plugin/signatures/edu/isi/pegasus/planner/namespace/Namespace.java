@@ -5,4 +5,6 @@ public abstract class Namespace {
     public Object get(Object key) {
         return null;
     }
+
+    public void construct(String key, String value) {}
 }

@@ -1,6 +1,8 @@
 // A small planner of our own for tests, with the names the plug-in knows from Pegasus.
 package edu.isi.pegasus.planner.classes;
 
+import edu.isi.pegasus.planner.namespace.Condor;
+import edu.isi.pegasus.planner.namespace.Dagman;
 import edu.isi.pegasus.planner.namespace.Hints;
 import edu.isi.pegasus.planner.namespace.Namespace;
 import edu.isi.pegasus.planner.namespace.Pegasus;
@@ -12,6 +14,8 @@ import java.util.Set;
 public class Job implements GraphNodeContent {
     public Set inputFiles = new HashSet();
     public Set outputFiles = new HashSet();
+    public Condor condorVariables = new Condor();
+    public Dagman dagmanVariables = new Dagman();
     public Hints hints = new Hints();
     public Pegasus vdsNS = new Pegasus();
     public String[] name = {"", "", ""};

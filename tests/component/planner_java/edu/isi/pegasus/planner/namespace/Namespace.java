@@ -11,6 +11,10 @@ public abstract class Namespace {
         return all.get(key);
     }
 
+    public void construct(String key, String value) {
+        put(key, value);
+    }
+
     public void put(String key, String value) {
         all.put(key, value);
     }

@@ -1,0 +1,98 @@
+"""The sites worth a search, of many: a mapping of a few jobs uses few of hundreds of sites.
+
+For each job its sites are put in the order of T_t while nothing else is placed. Kept are those that
+come first for some job, and so many that twice as many jobs can run at once as ever could. With
+fewer sites than that, and for a workflow as wide as its sites, all are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from site_selector.cost import Array
+from site_selector.mapping.kernel_data import IntArray, allowed_mask, returned_bytes, shape_of
+from site_selector.problem import Problem
+
+_FEWEST = 16
+_ROOM = 2  # workers for each job of the widest level
+
+
+def worthwhile_sites(problem: Problem) -> IntArray:
+    """Indices of the sites that are kept, in their order."""
+    if problem.n_sites <= _FEWEST:
+        return np.arange(problem.n_sites)
+    cost = _alone(problem)
+    # The place of each site in the list of the job for which it is best, then of jobs on the whole.
+    place = np.argsort(np.argsort(cost, axis=1, kind="stable"), axis=1)
+    place[~np.isfinite(cost)] = problem.n_sites
+    order = np.lexsort((place.mean(axis=0), place.min(axis=0)))
+    width = int(np.bincount(np.asarray(problem.level)).max())
+    room = np.cumsum(np.asarray(problem.workers)[order])
+    wide_enough = 1 + int(np.searchsorted(room, _ROOM * width))
+    first = int(np.count_nonzero(place.min(axis=0) == 0))  # of each job the best is kept
+    return np.sort(order[: max(_FEWEST, first, wide_enough)])
+
+
+def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
+    """The problem with these of its sites, and with the other places that files come from or go
+    to; and the indices of all places that are left."""
+    if len(sites) == problem.n_sites:
+        return problem, np.arange(len(problem.places))
+    others = {problem.output} if problem.output >= 0 else set()
+    holders: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for held in set(problem.holders):
+        if held:
+            nearest = problem.seconds_per_byte[np.ix_(np.array(held), sites)].argmin(axis=0)
+            used = {held[one] for one in nearest}
+            holders[held] = tuple(place for place in held if place in used or place in set(sites))
+            others.update(holders[held])
+    places = [*sites.tolist(), *sorted(others - set(sites.tolist()))]
+    number = {place: at for at, place in enumerate(places)}
+    square = np.ix_(places, places)
+    allowed = {
+        found: tuple(number[s] for s in found if s in number and number[s] < len(sites))
+        for found in set(problem.allowed)
+    }
+    fewer = replace(
+        problem,
+        places=tuple(problem.places[place] for place in places),
+        n_sites=len(sites),
+        holders=tuple(
+            tuple(number[place] for place in holders.get(held, ())) for held in problem.holders
+        ),
+        allowed=tuple(allowed[found] for found in problem.allowed),
+        compute_s=problem.compute_s[:, sites],
+        queue_s=problem.queue_s[..., sites],
+        workers=tuple(problem.workers[site] for site in sites),
+        seconds_per_byte=problem.seconds_per_byte[square],
+        occupied_per_byte=problem.occupied_per_byte[square],
+        setup_s=problem.setup_s[square],
+        file_s=None if problem.file_s is None else problem.file_s[square],
+        output=-1 if problem.output < 0 else number[problem.output],
+        compute=tuple(tuple(row[site] for site in sites) for row in problem.compute),
+        kept={},
+    )
+    return fewer, np.array(places)
+
+
+def _alone(problem: Problem) -> Array:
+    """(jobs, sites): T_t of each job with the inputs of the workflow that it reads and the results
+    that it sends back, infinite where it cannot run."""
+    n, shape = problem.n_sites, shape_of(problem)
+    cost = problem.compute_s + problem.queue_s
+    size = np.array(problem.size)
+    nearest = {
+        held: problem.seconds_per_byte[list(held), :n].min(axis=0) * ~np.isin(np.arange(n), held)
+        for held in set(problem.holders)
+        if held
+    }
+    for job, files in enumerate(problem.reads):
+        for file in files:
+            if problem.producer[file] < 0:
+                cost[job] += size[file] * nearest[problem.holders[file]]
+    if problem.output >= 0:
+        back = returned_bytes(shape, problem)
+        cost += np.outer(back, problem.seconds_per_byte[:n, problem.output])
+    return np.where(allowed_mask(shape), cost, np.inf)

@@ -1,0 +1,100 @@
+"""The order in which jobs that wait start: what is handed over, and what is reckoned with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problem_world import problem_of
+from site_world import inputs_of, job
+
+from site_selector.catalogs.priority import given_priority, own_priority
+from site_selector.estimates.believe import believe
+from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.priority import MOST, start_priorities
+from site_selector.problem import Problem
+
+
+def three_jobs(**changed: object) -> Problem:
+    """100, 100 and 200 s on two slots."""
+    problem = problem_of([([], [])] * 3, {}, {}, [[100.0], [100.0], [200.0]], [[0.0]], workers=[2])
+    return replace(problem, **changed)  # type: ignore[arg-type]
+
+
+def test_the_long_one_starts_first_where_its_priority_is_handed_over() -> None:
+    by_rank = Estimator(three_jobs())
+    assert by_rank.makespan([0, 0, 0]) == 200
+    assert by_rank.priority.argmax() == 2
+    as_pegasus = Estimator(three_jobs(by_level=True))
+    assert as_pegasus.makespan([0, 0, 0]) == 300
+    assert as_pegasus.priority.tolist() == [20, 20, 20]
+
+
+def test_the_users_own_priority_is_reckoned_with() -> None:
+    run = Estimator(three_jobs(own_priority=(None, None, -5)))
+    assert run([0, 0, 0]).start_s == [0, 0, 100]
+    # Of equals, those that came first.
+    assert Estimator(three_jobs(own_priority=(7, 7, 7)))([0, 0, 0]).start_s == [0, 0, 100]
+
+
+def test_of_equals_those_start_first_that_came_first() -> None:
+    # The first of both waits for a short job of the other site.
+    jobs: list[tuple[list[str], list[str]]] = [([], ["x"]), (["x"], []), ([], []), ([], [])]
+    problem = problem_of(jobs, {"x": 0.0}, {}, [[1.0, 1.0], [50.0] * 2, [9.0] * 2, [9.0] * 2],
+                         np.zeros((2, 2)).tolist(), workers=[1, 1])  # fmt: skip
+    same = replace(problem, own_priority=(0, 0, 0, 0))
+    assert Estimator(same)([1, 0, 0, 0]).start_s == [0, 18, 0, 9]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9, 1000, 5000])
+def test_priorities_follow_the_rank_about_pegasus_own_and_below_stage_jobs(jobs: int) -> None:
+    problem = problem_of([([], [])] * jobs, {}, {}, [[1.0]] * jobs, [[0.0]])
+    rank = np.random.default_rng(jobs).permutation(jobs).astype(float)
+    found = start_priorities(problem, rank)
+    in_order = found[np.argsort(-rank)]
+    assert (np.diff(in_order) <= (0 if jobs > 1200 else -1)).all()
+    assert found.max() <= MOST < 700 and abs(float(found.mean()) - 20) <= 10
+
+
+@pytest.mark.parametrize(
+    ("profiles", "given", "own"),
+    [
+        ({}, None, None),
+        ({"condor": {"priority": " -3 "}}, " -3 ", -3),
+        ({"condor": {"Priority": "4"}, "dagman": {"PRIORITY": "9"}}, "9", 9),
+        ({"condor": {"priority": "1.5"}}, "1.5", 0),
+        ({"condor": {"priority": "2147483648"}}, "2147483648", 0),
+        ({"condor": {"priority": "9" * 5000}}, "9" * 5000, 0),
+        ({"condor": {"priority": "10 * 2"}}, "10 * 2", 0),
+    ],
+)
+def test_a_users_priority(
+    profiles: dict[str, dict[str, str]], given: str | None, own: int | None
+) -> None:
+    assert (given_priority(profiles), own_priority(profiles)) == (given, own)
+
+
+def test_a_mapping_hands_over_what_it_reckoned_with_and_never_the_users() -> None:
+    jobs = [job("a", "short"), job("b", "short", condor={"priority": "5"}), job("c", "long")]
+    where: dict[str, list[str]] = {"short": ["mu"], "long": ["mu"]}
+    inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, {"short": 10, "long": 20})
+    found = map_workflow(inputs, believe(inputs, now=0.0)).priorities
+    assert set(found) == {"a", "c"} and found["c"] > found["a"]
+    started = {p.job: p.start_s for p in map_workflow(inputs, believe(inputs, now=0.0)).placements}
+    assert started == {"c": 0, "a": 20, "b": 30}
+    as_pegasus = replace(inputs, by_level=True)
+    assert map_workflow(as_pegasus, believe(inputs, now=0.0)).priorities == {}
+
+
+def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:
+    inputs = inputs_of(
+        [job(f"j{i}", "a") for i in range(4)], {"mu": {"adon.workers": 2}}, {}, {"a": ["mu"]},
+        {"a": 100.0},
+    )  # fmt: skip
+    found = map_workflow(inputs, believe(inputs, now=0.0))
+    assert found.forecast is not None
+    assert found.forecast.low_s < found.expected_s < found.forecast.high_s
+    assert found.makespan_s == 200 and found.expected_s == found.forecast.median_s
+    assert found == map_workflow(inputs, believe(inputs, now=0.0))
