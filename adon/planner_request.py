@@ -23,7 +23,6 @@ from typing import TextIO
 from adon.planning.kept_placements import leave, told
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
-from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of
@@ -40,6 +39,7 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.problem import NEVER_S, Problem, build_problem
+from site_selector.replicas.find import Note, find_replicas
 
 SEED = 0
 QUICK = ", a first mapping without search"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, believed, note, placed
+from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
 from adon.cli.output import print_json, table
 from adon.cli.parsing import (
     Nouns,
@@ -207,11 +207,8 @@ def _edge(args: argparse.Namespace) -> int:
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe, subjects
     from site_selector.explain.edgewords import decision_dict, decision_text
-    from site_selector.inputs import load_inputs
 
-    inputs = load_inputs(
-        args.workflow, args.sites, args.replicas, args.transformations, args.execution_sites
-    )
+    inputs = placement_inputs(args).inputs(note)
     output = args.output_site or OUTPUT_SITE
     local, remote = _sides(inputs, args.local, args.remote)
     template = _template(args)

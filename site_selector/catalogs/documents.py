@@ -5,6 +5,8 @@ its loaders; no object is made that a file might ask for. Every scalar of a work
 kept as the text it is written in, so that a version ``1.10`` stays ``1.10``; configuration is read
 with its numbers and truth values (``typed``). Lines are looked up only for errors. JSON, which is
 YAML, is read by the standard library where it can be.
+
+Files of Pegasus have their variables put in before they are parsed, as Pegasus does it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
 _TRANSFORMATION = re.compile(r"(?:tr|cont)\s+[^\s{]+\s*\{", re.ASCII)
 _REPLICA = re.compile(r"[^\s:]+\s+\S+\s+(?:\S+\s+)*(?:site|pool)=\"", re.ASCII)
 _SEEN = 20_000
+_VARIABLE = re.compile(r"(\\?)\$\{([^}]*)\}")
 
 _ROOTS: Mapping[str, tuple[str, str]] = {
     "adag": (
@@ -136,12 +139,55 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def read_document(path: str | Path, what: str) -> Document:
-    """Read and parse a YAML file; ``what`` names it in messages ("Pegasus 5 site catalog").
+def read_document(
+    path: str | Path, what: str, variables: Mapping[str, str] | None = None
+) -> Document:
+    """Read and parse a YAML file of Pegasus; ``what`` names it in messages ("Pegasus 5 site
+    catalog"). ``${NAME}`` in it stands for one of ``variables``, by default the environment.
 
-    Raises InputError where the file is missing, unreadable, too large, XML, or not YAML.
+    Raises InputError where the file is missing, unreadable, too large, XML, or not YAML, and for a
+    variable that is not set.
     """
-    return parse_document(read_text(path, what), str(path), what)
+    text = expanded(
+        read_text(path, what), str(path), os.environ if variables is None else variables
+    )
+    return parse_document(text, str(path), what)
+
+
+def expanded(text: str, name: str, variables: Mapping[str, str]) -> str:
+    """``text`` with its variables put in, as Pegasus reads every file (VariableExpander.java):
+    in comments too, names in any case, values once more, and ``\\${`` stands for ``${``.
+
+    Raises InputError with ``name`` and line for a variable that is not set.
+    """
+    if "${" not in text:
+        return text
+    in_any_case = {key.lower(): value for key, value in variables.items()}
+
+    def put_in(line: str, number: int, around: tuple[str, ...] = ()) -> str:
+        def value_of(found: re.Match[str]) -> str:
+            if found[1]:
+                return "${" + found[2] + "}"
+            variable = found[2].partition(":-")[0]
+            value = variables.get(variable, in_any_case.get(variable.lower()))
+            if value is None or variable in around:
+                problem = "is not set" if value is None else "stands for itself"
+                raise InputError(
+                    _shortened(
+                        f"{name}:{number}: variable {variable!r} {problem}, expected a value in "
+                        "the environment, or as 'env.…' in Pegasus's properties"
+                    )
+                )
+            return put_in(value, number, (*around, variable)) if "${" in value else value
+
+        return _VARIABLE.sub(value_of, line) if "${" in line else line
+
+    return "\n".join(put_in(line, number) for number, line in enumerate(text.split("\n"), 1))
+
+
+def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:
+    """A file's text as it reads whatever variables are set later. Raises InputError."""
+    return expanded(read_text(path, what), str(path), variables).replace("${", "\\${")
 
 
 def read_text(path: str | Path, what: str) -> str:
