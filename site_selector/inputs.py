@@ -7,8 +7,9 @@ workflow has a size and a place. What is left to estimate is what nobody can kno
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_size
 from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
+    SUBMIT_SITE,
     Replica,
     ReplicaCatalog,
     Site,
@@ -29,7 +31,7 @@ from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources, known_configuration
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.find import SUBMIT_SITE, find_replicas, measured
+from site_selector.replicas.find import find_replicas, measured
 
 _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
@@ -38,6 +40,9 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 COMPUTE_SITE = "compute"
 """The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
+OTHERS = "the median of the others"
+GUESS = "a default, right to an order of magnitude"
+FROM_RUNS = "by what earlier runs read"
 _MOST_NAMED = 3
 
 
@@ -47,8 +52,8 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
-    ``staging``: see :func:`staging_of`. ``estimated``: inputs whose size nobody tells. ``notes``:
-    what a user should know of it, a line each.
+    ``staging``: see :func:`staging_of`. ``estimated``: inputs whose size nobody tells, and how it
+    was estimated. ``notes``: what a user should know of the files, a line each.
     """
 
     workflow: Workflow
@@ -59,7 +64,7 @@ class Inputs:
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
     staging: str = "per-site"
-    estimated: frozenset[str] = frozenset()
+    estimated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -96,8 +101,8 @@ def load_inputs(
     execution_sites: Iterable[str] | None = None,
 ) -> Inputs:
     """:func:`read_inputs` of a workflow, and of catalogs that are given."""
-    given = (None if file is None else Path(file) for file in (sites, replicas, transformations))
-    return read_inputs(Sources(Path(workflow), *given), execution_sites)
+    given = [None if file is None else Path(file) for file in (sites, replicas, transformations)]
+    return read_inputs(Sources(Path(workflow), given[0], given[1], given[2]), execution_sites)
 
 
 @uncollected()
@@ -139,7 +144,7 @@ def read_inputs(
     configuration = configuration_of(
         said, [site for name, site in everywhere.items() if name in used], default_configuration
     )
-    return replace(inputs, staging=staging_of(configuration), notes=(*notes, *inputs.notes))
+    return replace(inputs, staging=staging_of(configuration), notes=tuple(notes))
 
 
 def check_inputs(
@@ -178,8 +183,7 @@ def check_inputs(
                 size = file.size_bytes if replica.size_bytes is None else replica.size_bytes
                 sizes[file.lfn] = measured(size, replica.places)
                 held[file.lfn] = replica
-    notes: list[str] = []
-    raw_bytes, estimated = estimated_sizes(sizes, notes.append)
+    raw_bytes, estimated = estimated_sizes(sizes)
     return Inputs(
         _without(workflow, absent),
         sites,
@@ -189,27 +193,34 @@ def check_inputs(
         raw_bytes,
         {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
         estimated=estimated,
-        notes=tuple(notes),
     )
 
 
-def estimated_sizes(
-    known: Mapping[str, int | None], note: Callable[[str], object]
-) -> tuple[dict[str, int], frozenset[str]]:
-    """Bytes of every file, where None is taken as the median of the others, and the files that are
-    estimated so; ``note`` gets a line about them."""
+def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], dict[str, str]]:
+    """Bytes of every file, where None is taken as the median of the others, and how those files
+    were estimated."""
     told = [size for size in known.values() if size is not None]
     guess = int(median(told)) if told else DEFAULT_INPUT_BYTES
-    unknown = [lfn for lfn, size in known.items() if size is None]
-    if unknown:
-        names = ", ".join([*unknown[:_MOST_NAMED], *(["…"] if len(unknown) > _MOST_NAMED else [])])
-        why = "the median of the others" if told else "a default, right to an order of magnitude"
-        note(
-            f"no size is known of {len(unknown)} of {len(known)} inputs ({names}); taken as "
-            f"{format_size(guess)}, {why}"
-        )
-    sizes = {lfn: guess if size is None else size for lfn, size in known.items()}
-    return sizes, frozenset(unknown)
+    how = dict.fromkeys((f for f, size in known.items() if size is None), OTHERS if told else GUESS)
+    return {lfn: guess if size is None else size for lfn, size in known.items()}, how
+
+
+def size_note(inputs: Inputs) -> str:
+    """In one line of which inputs the size is not known and what it is taken as; "" where all are
+    known."""
+    if not inputs.estimated:
+        return ""
+    names = [*islice(inputs.estimated, _MOST_NAMED)]
+    names += ["…"] if len(inputs.estimated) > _MOST_NAMED else []
+    parts = []
+    for how in dict.fromkeys(inputs.estimated.values()):
+        sizes = {inputs.raw_bytes[lfn] for lfn, by in inputs.estimated.items() if by == how}
+        span = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        parts.append(f"{span} ({how})")
+    return (
+        f"no size is known of {len(inputs.estimated)} of {len(inputs.raw_bytes)} inputs "
+        f"({', '.join(names)}): taken as {' or '.join(parts)}"
+    )
 
 
 def _usual_sites(

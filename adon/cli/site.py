@@ -206,7 +206,9 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe, subjects
+    from site_selector.estimates.input_sizes import with_history
     from site_selector.explain.edgewords import decision_dict, decision_text
+    from site_selector.inputs import size_note
 
     inputs = placement_inputs(args).inputs(note)
     output = args.output_site or OUTPUT_SITE
@@ -220,6 +222,9 @@ def _edge(args: argparse.Namespace) -> int:
         broker=args.broker,
         say=note,
     )
+    inputs = with_history(inputs, measured, _now())
+    if inputs.estimated:
+        note(size_note(inputs))
     world = believe(inputs, measured, now=_now(), live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()

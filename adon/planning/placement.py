@@ -29,8 +29,9 @@ from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
+from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
-from site_selector.inputs import Inputs, known_site, read_inputs
+from site_selector.inputs import Inputs, known_site, read_inputs, size_note
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -39,6 +40,11 @@ _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of 
 
 def _ignore(_: str) -> None:
     pass
+
+
+def _tell_sizes(inputs: Inputs, say: Say | None) -> None:
+    if say is not None and inputs.estimated:
+        say(size_note(inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ def place(
     if told.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
         told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
+    inputs = with_history(inputs, measured, at)
     world = believe(inputs, measured, now=at, live=told, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
@@ -163,7 +170,7 @@ def place_files(
         for site in files.output_site.split(","):
             known_site(site, inputs.sites, "output site")
     measured, live = files.asked(say, *subjects(inputs, files.output_site))
-    return place(
+    placed = place(
         inputs,
         output_site=files.output_site,
         source=measured,
@@ -171,6 +178,8 @@ def place_files(
         seed=seed,
         alternatives=alternatives,
     )
+    _tell_sizes(placed.inputs, say)
+    return placed
 
 
 def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
@@ -178,8 +187,10 @@ def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
         inputs = files.inputs(say)
-        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
         measured, live = files.asked(say, *subjects(inputs, files.output_site))
+        inputs = with_history(inputs, measured, time.time())
+        _tell_sizes(inputs, say)
+        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
     elif files.sites is not None:
         everywhere = all_sites(None, files.sources(), say or _ignore)
         catalog = {name: site for name, site in everywhere.items() if site.declared}

@@ -78,13 +78,12 @@ def plan(
     options = options or Options()
     refuse_what_cannot_be_planned(inputs.workflow)
     _check_output_site(inputs, output_site)
-    said = configuration_of(
-        sources.configuration(), map(inputs.sites.get, set(mapping.values())), CONFIGURATION
-    )
-    if said != CONFIGURATION:
+    used = [inputs.sites[site] for site in {*mapping.values()} if site in inputs.sites]
+    configuration = configuration_of(sources.configuration(), used, CONFIGURATION)
+    if configuration != CONFIGURATION:
         raise InputError(
-            f"data configuration {said}: the embedded planner knows {CONFIGURATION} alone, "
-            "expected that (--data-configuration), or a pegasus-plan on PATH"
+            f"data configuration {configuration}: the embedded planner knows {CONFIGURATION} "
+            "alone, expected that (--data-configuration), or a pegasus-plan on PATH"
         )
     programs = ExecutableCatalog(inputs.sites, inputs.transformations)
     family = Path(options.user) / "pegasus" / inputs.workflow.name

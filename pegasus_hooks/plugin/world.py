@@ -12,6 +12,7 @@ from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
 from site_selector.catalogs.entries import (
+    SUBMIT_SITE,
     Executable,
     Replica,
     ReplicaCatalog,
@@ -20,10 +21,9 @@ from site_selector.catalogs.entries import (
 )
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
-from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import Inputs, estimated_sizes, staging_of
-from site_selector.replicas.find import SUBMIT_SITE, Note, measured
+from site_selector.inputs import Inputs, configuration_of, estimated_sizes, staging_of
+from site_selector.replicas.find import Note, measured
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
@@ -34,10 +34,12 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
     knows no place. Raises InputError, one line."""
     sites = _sites(request, note)
-    raw_bytes, places, guessed = _raw(request, find, note)
+    raw_bytes, places, estimated = _raw(request, find, note)
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
+    used = {name: sites[name] for task in request.tasks for name in task.sites}
+    configuration = configuration_of(request.data_configuration, used.values())
     return Inputs(
         _workflow(request),
         sites,
@@ -46,8 +48,8 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         {task.id: task.sites for task in request.tasks},
         raw_bytes,
         places,
-        staging_of(request.data_configuration or DATA_CONFIGURATION, bool(request.staging_sites)),
-        guessed,
+        staging_of(configuration, bool(request.staging_sites)),
+        estimated,
     )
 
 
@@ -149,8 +151,8 @@ def _workflow(request: Request) -> Workflow:
 
 def _raw(
     request: Request, find: Look, note: Note
-) -> tuple[dict[str, int], dict[str, tuple[str, ...]], frozenset[str]]:
-    """Size and places of every input of the workflow, and of which the size is estimated."""
+) -> tuple[dict[str, int], dict[str, tuple[str, ...]], dict[str, str]]:
+    """Size and places of every input of the workflow, and how sizes were estimated."""
     written = {file for task in request.tasks for file in task.writes}
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
@@ -167,5 +169,5 @@ def _raw(
     lost = sum(not (file.places or found.get(file.lfn, nothing).places) for file in raw)
     if lost:
         note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
-    found_sizes, guessed = estimated_sizes(sizes, note)
-    return found_sizes, places, guessed
+    found_sizes, estimated = estimated_sizes(sizes)
+    return found_sizes, places, estimated

@@ -31,7 +31,8 @@ from site_selector.catalogs.javapattern import compiled
 
 Path = tuple[Key, ...]
 _GROUP = re.compile(r"\[(\d{1,3})\]")
-ALWAYS_THERE = ("local", "condorpool")
+SUBMIT_SITE = "local"
+ALWAYS_THERE = (SUBMIT_SITE, "condorpool")
 """The sites that Pegasus adds where a catalog lacks them."""
 
 

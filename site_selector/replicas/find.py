@@ -16,13 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import expanded, read_document, read_text
-from site_selector.catalogs.entries import Replica, ReplicaCatalog, replicas_of
+from site_selector.catalogs.entries import SUBMIT_SITE, Replica, ReplicaCatalog, replicas_of
 from site_selector.catalogs.fields import positive_number
 from site_selector.replicas.database import database_of
 
 _log = logging.getLogger(__name__)
 WHAT = "Pegasus 5 replica catalog"
-SUBMIT_SITE = "local"
 Note = Callable[[str], None]
 
 # Of Pegasus's older text format: words, or quoted words with \" and \\ inside.

@@ -244,11 +244,11 @@ def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
     files = [{"lfn": "raw"}, *SMALL["files"][1:]]
     inputs, notes = read(small(files=files))
     assert (inputs.raw_bytes, inputs.places) == ({"raw": 100_000_000}, {"raw": ("local",)})
-    assert notes == [
-        "no place is known of 1 of 1 inputs; taken as at local",
-        "no size is known of 1 of 1 inputs (raw); taken as 100 MB, a default, right to an order of "
-        "magnitude",
-    ]
+    assert notes == ["no place is known of 1 of 1 inputs; taken as at local"]
+    assert size_note(inputs) == (
+        "no size is known of 1 of 1 inputs (raw): taken as 100 MB (a default, right to an order of "
+        "magnitude)"
+    )
 
 
 @pytest.mark.parametrize(
