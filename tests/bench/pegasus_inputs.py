@@ -23,6 +23,10 @@ from pathlib import Path
 
 import yaml
 
+from network_provisioner.base.errors import InputError
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import replicas_of, transformations_of
+
 _BIN = Path(sys.executable).parent
 _LIMIT_S = 60.0
 _STAND_IN = f"""#!{sys.executable}
@@ -159,10 +163,6 @@ def _run(words: Sequence[str], folder: Path) -> str:
 
 
 def _read(item: Found) -> str:
-    from network_provisioner.base.errors import InputError
-    from site_selector.catalogs.documents import read_document
-    from site_selector.catalogs.entries import replicas_of, transformations_of
-
     try:
         document = read_document(item.folder / item.file, f"catalog of {item.kind}")
         (replicas_of if item.kind == "replicas" else transformations_of)(document)

@@ -22,6 +22,7 @@ from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.estimates.believe import believe
+from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.problem import build_problem
 from site_selector.replicas.find import find_replicas
