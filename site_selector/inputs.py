@@ -20,6 +20,7 @@ from network_provisioner.base.units import format_size
 from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
     SUBMIT_SITE,
+    Executable,
     Replica,
     ReplicaCatalog,
     Site,
@@ -39,6 +40,7 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 COMPUTE_SITE = "compute"
 """The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
+PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
 DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 OTHERS = "the median of the others"
 GUESS = "a default, right to an order of magnitude"
@@ -120,6 +122,20 @@ def read_inputs(
     """
     flow = read_workflow(sources.workflow, sources.variables)
     notes: list[str] = []
+    known = known_replicas(flow, sources)
+    everywhere = all_sites(flow, sources, notes.append)
+    inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
+    used = {site for sites in inputs.candidates.values() for site in sites}
+    configuration = configuration_of(
+        sources.configuration(),
+        [site for name, site in everywhere.items() if name in used],
+        default_configuration,
+    )
+    return replace(inputs, staging=staging_of(configuration), notes=tuple(notes))
+
+
+def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
+    """What is known of the inputs of a workflow. Raises InputError with file and line."""
     file = sources.catalog("replica")
     inside = None
     if flow.document.root.get(REPLICA_CATALOG) is not None:
@@ -136,15 +152,7 @@ def read_inputs(
         variables=sources.variables,
     )
     name = str(file or "a replica catalog")
-    known = ReplicaCatalog(replace(flow.document, name=name), found, ())
-    everywhere = all_sites(flow, sources, notes.append)
-    inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
-    used = {site for sites in inputs.candidates.values() for site in sites}
-    said = sources.configuration()
-    configuration = configuration_of(
-        said, [site for name, site in everywhere.items() if name in used], default_configuration
-    )
-    return replace(inputs, staging=staging_of(configuration), notes=tuple(notes))
+    return ReplicaCatalog(replace(flow.document, name=name), found, ())
 
 
 def check_inputs(
@@ -256,13 +264,39 @@ def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]
         programs |= transformations_of(read_document(file, what, sources.variables))
     if inside:
         programs |= transformations_of(workflow.document, (TRANSFORMATION_CATALOG,))
-    if file is None and not inside and any(j.kind == "job" for j in workflow.jobs.values()):
+    own = _own_programs(workflow)
+    for name, places in own.items():
+        known = programs.get(name, Transformation(name, (), None))
+        programs[name] = replace(known, executables=(*known.executables, *places))
+    if (
+        file is None
+        and not inside
+        and not own
+        and any(j.kind == "job" for j in workflow.jobs.values())
+    ):
         raise InputError(
             f"{workflow.document.name}: found no transformation catalog, expected one in the "
             f"workflow ({TRANSFORMATION_CATALOG}), named by an option or by pegasus.properties, or "
             "transformations.yml in the working directory or beside the workflow"
         )
     return programs
+
+
+def _own_programs(workflow: Workflow) -> dict[str, list[Executable]]:
+    """Programs that no catalog need list: in Pegasus's directory of them, and those that a job's
+    profile ``pfn`` names at its site."""
+    found: dict[str, list[Executable]] = {}
+    for job in workflow.jobs.values():
+        file = Path(PROGRAM_DIRECTORY) / job.transformation
+        if job.kind == "job" and job.transformation not in found and file.is_file():
+            here = Executable(SUBMIT_SITE, True, None, None, None, f"file://{file.absolute()}")
+            found[job.transformation] = [here]
+    for job in workflow.jobs.values():
+        pfn = job.profiles.get("selector", job.profiles.get("hints", {})).get("pfn")
+        if pfn and job.site_hint:
+            there = Executable(job.site_hint, False, None, None, None, pfn)
+            found.setdefault(job.transformation, []).append(there)
+    return found
 
 
 def _without(workflow: Workflow, absent: Collection[str]) -> Workflow:

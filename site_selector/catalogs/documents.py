@@ -28,6 +28,7 @@ from typing import Any
 import yaml
 
 from network_provisioner.base.errors import InputError, printable
+from site_selector.catalogs.variables import expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
@@ -36,7 +37,6 @@ _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
 _TRANSFORMATION = re.compile(r"(?:tr|cont)\s+[^\s{]+\s*\{", re.ASCII)
 _REPLICA = re.compile(r"[^\s:]+\s+\S+\s+(?:\S+\s+)*(?:site|pool)=\"", re.ASCII)
 _SEEN = 20_000
-_VARIABLE = re.compile(r"(\\?)\$\{([^}]*)\}")
 
 _ROOTS: Mapping[str, tuple[str, str]] = {
     "adag": (
@@ -152,37 +152,6 @@ def read_document(
         read_text(path, what), str(path), os.environ if variables is None else variables
     )
     return parse_document(text, str(path), what)
-
-
-def expanded(text: str, name: str, variables: Mapping[str, str]) -> str:
-    """``text`` with its variables put in, as Pegasus reads every file (VariableExpander.java):
-    in comments too, names in any case, values once more, and ``\\${`` stands for ``${``.
-
-    Raises InputError with ``name`` and line for a variable that is not set.
-    """
-    if "${" not in text:
-        return text
-    in_any_case = {key.lower(): value for key, value in variables.items()}
-
-    def put_in(line: str, number: int, around: tuple[str, ...] = ()) -> str:
-        def value_of(found: re.Match[str]) -> str:
-            if found[1]:
-                return "${" + found[2] + "}"
-            variable = found[2].partition(":-")[0]
-            value = variables.get(variable, in_any_case.get(variable.lower()))
-            if value is None or variable in around:
-                problem = "is not set" if value is None else "stands for itself"
-                raise InputError(
-                    _shortened(
-                        f"{name}:{number}: variable {variable!r} {problem}, expected a value in "
-                        "the environment, or as 'env.…' in Pegasus's properties"
-                    )
-                )
-            return put_in(value, number, (*around, variable)) if "${" in value else value
-
-        return _VARIABLE.sub(value_of, line) if "${" in line else line
-
-    return "\n".join(put_in(line, number) for number, line in enumerate(text.split("\n"), 1))
 
 
 def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:

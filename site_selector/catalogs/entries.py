@@ -191,6 +191,8 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             hints,
             bool(entry.get("grids")),
         )
+    if not found:
+        raise document.error((*at, "sites"), "the site catalog lists no site")
     for site in found.values():
         for key, wrong in unknown_sites(site.hints, {**found, **dict.fromkeys(ALWAYS_THERE)}):
             where = (*at, "sites", indices[site.name], "profiles", "pegasus", key)

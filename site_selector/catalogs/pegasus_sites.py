@@ -15,7 +15,6 @@ from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import (
     MAX_BYTES,
     Document,
-    expanded,
     parse_document,
     read_document,
 )
@@ -23,6 +22,7 @@ from site_selector.catalogs.entries import ALWAYS_THERE, Directory, FileServer, 
 from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.hints import Hints, parse_hints
 from site_selector.catalogs.sources import Sources
+from site_selector.catalogs.variables import expanded
 from site_selector.catalogs.workflow import Workflow
 
 SITE_CATALOG = "siteCatalog"

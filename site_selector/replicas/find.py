@@ -15,9 +15,10 @@ from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from network_provisioner.base.errors import InputError
-from site_selector.catalogs.documents import expanded, read_document, read_text
+from site_selector.catalogs.documents import read_document, read_text
 from site_selector.catalogs.entries import SUBMIT_SITE, Replica, ReplicaCatalog, replicas_of
 from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.variables import expanded
 from site_selector.replicas.database import database_of
 
 _log = logging.getLogger(__name__)

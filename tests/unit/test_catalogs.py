@@ -186,6 +186,7 @@ def _hint(site: str) -> str:
           REPLICAS, PROGRAMS), "sites.yml:14: site 'mu': found 'adon.rate' in profiles: env, exp"),
         ((FLOW, sites_text({"mu": {"adon.workers": "9" * 5000}}), REPLICAS, PROGRAMS),
          "expected a whole number from 0 to 10,000,000"),
+        ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "the site catalog lists no site"),
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
         ((FLOW, SITES, "replicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
          "job x: input 'f' is written by no job and has no replica"),

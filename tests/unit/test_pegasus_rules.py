@@ -13,9 +13,9 @@ import yaml
 from site_world import Measurements, estimate_of
 
 from network_provisioner.base.errors import InputError
-from site_selector.catalogs.documents import expanded
 from site_selector.catalogs.javapattern import compiled
 from site_selector.catalogs.sources import Sources
+from site_selector.catalogs.variables import expanded
 from site_selector.estimates.input_sizes import with_history
 from site_selector.inputs import Inputs, read_inputs, size_note
 
@@ -100,7 +100,6 @@ def uses(*entries: object) -> dict[str, Any]:
         (sites(STORE), program("staging"), ("staging",)),  # a program is there: it computes
         (None, program("condorpool"), ("condorpool",)),
         (None, program("local", "stageable"), ("condorpool",)),
-        (sites(), program("condorpool"), ("condorpool",)),
         (sites(GROVE, {**GROVE, "arch": "x86_64"}), program(), ("grove",)),  # the last one counts
         (sites({**GROVE, "directories": []}), program(), ("grove",)),
     ],
@@ -190,6 +189,15 @@ def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path
     files = {"pegasus.properties": found.format(tmp_path, "gone.yml")}
     inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
     assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
+
+
+def test_programs_without_a_catalog(load: Load) -> None:
+    inputs = load(transformations_yml=None, files={"transformations/count": "#!/bin/sh"})
+    assert inputs.candidates["J1"] == ("grove",)
+    named = {"selector": {"execution.site": "grove", "pfn": "/opt/c"}}
+    inputs = load({**FLOW, "jobs": [{**JOB, "name": "other", "profiles": named}]})
+    assert inputs.candidates["J1"] == ("grove",)
+    assert [e.pfn for e in inputs.transformations["other"].executables] == ["/opt/c"]
 
 
 # ------------------------------------------------------------------------------- files and sizes
