@@ -132,9 +132,11 @@ class Executable:
     profiles: Profiles = field(default_factory=dict)
 
     def fits(self, site: Site) -> bool:
-        """Whether it could run at ``site`` after staging: same arch and OS, where both say one."""
-        return (self.arch is None or site.arch is None or self.arch == site.arch) and (
-            self.os is None or site.os is None or self.os == site.os
+        """Whether it could run at ``site`` after staging: same arch and OS. Where nothing is said,
+        Pegasus takes both as x86_64 and linux."""
+        return (self.arch or "x86_64", self.os or "linux") == (
+            site.arch or "x86_64",
+            site.os or "linux",
         )
 
 

@@ -95,16 +95,13 @@ class Sources:
     def catalog(self, kind: str) -> Path | None:
         """The file of the ``site``, ``replica`` or ``transformation`` catalog: that of an option,
         that of the properties, else one under its usual name in the working directory or beside
-        the workflow. None where there is none."""
+        the workflow. None where there is none, or only an empty one."""
         given: Path | None = getattr(self, f"{kind}s")
         if given is not None:
             return given
         named = self.properties.get(f"pegasus.catalog.{kind}.file")
-        if named:
-            file = self._named(named)
-            return file if file.exists() else None
-        usual = (Path(name) for name in DEFAULT_NAMES[kind])
-        return next((f for name in usual if (f := self._named(name)).is_file()), None)
+        files = (self._named(name) for name in ([named] if named else DEFAULT_NAMES[kind]))
+        return next((file for file in files if file.is_file() and file.stat().st_size), None)
 
     def _named(self, name: str | Path) -> Path:
         """A relative path is in the working directory, as for Pegasus, else beside the workflow."""

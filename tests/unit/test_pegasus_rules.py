@@ -99,6 +99,7 @@ def uses(*entries: object) -> dict[str, Any]:
         (sites(STORE), program("local", "stageable"), ("condorpool",)),
         (sites(STORE), program("staging"), ("staging",)),  # a program is there: it computes
         (None, program("condorpool"), ("condorpool",)),
+        ("", program("condorpool"), ("condorpool",)),
         (None, program("local", "stageable"), ("condorpool",)),
         (sites(GROVE, {**GROVE, "arch": "x86_64"}), program(), ("grove",)),  # the last one counts
         (sites({**GROVE, "directories": []}), program(), ("grove",)),
