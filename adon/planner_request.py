@@ -24,16 +24,17 @@ from typing import TextIO
 from adon.planning.kept_placements import leave, told
 from network_provisioner.base.detached import detached
 from network_provisioner.base.errors import AdonError
-from pegasus_hooks.plugin.replicas import Note, find_replicas
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of
-from site_selector.estimates.beliefs import MeasurementSource
+from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
 from site_selector.estimates.believe import believe, subjects
+from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.explain.queued import queued
 from site_selector.explain.reasons import seconds
+from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
@@ -42,6 +43,7 @@ from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
 from site_selector.mapping.robust import forecast_of
 from site_selector.problem import NEVER_S, Problem, build_problem
+from site_selector.replicas.find import Note, find_replicas
 
 SEED = 0
 QUICK = ", a first mapping without search"
@@ -88,6 +90,9 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     inputs = inputs_of(request, find, note)
     output_site = ",".join(request.output_sites) or None
     measured, live = _sources(request, note, *subjects(inputs, output_site))
+    inputs = with_history(inputs, measured or NoMeasurements(), time.time())
+    if inputs.estimated:
+        note(size_note(inputs))
     world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
     tasks = {task.id: task for task in request.tasks}

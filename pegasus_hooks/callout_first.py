@@ -88,7 +88,7 @@ def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str
     if at is None:
         raise ValueError(f"the process that asks is {' '.join(words)[:60]!r}, expected a planner")
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    for names in (["--conf"], ["--output-sites", "-o"], ["--dax", "-d"]):
+    for names in (["--conf"], ["--output-sites", "-o"], ["--dax", "-d"], ["--input-dir", "-I"]):
         parser.add_argument(*names)
     parser.add_argument("-D", action="append", default=[], dest="system")
     asked, rest = parser.parse_known_args(words[at + 1 :])
@@ -99,8 +99,9 @@ def planned(words: Sequence[str], env: Mapping[str, str]) -> tuple[str, list[str
         if (name := f"pegasus.catalog.{kind}.file") in known
     ]  # fmt: skip
     options += [f"--output-site={asked.output_sites}"] if asked.output_sites else []
-    configured = known.get("pegasus.data.configuration", properties.DATA_CONFIGURATION).lower()
-    options += [f"--data-configuration={configured}"]
+    configured = known.get("pegasus.data.configuration")
+    options += [f"--data-configuration={configured.lower()}"] if configured else []
+    options += [f"--input-dir={asked.input_dir}"] if asked.input_dir else []
     options += [f"--config={env['ADON_CONFIG']}"] if env.get("ADON_CONFIG") else []
     workflow = asked.dax or (rest[-1] if rest and Path(rest[-1]).is_file() else "workflow.yml")
     return workflow, options, known

@@ -20,9 +20,11 @@ from pathlib import Path
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import hookscripts
-from pegasus_hooks.planner.model import PlannedWorkflow, Sources
+from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs import properties
+from site_selector.catalogs.documents import read_text
+from site_selector.catalogs.sources import CONFIGURATION, Sources
 from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -57,14 +59,16 @@ def plan(
     base_dir: Path,
     output_site: str,
     hooks: Path | None = None,
-    user_properties: Path | None = None,
+    configuration: str | None = None,
     run: PlannerRunner | None = None,
     selector: str = "",
 ) -> PlannedWorkflow:
     """Plan with Pegasus; the submit directory is where Pegasus puts it below ``base_dir``.
 
-    ``user_properties`` is the user's own file, which keeps the last word but for the hooks. With a
-    ``selector`` Pegasus maps by that one of its own, to all sites that ``mapping`` could choose.
+    The user's own properties keep the last word but for catalogs and data ``configuration``, which
+    are those that ``mapping`` was made with, and for the hooks. With a ``selector`` Pegasus maps by
+    that one of its own, to all sites that ``mapping`` could choose.
+
     Raises MissingError without ``pegasus-plan``, InputError where it refuses, with its last line.
     """
     planner = find_planner()
@@ -81,14 +85,18 @@ def plan(
         scripts = None
         if hooks is not None:
             scripts = write_scripts(work, hooks, planner.with_name("pegasus-exitcode"))
-        own = user_properties.read_text(encoding="utf-8") if user_properties else ""
-        own += f"\npegasus.selector.site={selector}\n" if selector else ""
+        text = properties_text(sources, scripts, configuration)
+        text += f"pegasus.selector.site={selector}\n" if selector else ""
         conf = work / "pegasus.properties"
-        conf.write_text(properties_text(sources, own, scripts), encoding="utf-8")
+        conf.touch(0o600)  # the user's may hold a password
+        conf.write_text(text, encoding="utf-8")
         sites = sorted({placement.site for placement in mapping.placements})
         if selector:
             sites = sorted({way.site for one in mapping.placements for way in one.alternatives})
         command = plan_command(planner, conf, sites, output_site, base_dir, workflow)
+        if sources.input_dirs:
+            folders = ",".join(str(folder.absolute()) for folder in sources.input_dirs)
+            command[-1:-1] = ["--input-dir", folders]
         planned = _planned((run or runner())(command))
         if hooks is not None:
             _make_room(planned.submit_dir)
@@ -138,23 +146,27 @@ def plan_command(
 
 
 def properties_text(
-    sources: Sources, user: str = "", scripts: tuple[Path, Path] | None = None
+    sources: Sources,
+    scripts: tuple[Path, Path] | None = None,
+    configuration: str | None = None,
 ) -> str:
-    """The properties of a plan: ours where the user says nothing, then the user's own, then the
-    hooks. ``scripts`` are PRE and the script around pegasus-exitcode."""
-    ours: dict[str, str] = {"pegasus.data.configuration": "sharedfs"}
-    ours["pegasus.transfer.links"] = "true"
+    """The properties of a plan: ours where the user says nothing, then the user's own, then
+    catalogs, data ``configuration`` and hooks. ``scripts`` are PRE and the script around
+    pegasus-exitcode. Raises InputError."""
+    said = sources.properties
+    lines = [] if "pegasus.transfer.links" in said else ["pegasus.transfer.links=true"]
+    for file in sources.property_files:
+        text = read_text(file, "file of Pegasus's properties")
+        lines += [line for line in text.splitlines() if line.strip()]
     for kind in ("site", "replica", "transformation"):
         catalog = sources.catalog(kind)
-        if catalog != sources.workflow:
-            ours[f"pegasus.catalog.{kind}"] = "YAML"
-            ours[f"pegasus.catalog.{kind}.file"] = str(catalog.absolute())
-    try:
-        said = properties.parse(user)
-    except ValueError as error:
-        raise InputError(f"pegasus.properties: {error}, expected what Java reads") from None
-    lines = [f"{key}={value}" for key, value in ours.items() if key not in said]
-    lines += [line for line in user.splitlines() if line.strip()]
+        if catalog is not None:
+            if catalog == getattr(sources, f"{kind}s") or f"pegasus.catalog.{kind}" not in said:
+                lines.append(f"pegasus.catalog.{kind}={_kind_of(catalog)}")
+            place = properties.escape(str(catalog.absolute()))
+            lines.append(f"pegasus.catalog.{kind}.file={place}")
+    if configuration not in (None, said.get(CONFIGURATION)):
+        lines.append(f"{CONFIGURATION}={configuration}")
     if scripts is not None:
         hooked = hookscripts.settings(*scripts)
         taken = [key for key in hooked if key in said]
@@ -167,6 +179,10 @@ def properties_text(
         wished = hookscripts.wished()
         lines += [f"{key}={value}" for key, value in wished.items() if key not in said]
     return "\n".join(lines) + "\n"
+
+
+def _kind_of(catalog: Path) -> str:
+    return "File" if catalog.name == "rc.txt" else "YAML"
 
 
 def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, Path]:

@@ -7,31 +7,45 @@ workflow has a size and a place. What is left to estimate is what nobody can kno
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
+from statistics import median
 from urllib.parse import urlsplit
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
-from site_selector.catalogs.documents import Document, Key, read_document, uncollected
+from network_provisioner.base.units import format_size
+from site_selector.catalogs.documents import read_document, uncollected
 from site_selector.catalogs.entries import (
+    SUBMIT_SITE,
+    Executable,
+    Replica,
     ReplicaCatalog,
     Site,
     Transformation,
     replicas_of,
-    sites_of,
     transformations_of,
 )
-from site_selector.catalogs.properties import fill, parse
+from site_selector.catalogs.pegasus_sites import all_sites
+from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.sources import Sources, known_configuration
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.database import database_of
+from site_selector.replicas.find import find_replicas, measured
 
 _log = logging.getLogger(__name__)
-SUBMIT_SITE = "local"
 REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
+COMPUTE_SITE = "compute"
+"""The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
+PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
+DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
+OTHERS = "the median of the others"
+GUESS = "a default, right to an order of magnitude"
+FROM_RUNS = "by what earlier runs read"
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +54,9 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
-    ``staging``: see :func:`staging_of`. ``by_level``: jobs start in Pegasus's own order, for no
-    priority can be handed over.
+    ``staging``: see :func:`staging_of`. ``estimated``: inputs whose size nobody tells, and how it
+    was estimated. ``notes``: what a user should know of the files, a line each. ``by_level``: jobs
+    start in Pegasus's own order, for no priority can be handed over.
     """
 
     workflow: Workflow
@@ -52,6 +67,8 @@ class Inputs:
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
     staging: str = "per-site"
+    estimated: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     by_level: bool = False
 
 
@@ -63,6 +80,22 @@ def staging_of(data_configuration: str, elsewhere: bool = False) -> str:
     return "per-site" if shared and not elsewhere else "per-job"
 
 
+def configuration_of(
+    said: str | None, sites: Iterable[Site], default: str = DATA_CONFIGURATION
+) -> str:
+    """Pegasus's data configuration of a workflow: what option or properties have ``said`` of all
+    jobs, else what most of the ``sites`` of its jobs say of themselves, else the default. Raises
+    InputError for one that Pegasus does not know."""
+    if said is not None:
+        return said
+    own = [
+        known_configuration(text, f"site {site.name!r}: data.configuration") if text else default
+        for site in sites
+        for text in [site.profiles.get("pegasus", {}).get("data.configuration")]
+    ]
+    return max(own, key=own.count, default=default)
+
+
 @uncollected()
 def load_inputs(
     workflow: str | Path,
@@ -71,29 +104,57 @@ def load_inputs(
     transformations: str | Path | None = None,
     execution_sites: Iterable[str] | None = None,
 ) -> Inputs:
-    """Read a workflow and its catalogs.
+    """:func:`read_inputs` of a workflow, and of catalogs that are given."""
+    given = [None if file is None else Path(file) for file in (sites, replicas, transformations)]
+    return read_inputs(Sources(Path(workflow), given[0], given[1], given[2]), execution_sites)
 
-    A catalog that is not given is taken from inside the workflow, else from ``sites.yml``,
-    ``replicas.yml``, ``transformations.yml`` beside it; transformations are taken from both.
-    Replicas come from a database where a ``pegasus.properties`` beside it says so.
-    ``execution_sites`` limits where jobs may run, as ``pegasus-plan --sites`` does. Raises
-    InputError with file and line or job.
+
+@uncollected()
+def read_inputs(
+    sources: Sources,
+    execution_sites: Iterable[str] | None = None,
+    default_configuration: str = DATA_CONFIGURATION,
+) -> Inputs:
+    """Read a workflow and its catalogs, by Pegasus's rules.
+
+    What a catalog inside the workflow lists goes before what a file does; sites and programs are
+    taken from both. Replicas come from directories of inputs first, and from a database where the
+    properties say so. ``execution_sites`` limits where jobs may run, as ``pegasus-plan --sites``
+    does. Raises InputError with file and line or job.
     """
-    flow = read_workflow(workflow)
-    site_doc = _catalog(flow, sites, "site")
-    known = _database(flow) if replicas is None else None
-    if known is None:
-        known = replicas_of(*_catalog(flow, replicas, "replica"))
-    programs: dict[str, Transformation] = {}
-    for document in _transformation_documents(flow, transformations):
-        programs |= transformations_of(*document)
-    return check_inputs(
-        flow,
-        sites_of(*site_doc),
-        known,
-        programs,
-        execution_sites,
+    flow = read_workflow(sources.workflow, sources.variables)
+    notes: list[str] = []
+    known = known_replicas(flow, sources)
+    everywhere = all_sites(flow, sources, notes.append)
+    inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
+    used = {site for sites in inputs.candidates.values() for site in sites}
+    configuration = configuration_of(
+        sources.configuration(),
+        [site for name, site in everywhere.items() if name in used],
+        default_configuration,
     )
+    return replace(inputs, staging=staging_of(configuration), notes=tuple(notes))
+
+
+def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
+    """What is known of the inputs of a workflow. Raises InputError with file and line."""
+    file = sources.catalog("replica")
+    inside = None
+    if flow.document.root.get(REPLICA_CATALOG) is not None:
+        inside = replicas_of(flow.document, (REPLICA_CATALOG,))
+    kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
+    files = [] if file is None or kind == "JDBCRC" else [(kind, str(file))]
+    found = find_replicas(
+        (f.lfn for f in flow.files.values() if f.producer is None),
+        files,
+        [str(folder) for folder in sources.input_dirs],
+        None,
+        sources.properties if sources.replicas is None else {},
+        inside=inside,
+        variables=sources.variables,
+    )
+    name = str(file or "a replica catalog")
+    return ReplicaCatalog(replace(flow.document, name=name), found, ())
 
 
 def check_inputs(
@@ -104,75 +165,152 @@ def check_inputs(
     execution_sites: Iterable[str] | None = None,
 ) -> Inputs:
     """Bring workflow and catalogs together. Raises InputError that names file and line or job."""
-    allowed = dict.fromkeys(sites if execution_sites is None else execution_sites)
+    usual = _usual_sites(sites, transformations.values())
+    allowed = dict.fromkeys(usual if execution_sites is None else execution_sites)
+    if allowed.pop("*", "") is None:
+        allowed |= dict.fromkeys(site for site in sites if site != SUBMIT_SITE)
     for name in allowed:
         known_site(name, sites, "execution site")
     runs_at: dict[str, tuple[str, ...]] = {
-        name: tuple(s for s in t.sites(sites) if s in allowed)
+        name: _preferred(
+            [s for s in t.sites(sites) if s in allowed], sites, execution_sites is None
+        )
         for name, t in transformations.items()
     }
     candidates = {
         job.id: _candidates(workflow, job, sites, transformations, runs_at, allowed)
         for job in workflow.jobs.values()
     }
-    raw_bytes: dict[str, int] = {}
-    places: dict[str, tuple[str, ...]] = {}
+    sizes: dict[str, int | None] = {}
+    held: dict[str, Replica] = {}
+    absent = set()
     for file in workflow.files.values():
         if file.producer is None:
-            raw_bytes[file.lfn], places[file.lfn] = _raw_input(workflow, sites, replicas, file.lfn)
-    return Inputs(workflow, sites, replicas, transformations, candidates, raw_bytes, places)
+            replica = _raw_input(workflow, sites, replicas, file.lfn)
+            if replica is None:
+                absent.add(file.lfn)
+            else:
+                size = file.size_bytes if replica.size_bytes is None else replica.size_bytes
+                sizes[file.lfn] = measured(size, replica.places)
+                held[file.lfn] = replica
+    raw_bytes, estimated = estimated_sizes(sizes)
+    return Inputs(
+        _without(workflow, absent),
+        sites,
+        replace(replicas, entries=held, patterns=()),
+        transformations,
+        candidates,
+        raw_bytes,
+        {lfn: tuple(dict.fromkeys(site for site, _ in r.places)) for lfn, r in held.items()},
+        estimated=estimated,
+    )
 
 
-def _catalog(
-    workflow: Workflow, given: str | Path | None, kind: str
-) -> tuple[Document, tuple[Key, ...]]:
-    what = f"Pegasus 5 {kind} catalog"
-    inside = f"{kind}Catalog"
-    if given is None and inside in workflow.document.root:
-        return workflow.document, (inside,)
-    beside = Path(workflow.document.name).with_name(f"{kind}s.yml")
-    if given is None and not beside.exists():
-        raise InputError(
-            f"{workflow.document.name}: no {kind} catalog given, none inside the workflow as "
-            f"{inside!r}, and no {beside.name} beside it"
-        )
-    return read_document(beside if given is None else given, what), ()
+def estimated_sizes(known: Mapping[str, int | None]) -> tuple[dict[str, int], dict[str, str]]:
+    """Bytes of every file, where None is taken as the median of the others, and how those files
+    were estimated."""
+    told = [size for size in known.values() if size is not None]
+    guess = int(median(told)) if told else DEFAULT_INPUT_BYTES
+    how = dict.fromkeys((f for f, size in known.items() if size is None), OTHERS if told else GUESS)
+    return {lfn: guess if size is None else size for lfn, size in known.items()}, how
 
 
-def _database(workflow: Workflow) -> ReplicaCatalog | None:
-    """What the database of ``pegasus.properties`` knows of the workflow's inputs; where both know
-    one, the catalog inside the workflow is believed. None, and a warning, for one that cannot be
-    read."""
-    beside = Path(workflow.document.name).with_name("pegasus.properties")
-    try:
-        said = parse(beside.read_text(encoding="utf-8", errors="replace"))
-        database = database_of(fill(said, {}))
-        if database is None:
-            return None
-        found = database.replicas(f.lfn for f in workflow.files.values() if f.producer is None)
-    except OSError:  # there are no properties
-        return None
-    except (ValueError, InputError) as error:
-        _log.warning("%s: %s", beside, error)
-        return None
-    inside = ReplicaCatalog(Document(database.shown, "", {}), {}, ())
-    if REPLICA_CATALOG in workflow.document.root:
-        inside = replicas_of(workflow.document, (REPLICA_CATALOG,))
-    return replace(inside, entries={**found, **inside.entries})
+def size_note(inputs: Inputs) -> str:
+    """In one line of which inputs the size is not known and what it is taken as; "" where all are
+    known."""
+    if not inputs.estimated:
+        return ""
+    names = [*islice(inputs.estimated, _MOST_NAMED)]
+    names += ["…"] if len(inputs.estimated) > _MOST_NAMED else []
+    parts = []
+    for how in dict.fromkeys(inputs.estimated.values()):
+        sizes = {inputs.raw_bytes[lfn] for lfn, by in inputs.estimated.items() if by == how}
+        span = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        parts.append(f"{span} ({how})")
+    return (
+        f"no size is known of {len(inputs.estimated)} of {len(inputs.raw_bytes)} inputs "
+        f"({', '.join(names)}): taken as {' or '.join(parts)}"
+    )
 
 
-def _transformation_documents(
-    workflow: Workflow, given: str | Path | None
-) -> list[tuple[Document, tuple[Key, ...]]]:
+def _usual_sites(
+    sites: Mapping[str, Site], transformations: Collection[Transformation]
+) -> Sequence[str]:
+    """Where jobs may run where nobody says so: as pegasus-plan has it, but not at sites that only
+    store files, where no job of Pegasus could run."""
+    if COMPUTE_SITE in sites:
+        return [COMPUTE_SITE]
+    installed = {e.site for t in transformations for e in t.executables if not e.stageable}
+    return [
+        name
+        for name, site in sites.items()
+        if name != SUBMIT_SITE and (name in installed or not site.only_stores)
+    ]
+
+
+def _preferred(able: Sequence[str], sites: Mapping[str, Site], usual: bool) -> tuple[str, ...]:
+    """Of the ``usual`` sites those that somebody declared, where there are such: the pool that
+    Pegasus adds may not exist."""
+    declared = tuple(site for site in able if sites[site].declared)
+    return declared if usual and declared else tuple(able)
+
+
+def _programs(workflow: Workflow, sources: Sources) -> dict[str, Transformation]:
     """The catalog inside the workflow adds to the one in a file, as for the planner; what both list
     is as the one inside has it."""
-    beside = Path(workflow.document.name).with_name("transformations.yml")
-    if TRANSFORMATION_CATALOG not in workflow.document.root:
-        return [_catalog(workflow, given, "transformation")]
-    own: tuple[Document, tuple[Key, ...]] = (workflow.document, (TRANSFORMATION_CATALOG,))
-    if given is None and not beside.exists():
-        return [own]
-    return [_catalog(workflow, beside if given is None else given, "transformation"), own]
+    programs: dict[str, Transformation] = {}
+    file = sources.catalog("transformation")
+    inside = workflow.document.root.get(TRANSFORMATION_CATALOG) is not None
+    if file is not None:
+        what = "Pegasus 5 transformation catalog"
+        programs |= transformations_of(read_document(file, what, sources.variables))
+    if inside:
+        programs |= transformations_of(workflow.document, (TRANSFORMATION_CATALOG,))
+    own = _own_programs(workflow)
+    for name, places in own.items():
+        known = programs.get(name, Transformation(name, (), None))
+        programs[name] = replace(known, executables=(*known.executables, *places))
+    if (
+        file is None
+        and not inside
+        and not own
+        and any(j.kind == "job" for j in workflow.jobs.values())
+    ):
+        raise InputError(
+            f"{workflow.document.name}: found no transformation catalog, expected one in the "
+            f"workflow ({TRANSFORMATION_CATALOG}), named by an option or by pegasus.properties, or "
+            "transformations.yml in the working directory or beside the workflow"
+        )
+    return programs
+
+
+def _own_programs(workflow: Workflow) -> dict[str, list[Executable]]:
+    """Programs that no catalog need list: in Pegasus's directory of them, and those that a job's
+    profile ``pfn`` names at its site."""
+    found: dict[str, list[Executable]] = {}
+    for job in workflow.jobs.values():
+        file = Path(PROGRAM_DIRECTORY) / job.transformation
+        if job.kind == "job" and job.transformation not in found and file.is_file():
+            here = Executable(SUBMIT_SITE, True, None, None, None, f"file://{file.absolute()}")
+            found[job.transformation] = [here]
+    for job in workflow.jobs.values():
+        pfn = job.profiles.get("selector", job.profiles.get("hints", {})).get("pfn")
+        if pfn and job.site_hint:
+            there = Executable(job.site_hint, False, None, None, None, pfn)
+            found.setdefault(job.transformation, []).append(there)
+    return found
+
+
+def _without(workflow: Workflow, absent: Collection[str]) -> Workflow:
+    """The workflow without optional inputs that are not there."""
+    if not absent:
+        return workflow
+    jobs = {
+        job.id: replace(job, inputs=tuple(lfn for lfn in job.inputs if lfn not in absent))
+        for job in workflow.jobs.values()
+    }
+    files = {lfn: file for lfn, file in workflow.files.items() if lfn not in absent}
+    return replace(workflow, jobs=jobs, files=files)
 
 
 def known_site(name: str, sites: Iterable[str], what: str) -> None:
@@ -199,10 +337,6 @@ def _candidates(
         except InputError as error:
             raise workflow.job_error(job.id, str(error)) from None
     if job.kind != "job":  # Pegasus plans and runs a sub-workflow at the submit host
-        if SUBMIT_SITE not in sites:
-            raise workflow.job_error(
-                job.id, f"a sub-workflow runs at {SUBMIT_SITE!r}, which the site catalog lacks"
-            )
         return (SUBMIT_SITE,)
     if job.transformation not in transformations:
         raise workflow.job_error(
@@ -222,8 +356,8 @@ def _candidates(
         return (hint,)
     found = runs_at[job.transformation]
     if not found:
-        places = [e.site for e in transformations[job.transformation].executables]
-        listed = ", ".join(places)
+        places = [e.site for e in transformations[job.transformation].executables] or ["no site"]
+        listed = ", ".join(dict.fromkeys(places))
         raise workflow.job_error(
             job.id,
             f"no site can run {job.transformation}: it is at {listed}, execution sites are among "
@@ -234,28 +368,27 @@ def _candidates(
 
 def _raw_input(
     workflow: Workflow, sites: Mapping[str, Site], replicas: ReplicaCatalog, lfn: str
-) -> tuple[int, tuple[str, ...]]:
-    declared = workflow.files[lfn].size_bytes
-    reader = workflow.files[lfn].consumers[0]
+) -> Replica | None:
+    """An input where it can be read; None for one that is optional and not there."""
+    file = workflow.files[lfn]
     replica = replicas.find(lfn)
-    if replica is None:
+    if replica is None or not replica.places:
+        if file.optional:
+            return None
         raise workflow.job_error(
-            reader,
+            file.consumers[0],
             f"input {lfn!r} is written by no job and has no replica in {replicas.document.name}",
         )
-    size = declared if replica.size_bytes is None else replica.size_bytes
-    if size is None:
-        raise replicas.document.error(
-            replica.path,
-            f"replica {lfn!r} has no size; give its bytes as 'metadata: {{size: 12345}}' here "
-            "or as 'size' where a job uses it",
+    # A remote URL may lie at a place that is no site of ours (a web server); a path may not.
+    near = tuple(
+        (site, pfn)
+        for site, pfn in replica.places
+        if site in sites or urlsplit(pfn).scheme not in ("", "file")
+    )
+    if not near:
+        raise workflow.job_error(
+            file.consumers[0],
+            f"input {lfn!r} lies at the unknown site {replica.places[0][0]!r}, expected one of "
+            + ", ".join(sites),
         )
-    for site, pfn in replica.places:
-        # A remote URL may lie at a place that is no site of ours (a web server); a path may not.
-        if site not in sites and urlsplit(pfn).scheme in ("", "file"):
-            raise replicas.document.error(
-                replica.path,
-                f"replica {lfn!r} lies at the unknown site {site!r}, expected one of "
-                + ", ".join(sites),
-            )
-    return size, tuple(dict.fromkeys(site for site, _ in replica.places))
+    return replace(replica, places=near)

@@ -180,7 +180,7 @@ def file_sizes(inputs: Inputs, world: World) -> tuple[dict[str, float], frozense
     size: dict[str, float] = {lfn: float(n) for lfn, n in inputs.raw_bytes.items()}
     # What of a file is each reader's own.
     own = {lfn: n / max(1, len(flow.files[lfn].consumers)) for lfn, n in size.items()}
-    guessed = set()
+    guessed = set(inputs.estimated)
     for job_id in flow.order:
         job = flow.jobs[job_id]
         written = [flow.files[lfn] for lfn in job.outputs]

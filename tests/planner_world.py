@@ -52,7 +52,7 @@ class Case:
         return Sources(self.root / "workflow.yml")
 
     def inputs(self) -> Inputs:
-        return load_inputs(self.sources.workflow)
+        return load_inputs(self.sources.workflow, execution_sites=("*", "local"))
 
     def scratch(self, site: str) -> Path:
         return self.root / site / "scratch"

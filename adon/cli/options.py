@@ -131,7 +131,7 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflo
     """
     from adon.planning.placement import place_files
 
-    return place_files(_files(args), seed=args.seed, say=note, alternatives=alternatives)
+    return place_files(placement_inputs(args), seed=args.seed, say=note, alternatives=alternatives)
 
 
 def believed(args: argparse.Namespace) -> World:
@@ -141,11 +141,11 @@ def believed(args: argparse.Namespace) -> World:
     """
     from adon.planning.placement import believe_files
 
-    return believe_files(_files(args), note)
+    return believe_files(placement_inputs(args), note)
 
 
-def _files(args: argparse.Namespace) -> PlacementInputs:
-    """What :func:`adon.cli.parsing.add_inputs` adds."""
+def placement_inputs(args: argparse.Namespace) -> PlacementInputs:
+    """The files and options of :func:`adon.cli.parsing.add_inputs`."""
     from adon.planning.placement import PlacementInputs
 
     given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}

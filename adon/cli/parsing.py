@@ -102,19 +102,32 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
     for name in ("sites", "replicas", "transformations"):
         parser.add_argument(
             f"--{name}", type=Path, metavar="FILE",
-            help=f"{name[:-1]} catalog (default: inside the workflow, else {name}.yml beside it)",
+            help=f"{name[:-1]} catalog (default: as pegasus-plan finds it, else {name}.yml beside "
+            "the workflow)",
         )  # fmt: skip
     parser.add_argument(
+        "--conf", type=Path, metavar="FILE",
+        help="Pegasus's properties, as pegasus-plan's --conf (also read: ~/.pegasusrc, and "
+        "pegasus.properties here and beside the workflow)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input-dir", dest="input_dirs", metavar="DIR,...", default=(),
+        type=lambda text: tuple(map(Path, names(text))),
+        help="directories of inputs on this machine, as pegasus-plan's --input-dir",
+    )  # fmt: skip
+    parser.add_argument(
         "--execution-sites", type=names, metavar="SITE,...",
-        help="where jobs may run, as pegasus-plan's --sites (default: every site)",
+        help="where jobs may run, as pegasus-plan's --sites (default: the site 'compute' where "
+        "there is one, else every site but local)",
     )  # fmt: skip
     parser.add_argument(
         "--output-site", metavar="SITE,...", type=lambda text: ",".join(names(text)),
         help="sites that results go to, as pegasus-plan's --output-sites (default: local)",
     )  # fmt: skip
     parser.add_argument(
-        "--data-configuration", default="sharedfs", choices=("sharedfs", "nonsharedfs", "condorio"),
-        help="Pegasus's: whether a site's jobs share their files (default: sharedfs)",
+        "--data-configuration", choices=("sharedfs", "nonsharedfs", "condorio"),
+        help="Pegasus's: whether a site's jobs share their files (default: of properties or site "
+        "catalog, else condorio; sharedfs where no pegasus-plan is on PATH)",
     )  # fmt: skip
     parser.add_argument(
         "--order", default="rank", choices=("rank", "pegasus"),

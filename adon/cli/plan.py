@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, believed, placed
+from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
 from network_provisioner.base.errors import InputError
@@ -53,7 +53,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from adon.planning.planner import plan_workflow
-    from pegasus_hooks.planner.model import Options, Sources
+    from pegasus_hooks.planner.model import Options
     from site_selector.explain.text import summary_text
 
     if args.hooks is not None:
@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace) -> int:
     inputs, mapping, paths = _mapped(args)
     planned = plan_workflow(
         inputs,
-        Sources(args.workflow, args.sites, args.replicas, args.transformations),
+        placement_inputs(args).sources(),
         mapping,
         args.dir,
         args.output_site or mapping.output_site or OUTPUT_SITE,
@@ -106,12 +106,6 @@ def _mapped(args: argparse.Namespace) -> tuple[Inputs, Mapping, Paths]:
     if args.mapping is None:
         found = placed(args)
         return found.inputs, found.mapping, found.world.paths
-    inputs, mapping = saved(
-        args.mapping,
-        args.workflow,
-        sites=args.sites,
-        replicas=args.replicas,
-        transformations=args.transformations,
-    )
+    inputs, mapping = saved(args.mapping, placement_inputs(args), note)
     several = any(len(places) > 1 for places in inputs.places.values())
     return inputs, mapping, believed(args).paths if several else {}

@@ -116,8 +116,7 @@ def _prefixes(args: argparse.Namespace) -> dict[str, str]:
     from adon.config.adon_yml import load_config
     from network_provisioner.topology.data import sources_of
     from site_selector.catalogs.documents import read_document
-    from site_selector.catalogs.entries import sites_of
-    from site_selector.inputs import SUBMIT_SITE
+    from site_selector.catalogs.entries import SUBMIT_SITE, sites_of
 
     found = {"/": SUBMIT_SITE}
     if args.config:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, believed, note, placed
+from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
 from adon.cli.output import print_json, table
 from adon.cli.parsing import (
     Nouns,
@@ -206,12 +206,11 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
     from site_selector.estimates.believe import believe, subjects
+    from site_selector.estimates.input_sizes import with_history
     from site_selector.explain.edgewords import decision_dict, decision_text
-    from site_selector.inputs import load_inputs
+    from site_selector.inputs import size_note
 
-    inputs = load_inputs(
-        args.workflow, args.sites, args.replicas, args.transformations, args.execution_sites
-    )
+    inputs = placement_inputs(args).inputs(note)
     output = args.output_site or OUTPUT_SITE
     local, remote = _sides(inputs, args.local, args.remote)
     template = _template(args)
@@ -223,6 +222,9 @@ def _edge(args: argparse.Namespace) -> int:
         broker=args.broker,
         say=note,
     )
+    inputs = with_history(inputs, measured, _now())
+    if inputs.estimated:
+        note(size_note(inputs))
     world = believe(inputs, measured, now=_now(), live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pegasus_hooks.provisioning.step import ProvisioningStep
     from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
-    from site_selector.catalogs.entries import ReplicaCatalog
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
@@ -81,8 +80,12 @@ def _add_provision(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--replicas", type=Path, metavar="FILE",
-        help="replica catalog (default: inside the workflow, else replicas.yml beside it)",
+        help="replica catalog (default: as pegasus-plan finds it, else replicas.yml beside the "
+        "workflow)",
     )  # fmt: skip
+    parser.add_argument(
+        "--conf", type=Path, metavar="FILE", help="Pegasus's properties, as pegasus-plan's --conf"
+    )
     parser.add_argument(
         "--lease", default=_LEASE, metavar="TIME",
         help="how long pool and paths are kept where nothing releases them (default: %(default)s)",
@@ -94,14 +97,18 @@ def _add_provision(verbs: Nouns[argparse.ArgumentParser]) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     from pegasus_hooks.provisioning.provisioned import program, provisioned
-    from site_selector.catalogs.documents import read_document
-    from site_selector.catalogs.workflow import WHAT
+    from site_selector.catalogs.documents import parse_document, read_text
+    from site_selector.catalogs.sources import Sources
+    from site_selector.catalogs.workflow import WHAT, read_workflow
+    from site_selector.inputs import known_replicas
 
-    document = read_document(args.workflow, WHAT)
+    document = parse_document(read_text(args.workflow, WHAT), str(args.workflow), WHAT)
     if args.undo:
         return _undo(args, document)
     options = _options(args)
-    found = provisioned(document, _replicas(args, document), options, program())
+    sources = Sources(args.workflow, replicas=args.replicas, conf=args.conf)
+    replicas = known_replicas(read_workflow(args.workflow, sources.variables), sources)
+    found = provisioned(document, replicas, options, program(), sources.variables)
     written = _write(args, document, found.text)
     if args.json:
         print_json(_as_json(found, written))
@@ -146,19 +153,6 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
         tuple(args.sites),
         args.between,
     )
-
-
-def _replicas(args: argparse.Namespace, document: Document) -> ReplicaCatalog | None:
-    from site_selector.catalogs.documents import read_document
-    from site_selector.catalogs.entries import replicas_of
-
-    what = "Pegasus 5 replica catalog"
-    if args.replicas is not None:
-        return replicas_of(read_document(args.replicas, what))
-    if "replicaCatalog" in document.root:
-        return replicas_of(document, ("replicaCatalog",))
-    beside = args.workflow.with_name("replicas.yml")
-    return replicas_of(read_document(beside, what)) if beside.exists() else None
 
 
 def _write(args: argparse.Namespace, document: Document, text: str) -> str:

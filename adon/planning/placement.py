@@ -21,17 +21,30 @@ from network_provisioner.client.credentials import from_environment
 from network_provisioner.stores.database_url import place as at
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
+from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.layout import check_mapping
-from site_selector.catalogs.documents import read_document
-from site_selector.catalogs.entries import sites_of
+from pegasus_hooks.planner.submitfile import CONFIGURATION
+from site_selector.catalogs.pegasus_sites import all_sites
+from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.sources import Sources
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
+from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
-from site_selector.inputs import Inputs, known_site, load_inputs, staging_of
+from site_selector.inputs import Inputs, known_site, read_inputs, size_note
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping as SiteMapping
 
 _ESTIMATES_TIMEOUT_S = 8.0  # a busy broker reads a large archive for a part of a second
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+def _tell_sizes(inputs: Inputs, say: Say | None) -> None:
+    if say is not None and inputs.estimated:
+        say(size_note(inputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +83,7 @@ def place(
     if told.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
         told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
+    inputs = with_history(inputs, measured, at)
     world = believe(inputs, measured, now=at, live=told, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
@@ -88,10 +102,10 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
-    where its jobs may run and its results go, Pegasus's data configuration, whose ``order`` they
-    start in ("rank" or "pegasus"); ``archive``,
-    ``config``, ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks. Without a
-    workflow, ``sites`` is what is meant."""
+    where its jobs may run and its results go, Pegasus's properties, directories of inputs and data
+    configuration, whose ``order`` they start in ("rank" or "pegasus"); ``archive``, ``config``,
+    ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks. Without a workflow,
+    ``sites`` is what is meant."""
 
     workflow: Path | None
     sites: Path | None = None
@@ -99,24 +113,39 @@ class PlacementInputs:
     transformations: Path | None = None
     execution_sites: Sequence[str] | None = None
     output_site: str | None = None
-    data_configuration: str = "sharedfs"
+    data_configuration: str | None = None
     order: str = "rank"
+    conf: Path | None = None
+    input_dirs: Sequence[Path] = ()
     archive: str | Path | None = None
     config: Path | None = None
     pool: str | None = None
     broker: str | None = None
     holdings: Path | None = None
 
-    def inputs(self) -> Inputs:
-        """The workflow with its catalogs. Raises InputError."""
+    def sources(self) -> Sources:
+        """The files among them."""
+        return Sources(
+            self.workflow or Path("workflow.yml"),
+            self.sites,
+            self.replicas,
+            self.transformations,
+            self.conf,
+            self.input_dirs,
+            self.data_configuration,
+        )
+
+    def inputs(self, say: Say | None = None) -> Inputs:
+        """The workflow with its catalogs; ``say`` gets what a user should know of them. Raises
+        InputError."""
         if self.workflow is None:
             raise InputError("found no workflow, expected one to place")
-        found = load_inputs(
-            self.workflow, self.sites, self.replicas, self.transformations, self.execution_sites
-        )
-        return replace(
-            found, staging=staging_of(self.data_configuration), by_level=self.order == "pegasus"
-        )
+        # Where no pegasus-plan is found, the embedded planner plans, as it alone can.
+        default = DATA_CONFIGURATION if pegasus_plan.find_planner() else CONFIGURATION
+        found = read_inputs(self.sources(), self.execution_sites, default)
+        for line in found.notes:
+            (say or _ignore)(line)
+        return replace(found, by_level=self.order == "pegasus")
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -138,12 +167,12 @@ def place_files(
     files: PlacementInputs, *, seed: int = 0, say: Say | None = None, alternatives: bool = True
 ) -> PlacedWorkflow:
     """:func:`place` for files. Raises InputError, also for a missing archive."""
-    inputs = files.inputs()
+    inputs = files.inputs(say)
     if files.output_site is not None:
         for site in files.output_site.split(","):
             known_site(site, inputs.sites, "output site")
     measured, live = files.asked(say, *subjects(inputs, files.output_site))
-    return place(
+    placed = place(
         inputs,
         output_site=files.output_site,
         source=measured,
@@ -151,17 +180,22 @@ def place_files(
         seed=seed,
         alternatives=alternatives,
     )
+    _tell_sizes(placed.inputs, say)
+    return placed
 
 
 def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
     """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:
-        inputs = files.inputs()
-        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
+        inputs = files.inputs(say)
         measured, live = files.asked(say, *subjects(inputs, files.output_site))
+        inputs = with_history(inputs, measured, time.time())
+        _tell_sizes(inputs, say)
+        gather: Callable[..., World] = partial(believe, inputs, output_site=files.output_site)
     elif files.sites is not None:
-        catalog = sites_of(read_document(files.sites, "Pegasus 5 site catalog"))
+        everywhere = all_sites(None, files.sources(), say or _ignore)
+        catalog = {name: site for name, site in everywhere.items() if site.declared}
         gather = partial(believe_sites, catalog)
         measured, live = files.asked(say, catalog)
     else:
@@ -226,17 +260,10 @@ def sources(
     return known, live
 
 
-def saved(
-    file: Path,
-    workflow: Path,
-    *,
-    sites: Path | None = None,
-    replicas: Path | None = None,
-    transformations: Path | None = None,
-) -> tuple[Inputs, SiteMapping]:
+def saved(file: Path, files: PlacementInputs, say: Say | None = None) -> tuple[Inputs, SiteMapping]:
     """A mapping that was saved, with the files it is for. Raises InputError where they do not fit:
     another workflow, a job too many or too few, a site that cannot run its job."""
-    inputs = load_inputs(workflow, sites, replicas, transformations)
+    inputs = replace(files, execution_sites=("*", "local")).inputs(say)
     mapping = SiteMapping.load(file)
     if mapping.workflow != inputs.workflow.name:
         raise InputError(

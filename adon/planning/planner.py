@@ -9,8 +9,10 @@ from pathlib import Path
 from network_provisioner.base.errors import InputError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import PlannerRunner
-from pegasus_hooks.planner.model import Options, PlannedWorkflow, Sources
+from pegasus_hooks.planner.model import Options, PlannedWorkflow
 from pegasus_hooks.planner.plan import plan
+from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.sources import Sources
 from site_selector.inputs import Inputs
 from site_selector.mapping.placement import Mapping, write_placements
 
@@ -47,10 +49,12 @@ def plan_workflow(
             mapping.priorities,
         )
     else:
-        beside = sources.workflow.with_name("pegasus.properties")
-        own = beside if beside.exists() else None
+        used = [inputs.sites[site] for site in {*mapping.sites.values()} & inputs.sites.keys()]
+        said = sources.configuration()
+        if not any("data.configuration" in site.profiles.get("pegasus", {}) for site in used):
+            said = said or DATA_CONFIGURATION  # else it would overrule the sites
         planned = pegasus_plan.plan(
-            sources, mapping, base_dir, output_site, hooks, own, run, selector
+            sources, mapping, base_dir, output_site, hooks, said, run, selector
         )
     try:
         write_placements(planned.submit_dir, mapping, time.time())

@@ -32,7 +32,7 @@ from monitors.archive.knowledge import Knowledge
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError
 from network_provisioner.topology.data import topology_from_dict
-from pegasus_hooks.planner.model import Options, Sources
+from pegasus_hooks.planner import Options, Sources
 
 _CHECK = "/bin/true"  # of Pegasus's own plans, where the embedded planner makes them: it checks all
 

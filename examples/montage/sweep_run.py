@@ -39,8 +39,9 @@ from monitors.measurements.disks.reader import DiskReader
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import Transit
-from pegasus_hooks.planner.model import Options, Sources
+from pegasus_hooks.planner.model import Options
 from pegasus_hooks.planner.plan import plan
+from site_selector.catalogs.sources import Sources
 from site_selector.inputs import load_inputs
 from site_selector.wholefile import write_whole
 

@@ -19,15 +19,17 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks.prepost import sizes
-from site_selector.catalogs.documents import read_document
-from site_selector.catalogs.entries import Site, sites_of
+from site_selector.catalogs.entries import SUBMIT_SITE, Site
+from site_selector.catalogs.pegasus_sites import all_sites
+from site_selector.catalogs.sources import Sources
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
 from site_selector.estimates.believe import believe, believe_sites, subjects
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS
 from site_selector.estimates.running import Live
-from site_selector.inputs import Inputs, load_inputs
+from site_selector.inputs import Inputs, read_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
 
+_KINDS = ("sites", "replicas", "transformations")
 DEFAULT_RUN_S = 60.0  # of a job of which nothing is known
 ADDED_S = 2.0  # of what Pegasus adds beside transfers: directories, clean-up, registration
 
@@ -64,15 +66,13 @@ class BeliefReader:
         self._inputs: Inputs | None = None
         self._catalog: Mapping[str, Site] = {}
         self._note = ""
-        files = _PlannerInputs.of(dag.submit_dir)
+        files = _planner_inputs(dag.submit_dir)
         try:
-            self._inputs = load_inputs(
-                files.workflow, files.sites, files.replicas, files.transformations
-            )
+            self._inputs = read_inputs(files, ("*", SUBMIT_SITE))
         except InputError as error:
             self._note = f"sizes and run times by the archive alone: {error}"
             try:
-                self._catalog = sites_of(read_document(files.sites, "Pegasus 5 site catalog"))
+                self._catalog = all_sites(None, files, lambda _: None)
             except InputError as other:
                 self._note += f"; sites and paths by default: {other}"
 
@@ -109,22 +109,21 @@ class BeliefReader:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PlannerInputs:
+def _planner_inputs(submit_dir: Path) -> Sources:
     """What the planner was given, as it lies in the submit directory."""
-
-    workflow: Path
-    sites: Path
-    replicas: Path
-    transformations: Path
-
-    @classmethod
-    def of(cls, submit_dir: Path) -> _PlannerInputs:
-        given = Path(job_files.braindump(submit_dir).get("dax", "workflow.yml"))
-        copies = (submit_dir / given.name, submit_dir / "workflow.yml")
-        workflow = next((copy for copy in copies if copy.exists()), given)
-        kinds = ("sites", "replicas", "transformations")
-        return cls(workflow, *(submit_dir / "catalogs" / f"{kind}.yml" for kind in kinds))
+    dump = job_files.braindump(submit_dir)
+    given = Path(dump.get("dax", "workflow.yml"))
+    copies = (submit_dir / given.name, submit_dir / "workflow.yml")
+    conf = submit_dir / dump.get("properties", "pegasus.properties")
+    catalogs = (submit_dir / "catalogs" / f"{kind}.yml" for kind in _KINDS)
+    sites, replicas, transformations = (file if file.is_file() else None for file in catalogs)
+    return Sources(
+        next((copy for copy in copies if copy.exists()), given),
+        sites,
+        replicas,
+        transformations,
+        conf if conf.is_file() else None,
+    )
 
 
 def _mapped(dag: PlannedDag, inputs: Inputs, world: World) -> dict[str, float]:

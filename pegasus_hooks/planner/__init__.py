@@ -6,7 +6,8 @@ It writes a submit directory of Pegasus's own shape and leaves the work to DAGMa
     abstract workflow + site per job ─► layout (pure) ─► submit files, lists, .dag ─► run0001/
 """
 
-from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedWorkflow, Sources
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedWorkflow
 from pegasus_hooks.planner.plan import PLANNER_NAME, plan
+from site_selector.catalogs.sources import Sources
 
 __all__ = ["PLANNER_NAME", "ExecutableJob", "Options", "PlannedWorkflow", "Sources", "plan"]

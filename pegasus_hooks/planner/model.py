@@ -27,25 +27,6 @@ class PlannedKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """The files the workflow was read from. A catalog is None where it stands inside the workflow
-    or, under its usual name, beside it."""
-
-    workflow: Path
-    sites: Path | None = None
-    replicas: Path | None = None
-    transformations: Path | None = None
-
-    def catalog(self, kind: str) -> Path:
-        """The file that holds the ``site``, ``replica`` or ``transformation`` catalog."""
-        given: Path | None = getattr(self, f"{kind}s")
-        beside = self.workflow.with_name(f"{kind}s.yml")
-        if given is not None:
-            return given
-        return beside if beside.exists() else self.workflow
-
-
-@dataclass(frozen=True, slots=True)
 class Options:
     """How to plan.
 

@@ -30,17 +30,17 @@ from pegasus_hooks.planner.model import (
     Options,
     PlannedKind,
     PlannedWorkflow,
-    Sources,
 )
 from pegasus_hooks.planner.programs import (
     OWN_POST,
     ExecutableCatalog,
-    read_programs,
     refuse_what_cannot_be_planned,
 )
 from pegasus_hooks.planner.staging import RunPaths
 from pegasus_hooks.planner.submitfile import (
+    CONFIGURATION,
     JOB_RUNNER,
+    KINDS,
     TASK_ENDING,
     SubmitFacts,
     braindump_text,
@@ -51,7 +51,9 @@ from pegasus_hooks.planner.submitfile import (
     write_dag,
 )
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
-from site_selector.inputs import Inputs
+from site_selector.catalogs.documents import settled
+from site_selector.catalogs.sources import Sources
+from site_selector.inputs import Inputs, configuration_of
 
 PLANNER_NAME = "embedded"
 _HOOKS = Path(__file__).resolve().parents[1]
@@ -80,7 +82,14 @@ def plan(
     options = options or Options()
     refuse_what_cannot_be_planned(inputs.workflow)
     _check_output_site(inputs, output_site)
-    programs = read_programs(sources, inputs)
+    used = [inputs.sites[site] for site in {*mapping.values()} if site in inputs.sites]
+    configuration = configuration_of(sources.configuration(), used, CONFIGURATION)
+    if configuration != CONFIGURATION:
+        raise InputError(
+            f"data configuration {configuration}: the embedded planner knows {CONFIGURATION} "
+            "alone, expected that (--data-configuration), or a pegasus-plan on PATH"
+        )
+    programs = ExecutableCatalog(inputs.sites, inputs.transformations)
     family = Path(options.user) / "pegasus" / inputs.workflow.name
     parent = Path(safe_path(str(base_dir.absolute() / family), "submit directory"))
     hooks = None if hooks is None else Path(safe_path(str(hooks.absolute()), "hooks config"))
@@ -166,15 +175,18 @@ def _write(
     hooks: Path | None,
 ) -> None:
     (draft / "catalogs").mkdir(parents=True)
-    shutil.copyfile(sources.workflow, draft / "workflow.yml")
-    for kind in ("site", "replica", "transformation"):
+    files = {"workflow.yml": sources.workflow}
+    for kind in KINDS:
         catalog = sources.catalog(kind)
-        if catalog != sources.workflow:
-            shutil.copyfile(catalog, draft / "catalogs" / f"{kind}s.yml")
+        if catalog is not None:
+            files[f"catalogs/{kind}s{catalog.suffix}"] = catalog
+    for name, file in files.items():
+        text = settled(file, "file of Pegasus", sources.variables)
+        (draft / name).write_text(text, encoding="utf-8")
     shutil.copyfile(jobrun.__file__, draft / JOB_RUNNER)
     (draft / f"{facts.name}.notify").touch()
     (draft / f"{facts.name}.metadata").write_text(metadata_text(facts, jobs), encoding="utf-8")
-    (draft / "pegasus.properties").write_text(properties_text(facts), encoding="utf-8")
+    (draft / "pegasus.properties").write_text(properties_text(facts, files), encoding="utf-8")
     for job in jobs.values():
         _write_job(draft / job.folder, job, facts)
     scripts = {job.name: _scripts(job, facts.options, hooks) for job in jobs.values()}

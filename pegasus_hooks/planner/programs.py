@@ -15,12 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.planner.model import Sources
-from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import Site, Transformation
-from site_selector.catalogs.fields import full_name
 from site_selector.catalogs.workflow import Job, Workflow
-from site_selector.inputs import TRANSFORMATION_CATALOG, Inputs
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
@@ -109,50 +105,29 @@ class JobExecutable:
 
 @dataclass(frozen=True, slots=True)
 class ExecutableCatalog:
-    """The transformation catalog, with what site selection has no use for: pfns and profiles."""
+    """The transformation catalog, as jobs of these sites use it."""
 
-    entries: Mapping[str, Mapping[str, Any]]
     sites: Mapping[str, Site]
     transformations: Mapping[str, Transformation]
 
     def find(self, transformation: str, site: str) -> JobExecutable | None:
         """Installed at ``site``, else one that can be staged there; None where there is none."""
-        entry = self.entries.get(transformation)
-        if entry is None:
-            return None
-        general = _profiles(entry)
+        known = self.transformations.get(transformation)
         stageable: JobExecutable | None = None
-        known = self.transformations[transformation].executables
-        for place, executable in zip(entry["sites"], known, strict=True):
-            pfn = place.get("pfn")
-            if not isinstance(pfn, str):
+        for executable in known.executables if known else ():
+            if not executable.pfn:
                 raise InputError(f"transformation {transformation!r}: a site has no pfn")
-            if entry.get("container") or place.get("container"):
+            if executable.container:
                 raise InputError(
                     f"transformation {transformation!r}: found a container, which the embedded "
                     "planner cannot plan; use pegasus-plan"
                 )
-            profiles = merged(general, _profiles(place))
+            profiles = merged(known.profiles if known else {}, executable.profiles)
             if executable.site == site and not executable.stageable:
-                return JobExecutable(pfn, site, False, profiles)
+                return JobExecutable(executable.pfn, site, False, profiles)
             if executable.stageable and stageable is None and executable.fits(self.sites[site]):
-                stageable = JobExecutable(pfn, executable.site, True, profiles)
+                stageable = JobExecutable(executable.pfn, executable.site, True, profiles)
         return stageable
-
-
-def read_programs(sources: Sources, inputs: Inputs) -> ExecutableCatalog:
-    """The catalogs again, in a file and inside the workflow, for pfns and profiles. Raises
-    InputError."""
-    file = sources.catalog("transformation")
-    roots = [inputs.workflow.document.root.get(TRANSFORMATION_CATALOG) or {}]
-    if file != sources.workflow:
-        outside = read_document(file, "transformation catalog").root
-        roots.insert(0, outside.get(TRANSFORMATION_CATALOG, outside))
-    entries = {}
-    for entry in (entry for root in roots for entry in root.get("transformations") or ()):
-        name = full_name(entry.get("namespace"), entry["name"], entry.get("version"))
-        entries[name] = entry
-    return ExecutableCatalog(entries, inputs.sites, inputs.transformations)
 
 
 def merged(*layers: Profiles) -> dict[str, dict[str, str]]:
@@ -175,11 +150,3 @@ def split_arguments(arguments: list[Any]) -> tuple[str, ...]:
     lexer.escape = ""
     lexer.commenters = ""
     return tuple(lexer)
-
-
-def _profiles(entry: Mapping[str, Any]) -> Profiles:
-    value = entry.get("profiles") or {}
-    return {
-        str(space): {str(k): "" if v is None else str(v) for k, v in (keys or {}).items()}
-        for space, keys in value.items()
-    }

@@ -92,7 +92,7 @@ class RunPaths:
             raise InputError(f"site {site!r}: not in the site catalog ({', '.join(self.sites)})")
         for kind in kinds:
             for directory in known.directories:
-                if directory.kind == kind:
+                if directory.kind == kind and directory.path:
                     return directory
         raise InputError(f"site {site!r}: found no directory of type {' or '.join(kinds)}")
 

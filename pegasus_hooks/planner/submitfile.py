@@ -14,12 +14,13 @@ from pathlib import Path
 from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.hookscripts import safe_path
-from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, Sources
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
 from site_selector.catalogs.priority import EXPECTED, given_priority, is_priority
+from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Workflow
 
 JOB_RUNNER = "adon-jobrun.py"
@@ -343,16 +344,18 @@ def braindump_text(
     )
 
 
-def properties_text(facts: SubmitFacts) -> str:
-    """The properties that this plan amounts to."""
-    catalogs = facts.submit_dir / "catalogs"
+KINDS = ("site", "replica", "transformation")
+CONFIGURATION = "sharedfs"
+
+
+def properties_text(facts: SubmitFacts, files: Iterable[str]) -> str:
+    """The properties that this plan amounts to, with the catalogs that are among its ``files``."""
     lines = ["# What a real pegasus-plan would be told for the same plan"]
-    for kind in ("site", "replica", "transformation"):
-        lines += [
-            f"pegasus.catalog.{kind}=YAML",
-            f"pegasus.catalog.{kind}.file={catalogs / f'{kind}s.yml'}",
-        ]
-    lines += ["pegasus.data.configuration=sharedfs", "pegasus.transfer.links=true"]
+    for kind in KINDS:
+        for name in files:
+            if name.startswith(f"catalogs/{kind}s."):
+                lines.append(f"pegasus.catalog.{kind}.file={facts.submit_dir / name}")
+    lines += [f"pegasus.data.configuration={CONFIGURATION}", "pegasus.transfer.links=true"]
     lines.append(f"pegasus.transfer.threads={facts.options.transfer_threads}")
     return "\n".join(lines) + "\n"
 

@@ -1,39 +1,45 @@
 """From the planner's request to the inputs of site selection, with what is missing guessed.
 
-Where ADON reads a workflow itself, an input without a size or a place is a mistake of its author.
-Pegasus needs neither to plan, so here both are guessed, and a note says so.
+Pegasus plans with inputs of which it knows neither size nor place, so both are estimated here, and
+a note says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.plugin.replicas import SUBMIT_SITE, FoundReplicas, Note, measured
 from pegasus_hooks.plugin.request import WHAT, Request, RequestedJob
 from site_selector.catalogs.documents import Document
-from site_selector.catalogs.entries import Executable, ReplicaCatalog, Site, Transformation
+from site_selector.catalogs.entries import (
+    SUBMIT_SITE,
+    Executable,
+    Replica,
+    ReplicaCatalog,
+    Site,
+    Transformation,
+)
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
-from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import Inputs, staging_of
+from site_selector.inputs import Inputs, configuration_of, estimated_sizes, staging_of
+from site_selector.replicas.find import Note, measured
 
-DEFAULT_INPUT_BYTES = 100_000_000  # where no input of the workflow has a size; order of magnitude
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
-Look = Callable[[Sequence[str]], Mapping[str, FoundReplicas]]
+Look = Callable[[Sequence[str]], Mapping[str, Replica]]
 
 
 def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     """The workflow of a request. ``find`` gives replicas of the inputs of which the request itself
     knows no place. Raises InputError, one line."""
     sites = _sites(request, note)
-    raw_bytes, places = _raw(request, find, note)
+    raw_bytes, places, estimated = _raw(request, find, note)
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
+    used = {name: sites[name] for task in request.tasks for name in task.sites}
+    configuration = configuration_of(request.data_configuration, used.values())
     return Inputs(
         _workflow(request),
         sites,
@@ -42,7 +48,8 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         {task.id: task.sites for task in request.tasks},
         raw_bytes,
         places,
-        staging_of(request.data_configuration or DATA_CONFIGURATION, bool(request.staging_sites)),
+        staging_of(configuration, bool(request.staging_sites)),
+        estimated,
         by_level=not request.priorities,
     )
 
@@ -146,13 +153,13 @@ def _workflow(request: Request) -> Workflow:
 
 def _raw(
     request: Request, find: Look, note: Note
-) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-    """Size and places of every input of the workflow."""
+) -> tuple[dict[str, int], dict[str, tuple[str, ...]], dict[str, str]]:
+    """Size and places of every input of the workflow, and how sizes were estimated."""
     written = {file for task in request.tasks for file in task.writes}
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
     found = find([file.lfn for file in raw if not file.places])
-    nothing = FoundReplicas((), None)
+    nothing = Replica("", (), None, ())
     sizes: dict[str, int | None] = {}
     places: dict[str, tuple[str, ...]] = {}
     for file in raw:
@@ -164,10 +171,5 @@ def _raw(
     lost = sum(not (file.places or found.get(file.lfn, nothing).places) for file in raw)
     if lost:
         note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
-    known = [size for size in sizes.values() if size is not None]
-    guess = int(median(known)) if known else DEFAULT_INPUT_BYTES
-    if len(known) < len(raw):
-        note(
-            f"no size is known of {len(raw) - len(known)} of {len(raw)} inputs; taken as {guess} B"
-        )
-    return {lfn: guess if size is None else size for lfn, size in sizes.items()}, places
+    found_sizes, estimated = estimated_sizes(sizes)
+    return found_sizes, places, estimated

@@ -30,8 +30,9 @@ from pegasus_hooks.provisioning.step import (
 )
 from pegasus_hooks.provisioning.wide_levels import WideLevels
 from site_selector.catalogs.documents import Document, Key, parse_document
+from site_selector.catalogs.entries import SUBMIT_SITE
 from site_selector.catalogs.workflow import WHAT
-from site_selector.inputs import SUBMIT_SITE, TRANSFORMATION_CATALOG
+from site_selector.inputs import TRANSFORMATION_CATALOG
 
 _VERSION = "1.0"
 _SUCCEEDS = "/bin/true"

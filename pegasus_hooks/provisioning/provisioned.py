@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pegasus_hooks.provisioning.wide_levels import (
 )
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
+from site_selector.catalogs.variables import expanded
 from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 
 _PROGRAM = Path(__file__).with_name("job.py")
@@ -61,16 +63,19 @@ def provisioned(
     replicas: ReplicaCatalog | None,
     options: ProvisioningOptions,
     words: Sequence[str],
+    variables: Mapping[str, str] = os.environ,
 ) -> ProvisionedWorkflow:
     """``document`` with jobs around its wide levels, those of an earlier time replaced.
 
+    :param document: as it is written; ``${NAME}`` in it stands for one of ``variables``, and stays.
     :param words: what runs the jobs, see :func:`program`.
     :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
     """
     bare = without(document.text, document.name)
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)
-    workflow = workflow_of(document)
+    read = expanded(document.text, document.name, variables)
+    workflow = workflow_of(parse_document(read, document.name, WHAT))
     where = _locations(workflow, replicas, options)
     steps = []
     for levels in wide_levels(workflow, options.min_width):

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pegasus_hooks.provisioning.step import PathNeed, ProvisioningStep
+from site_selector.catalogs.entries import SUBMIT_SITE
 from site_selector.catalogs.workflow import Job, Workflow
-from site_selector.inputs import SUBMIT_SITE
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ its loaders; no object is made that a file might ask for. Every scalar of a work
 kept as the text it is written in, so that a version ``1.10`` stays ``1.10``; configuration is read
 with its numbers and truth values (``typed``). Lines are looked up only for errors. JSON, which is
 YAML, is read by the standard library where it can be.
+
+Files of Pegasus have their variables put in before they are parsed, as Pegasus does it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any
 import yaml
 
 from network_provisioner.base.errors import InputError, printable
+from site_selector.catalogs.variables import expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
@@ -136,12 +139,24 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def read_document(path: str | Path, what: str) -> Document:
-    """Read and parse a YAML file; ``what`` names it in messages ("Pegasus 5 site catalog").
+def read_document(
+    path: str | Path, what: str, variables: Mapping[str, str] | None = None
+) -> Document:
+    """Read and parse a YAML file of Pegasus; ``what`` names it in messages ("Pegasus 5 site
+    catalog"). ``${NAME}`` in it stands for one of ``variables``, by default the environment.
 
-    Raises InputError where the file is missing, unreadable, too large, XML, or not YAML.
+    Raises InputError where the file is missing, unreadable, too large, XML, or not YAML, and for a
+    variable that is not set.
     """
-    return parse_document(read_text(path, what), str(path), what)
+    text = expanded(
+        read_text(path, what), str(path), os.environ if variables is None else variables
+    )
+    return parse_document(text, str(path), what)
+
+
+def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:
+    """A file's text as it reads whatever variables are set later. Raises InputError."""
+    return expanded(read_text(path, what), str(path), variables).replace("${", "\\${")
 
 
 def read_text(path: str | Path, what: str) -> str:

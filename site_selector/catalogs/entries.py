@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from reprlib import repr as shown
 from typing import Any, TypeGuard
 
@@ -27,8 +27,13 @@ from site_selector.catalogs.fields import (
     size_of,
 )
 from site_selector.catalogs.hints import Hints, is_hint, parse_hints, refuse_hints, unknown_sites
+from site_selector.catalogs.javapattern import compiled
 
 Path = tuple[Key, ...]
+_GROUP = re.compile(r"\[(\d{1,3})\]")
+SUBMIT_SITE = "local"
+ALWAYS_THERE = (SUBMIT_SITE, "condorpool")
+"""The sites that Pegasus adds where a catalog lacks them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site of the site catalog."""
+    """A site of the site catalog, or one that Pegasus adds (not ``declared``). ``grids``: jobs are
+    handed to a batch system there."""
 
     name: str
     arch: str | None
@@ -58,6 +64,14 @@ class Site:
     directories: tuple[Directory, ...]
     profiles: Profiles
     hints: Hints
+    grids: bool = False
+    declared: bool = True
+
+    @property
+    def only_stores(self) -> bool:
+        """Whether nothing says how jobs would get there: only directories are told of it."""
+        told = (keys for space, keys in self.profiles.items() if space not in ("env", "metadata"))
+        return bool(self.directories) and not self.grids and not any(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +86,36 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCatalog:
-    """Exact entries, and entries whose lfn is a regular expression, in the order of the file."""
+    """Exact entries, and entries whose lfn is a regular expression, in the order of the file.
+    ``notes``: what could not be read, a line each."""
 
     document: Document
     entries: Mapping[str, Replica]
     patterns: tuple[tuple[re.Pattern[str], Replica], ...]
+    notes: tuple[str, ...] = ()
 
     def find(self, lfn: str) -> Replica | None:
-        """The replica of a logical file: an exact entry before the first pattern that matches."""
+        """The replica of a logical file: as an exact entry has it, and as the first pattern that
+        matches, whose groups stand for ``[1]``, ``[2]``, … in its physical file names."""
         exact = self.entries.get(lfn)
-        if exact is not None:
-            return exact
-        return next((r for pattern, r in self.patterns if pattern.fullmatch(lfn)), None)
+        for pattern, replica in self.patterns:
+            if match := pattern.fullmatch(lfn):
+                places = tuple((site, _filled(name, match)) for site, name in replica.places)
+                found = replace(replica, lfn=lfn, places=places)
+                return merged(exact, found) if exact else found
+        return exact
+
+
+def _filled(name: str, match: re.Match[str]) -> str:
+    groups = (match[0], *match.groups(""))
+    return _GROUP.sub(lambda n: groups[int(n[1])] if int(n[1]) < len(groups) else n[0], name)
+
+
+def merged(one: Replica, other: Replica) -> Replica:
+    """Two entries of one file: the places of both, the size that the first of them knows."""
+    size = other.size_bytes if one.size_bytes is None else one.size_bytes
+    places = tuple(dict.fromkeys((*one.places, *other.places)))
+    return replace(one, places=places, size_bytes=size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +127,16 @@ class Executable:
     arch: str | None
     os: str | None
     runtime_s: float | None
+    pfn: str = ""
+    container: bool = False
+    profiles: Profiles = field(default_factory=dict)
 
     def fits(self, site: Site) -> bool:
-        """Whether it could run at ``site`` after staging: same arch and OS, where both say one."""
-        return (self.arch is None or site.arch is None or self.arch == site.arch) and (
-            self.os is None or site.os is None or self.os == site.os
+        """Whether it could run at ``site`` after staging: same arch and OS. Where nothing is said,
+        Pegasus takes both as x86_64 and linux."""
+        return (self.arch or "x86_64", self.os or "linux") == (
+            site.arch or "x86_64",
+            site.os or "linux",
         )
 
 
@@ -110,6 +147,7 @@ class Transformation:
     name: str
     executables: tuple[Executable, ...]
     runtime_s: float | None
+    profiles: Profiles = field(default_factory=dict)
 
     def sites(self, sites: Mapping[str, Site]) -> tuple[str, ...]:
         """The sites that can run it, in the order of the site catalog."""
@@ -130,10 +168,9 @@ class Transformation:
 def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
     """The site catalog below ``at``. Raises InputError with file and line."""
     found: dict[str, Site] = {}
-    for path, entry in _entries(document, at, "sites"):
+    indices: dict[str, int] = {}
+    for index, (path, entry) in enumerate(_entries(document, at, "sites")):
         name = _name(document, path, entry, "site")
-        if name in found:
-            raise document.error(path, f"site {name!r} is listed twice")
         profiles = profiles_of(
             document, (*path, "profiles"), entry.get("profiles"), f"site {name!r}"
         )
@@ -146,6 +183,7 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             named = [k for k in profiles["pegasus"] if is_hint(k) and k in str(error)]
             where = (*path, "profiles", "pegasus", *sorted(named, key=len)[-1:])
             raise document.error(where, f"site {name!r}: {error}") from None
+        indices[name] = index  # of several, Pegasus takes the last
         found[name] = Site(
             name,
             _optional(entry, "arch"),
@@ -153,20 +191,22 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             tuple(_directories(document, path, entry, name)),
             profiles,
             hints,
+            bool(entry.get("grids")),
         )
     if not found:
         raise document.error((*at, "sites"), "the site catalog lists no site")
-    for index, site in enumerate(found.values()):
-        for key, wrong in unknown_sites(site.hints, found):
-            where = (*at, "sites", index, "profiles", "pegasus", key)
+    for site in found.values():
+        for key, wrong in unknown_sites(site.hints, {**found, **dict.fromkeys(ALWAYS_THERE)}):
+            where = (*at, "sites", indices[site.name], "profiles", "pegasus", key)
             raise document.error(where, f"site {site.name!r}: {wrong}")
     return found
 
 
 def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
-    """The replica catalog below ``at``. Raises InputError with file and line."""
+    """The replica catalog below ``at``; entries of one file are merged. Raises InputError with file
+    and line. A pattern that cannot be read costs its entry, and a note."""
     exact: dict[str, Replica] = {}
-    patterns: list[tuple[re.Pattern[str], Replica]] = []
+    patterns: dict[str, Replica] = {}
     for path, entry in _entries(document, at, "replicas"):
         lfn = _name(document, path, entry, "replica", "lfn")
         places = []
@@ -175,29 +215,33 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
             if not _is_text(site) or not _is_text(name):
                 raise document.error(path, f"replica {lfn!r}: a pfn has no site or no pfn")
             places.append((site, name))
-        if not places:
-            raise document.error(path, f"replica {lfn!r} has no pfns")
-        replica = Replica(lfn, tuple(places), size_of(document, path, entry, lfn), path)
-        if entry.get("regex") in ("true", "True", "TRUE"):
-            try:
-                patterns.append((re.compile(lfn), replica))
-            except re.error as error:
-                raise document.error(path, f"replica pattern {lfn!r}: {error}") from None
-        elif lfn in exact:
-            raise document.error(path, f"replica {lfn!r} is listed twice")
-        else:
-            exact[lfn] = replica
-    return ReplicaCatalog(document, exact, tuple(patterns))
+        replica = Replica(lfn, tuple(places), size_of(entry), path)
+        is_pattern = entry.get("regex") in ("true", "True", "TRUE")
+        if is_pattern and len(places) > 1:
+            raise document.error(
+                path, f"replica pattern {lfn!r}: found {len(places)} pfns, expected 1"
+            )
+        for known in (exact, patterns):
+            if lfn in known:
+                known[lfn] = merged(known[lfn], replica)
+        (patterns if is_pattern else exact).setdefault(lfn, replica)
+    notes, found = [], []
+    for lfn, replica in patterns.items():
+        try:
+            found.append((compiled(lfn), replica))
+        except re.error as error:
+            wrong = f"replica pattern {lfn!r}: {error}; the entry is left out"
+            notes.append(str(document.error(replica.path, wrong)))
+    return ReplicaCatalog(document, exact, tuple(found), tuple(notes))
 
 
 def transformations_of(document: Document, at: Path = ()) -> dict[str, Transformation]:
-    """The transformation catalog below ``at``, by full name. Raises InputError with file, line."""
+    """The transformation catalog below ``at``, by full name; entries of one program are merged.
+    Raises InputError with file, line."""
     found: dict[str, Transformation] = {}
     for path, entry in _entries(document, at, "transformations"):
         short = _name(document, path, entry, "transformation")
         name = full_name(_optional(entry, "namespace"), short, _optional(entry, "version"))
-        if name in found:
-            raise document.error(path, f"transformation {name!r} is listed twice")
         executables = []
         for index, site in enumerate(entry.get("sites") or ()):
             where = (*path, "sites", index)
@@ -207,19 +251,26 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                 raise document.error(
                     where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
+            runtime, own = _profiles(document, where, site, name)
             executables.append(
                 Executable(
                     at_site,
                     kind == "stageable",
                     _optional(site, "arch"),
                     _optional(site, "os.type"),
-                    _runtime(document, where, site, name),
+                    runtime,
+                    _optional(site, "pfn") or "",
+                    bool(site.get("container") or entry.get("container")),
+                    own,
                 )
             )
-        if not executables:
-            raise document.error(path, f"transformation {name!r} is at no site")
+        runtime, general = _profiles(document, path, entry, name)
+        known = found.get(name, Transformation(name, (), None))
         found[name] = Transformation(
-            name, tuple(executables), _runtime(document, path, entry, name)
+            name,
+            (*known.executables, *executables),
+            known.runtime_s if runtime is None else runtime,
+            {**known.profiles, **general},
         )
     return found
 
@@ -257,20 +308,14 @@ def _optional(entry: Mapping[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _runtime(document: Document, path: Path, entry: Mapping[str, Any], what: str) -> float | None:
+def _profiles(
+    document: Document, path: Path, entry: Mapping[str, Any], what: str
+) -> tuple[float | None, Profiles]:
+    """``pegasus: runtime`` in seconds, and all profiles."""
     profiles = profiles_of(document, (*path, "profiles"), entry.get("profiles"), what)
     refuse_hints(document, (*path, "profiles"), profiles, what)
-    value = profiles.get("pegasus", {}).get("runtime")
-    if value is None:
-        return None
-    number = positive_number(value)
-    if number is None or number > MAX_DURATION_S:
-        most = "" if number is None else f" and at most {MAX_DURATION_S:g}"
-        raise document.error(
-            (*path, "profiles", "pegasus", "runtime"),
-            f"{what}: runtime is {shown(value)}, expected seconds above 0{most}",
-        )
-    return number
+    number = positive_number(profiles.get("pegasus", {}).get("runtime", ""))
+    return (None if number is None or number > MAX_DURATION_S else number), profiles
 
 
 def _directories(
@@ -278,11 +323,11 @@ def _directories(
 ) -> Iterator[Directory]:
     for index, item in enumerate(entry.get("directories") or ()):
         where = (*path, "directories", index)
-        if not isinstance(item, dict) or not all(_is_text(item.get(k)) for k in ("type", "path")):
-            raise document.error(where, f"site {site!r}: a directory has no type or no path")
+        if not isinstance(item, dict) or not _is_text(item.get("type")):
+            raise document.error(where, f"site {site!r}: a directory has no type")
         servers = []
         for server in item.get("fileServers") or ():
             if not isinstance(server, dict) or not _is_text(server.get("url")):
                 raise document.error(where, f"site {site!r}: a file server has no url")
             servers.append(FileServer(server["url"], _optional(server, "operation") or "all"))
-        yield Directory(item["type"], item["path"], tuple(servers))
+        yield Directory(item["type"], _optional(item, "path") or "", tuple(servers))

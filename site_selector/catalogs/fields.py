@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from reprlib import repr as shown
 from typing import Any
 
@@ -34,19 +36,21 @@ def is_name(text: str) -> bool:
 
 
 def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str) -> Profiles:
-    """Profiles by namespace and key. Raises InputError where they are no mapping of mappings."""
+    """Profiles by namespace and key, without extensions (``x-…``). Raises InputError where they
+    are no mapping of mappings."""
     if value is None:
         return {}
-    if not isinstance(value, dict) or not all(
-        isinstance(keys, dict) or keys is None for keys in value.values()
-    ):
+    named = [(k, v) for k, v in value.items() if k[:2] != "x-"] if type(value) is dict else None
+    if named is None or not all(keys is None or type(keys) is dict for _, keys in named):
         raise document.error(path, f"{what}: profiles are no mapping of namespaces")
     found: dict[str, Mapping[str, str]] = {}
-    for namespace, keys in value.items():
+    for namespace, keys in named:
         found[namespace] = keys or {}
         if not all(type(v) is str for v in found[namespace].values()):
             found[namespace] = {
-                key: _profile(document, (*path, namespace, key), v, what) for key, v in keys.items()
+                key: _profile(document, (*path, namespace, key), v, what)
+                for key, v in keys.items()
+                if key[:2] != "x-"
             }
     return found
 
@@ -62,33 +66,28 @@ def _profile(document: Document, path: tuple[Key, ...], value: Any, what: str) -
     return value
 
 
-def size_of(
-    document: Document, path: tuple[Key, ...], entry: Mapping[str, Any], lfn: str
-) -> int | None:
-    """The size in bytes that an entry declares (``size`` or ``metadata: size``), or None.
-
-    Raises InputError for a size that is negative or no number.
-    """
+def size_of(entry: Mapping[str, Any]) -> int | None:
+    """The size in bytes that an entry declares (``size`` or ``metadata: size``), None where it
+    declares none. To Pegasus it is a note like others: what is no size is none."""
     value = entry.get("size")
-    place: tuple[Key, ...] = (*path, "size")
     if value is None:
         metadata = entry.get("metadata")
         value = metadata.get("size") if isinstance(metadata, dict) else None
-        place = (*path, "metadata", "size")
-    if value is None:
-        return None
     if not isinstance(value, str):
-        raise document.error(place, f"size of {lfn!r} is no number, expected bytes")
-    if (size := whole_bytes(value)) is not None:
-        return size  # nearly always
-    if value.strip().startswith("-"):
-        raise document.error(
-            place, f"size of {lfn!r} is {value.strip()[:40]}, expected 0 bytes or more"
-        )
+        return None
+    size = whole_bytes(value)  # nearly always
+    if size is None and not value.strip().startswith("-"):
+        with suppress(InputError):
+            return parse_size(value, "size")
+    return size
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of a document is a number."""
     try:
-        return parse_size(value, f"size of {lfn!r}")
-    except InputError as error:
-        raise document.error(place, str(error)) from None
+        return isinstance(value, str) and math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def positive_number(value: str) -> float | None:

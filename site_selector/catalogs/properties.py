@@ -47,6 +47,11 @@ def fill(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     return {key: _VARIABLE.sub(variable, value) for key, value in values.items()}
 
 
+def unset(value: str, known: Mapping[str, str]) -> str | None:
+    """The first name that a value refers to and that is not ``known``, None where all are."""
+    return next((name for name in _VARIABLE.findall(value) if name not in known), None)
+
+
 def escape(value: str) -> str:
     """A value as it stands in a file: :func:`parse` gives it back whole. ASCII, because Pegasus 4
     and 5 do not agree on the encoding of the file."""

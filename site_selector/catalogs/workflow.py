@@ -28,6 +28,7 @@ from site_selector.catalogs.fields import (
     brief,
     full_name,
     is_name,
+    is_number,
     positive_number,
     profiles_of,
     size_of,
@@ -61,6 +62,7 @@ class DataFile:
     """A logical file. ``size_bytes`` is None where the workflow declares none.
 
     ``producer`` is None for an input of the workflow. ``stage_out``: the workflow wants it back.
+    ``optional``: every job that reads it does without it as well.
     """
 
     lfn: str
@@ -68,6 +70,7 @@ class DataFile:
     producer: str | None
     consumers: tuple[str, ...]
     stage_out: bool
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +133,17 @@ def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> 
 
 WHAT = "Pegasus 5 abstract workflow"
 SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
+_HINTS = ("selector", "hints")  # namespaces of execution.site, hints being the older one
 _FALSE = frozenset({"false", "False", "FALSE"})
+_TRUE = frozenset({"true", "True", "TRUE"})
 # What is larger is a slip; sums of what is smaller stay finite. Seconds, cores, MB.
 _MOST = {"runtime": MAX_DURATION_S, "cores": 1e6, "memory": 1e12}
 
 
-def read_workflow(path: str | Path) -> Workflow:
-    """Read an abstract workflow. Raises InputError that names file and line or job."""
-    return workflow_of(read_document(path, WHAT))
+def read_workflow(path: str | Path, variables: Mapping[str, str] | None = None) -> Workflow:
+    """Read an abstract workflow; ``${NAME}`` in it stands for one of ``variables``, by default the
+    environment. Raises InputError that names file and line or job."""
+    return workflow_of(read_document(path, WHAT, variables))
 
 
 def parse_workflow(text: str, name: str = "workflow.yml") -> Workflow:
@@ -183,6 +189,7 @@ class _Reader:
         self.producer: dict[str, str] = {}
         self.consumers: dict[str, list[str]] = {}
         self.stage_out: set[str] = set()
+        self.needed: set[str] = set()  # by at least one of the jobs that read it
         self.edges: dict[str, dict[str, None]] = {}  # child to its parents, in order, without twins
 
     def add_job(self, entry: Any, path: tuple[Key, ...]) -> None:
@@ -216,7 +223,7 @@ class _Reader:
             tuple(inputs),
             tuple(outputs),
             kind,
-            settings.get("selector", {}).get("execution.site"),
+            next(filter(None, (settings.get(n, {}).get("execution.site") for n in _HINTS)), None),
             self._number(pegasus, "runtime", path, job_id),
             max(1, int(self._number(pegasus, "cores", path, job_id) or 1)),
             self._number(pegasus, "memory", path, job_id),
@@ -237,43 +244,51 @@ class _Reader:
             lfn = use.get("lfn") if isinstance(use, dict) else None
             if not isinstance(lfn, str) or not lfn:
                 raise self._use_error(path, index, f"job {job}: a file it uses has no lfn")
-            if lfn in inputs or lfn in outputs:
-                raise self._use_error(path, index, f"job {job} uses file {lfn!r} twice")
             if "size" in use or "metadata" in use:
-                self._size(use, lfn, path, index)
-            link = use.get("type")
-            if link == "input":
+                size = size_of(use)
+                if size is not None:
+                    self.sizes.setdefault(lfn, size)
+                elif not is_number(use.get("size", "0")):  # what Pegasus refuses
+                    found = brief(use["size"])
+                    raise self._use_error(
+                        path, index, f"size of {lfn!r} is {found}, expected bytes"
+                    )
+            wrong = self._add_use(use, lfn, job, inputs, outputs)
+            if wrong:
+                raise self._use_error(path, index, wrong)
+        return inputs, outputs
+
+    def _add_use(
+        self,
+        use: Mapping[str, Any],
+        lfn: str,
+        job: str,
+        inputs: dict[str, None],
+        outputs: dict[str, None],
+    ) -> str:
+        """What is wrong with it; "" for nothing."""
+        link = use.get("type")
+        if lfn in (outputs if link == "input" else inputs):
+            return f"job {job} reads and writes file {lfn!r}"
+        if link == "input":
+            if lfn not in inputs:
                 inputs[lfn] = None
                 self.consumers.setdefault(lfn, []).append(job)
-            elif link in ("output", "checkpoint"):
-                if lfn in self.producer:
-                    raise self._use_error(
-                        path,
-                        index,
-                        f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}",
-                    )
-                outputs[lfn] = None
-                self.producer[lfn] = job
-                if _text(use.get("stageOut")) not in _FALSE:
-                    self.stage_out.add(lfn)
-            else:
-                raise self._use_error(
-                    path,
-                    index,
-                    f"job {job}: file {lfn!r} has type {brief(link)}, "
-                    "expected input, output or checkpoint",
-                )
-        return inputs, outputs
+            if _text(use.get("optional")) not in _TRUE:
+                self.needed.add(lfn)
+            return ""
+        if link not in ("output", "checkpoint"):
+            expected = "expected input, output or checkpoint"
+            return f"job {job}: file {lfn!r} has type {brief(link)}, {expected}"
+        if self.producer.setdefault(lfn, job) != job:
+            return f"file {lfn!r} is written by job {self.producer[lfn]} and by {job}"
+        outputs[lfn] = None
+        if _text(use.get("stageOut")) not in _FALSE:
+            self.stage_out.add(lfn)
+        return ""
 
     def _use_error(self, path: tuple[Key, ...], index: int, message: str) -> InputError:
         return self.document.error((*path, "uses", index), message)
-
-    def _size(self, use: dict[str, Any], lfn: str, path: tuple[Key, ...], index: int) -> None:
-        size = size_of(self.document, (*path, "uses", index), use, lfn)
-        if size is not None and self.sizes.setdefault(lfn, size) != size:
-            raise self._use_error(
-                path, index, f"file {lfn!r} has {size} bytes here and {self.sizes[lfn]} before"
-            )
 
     def _profiles(self, value: Any, path: tuple[Key, ...], job: str) -> Profiles:
         where = (*path, "profiles")
@@ -289,6 +304,8 @@ class _Reader:
             return None
         number = positive_number(value)
         if number is None or number > _MOST[key]:
+            if key != "memory":  # which Pegasus insists on
+                return None
             most = "" if number is None else f" and at most {_MOST[key]:g}"
             raise self.document.error(
                 (*path, "profiles", "pegasus", key),
@@ -347,6 +364,7 @@ class _Reader:
                 self.producer.get(lfn),
                 tuple(self.consumers.get(lfn, ())),
                 lfn in self.stage_out,
+                lfn not in self.needed,
             )
             for lfn in {**self.consumers, **self.producer}
         }

@@ -22,7 +22,7 @@ from math import isfinite
 from statistics import median
 
 from monitors.archive.estimates import Estimate
-from site_selector.catalogs.entries import Site
+from site_selector.catalogs.entries import SUBMIT_SITE, Site
 from site_selector.estimates.beliefs import (
     ERRORS_OF,
     SOURCES,
@@ -45,7 +45,7 @@ from site_selector.estimates.rates import (
     with_place_of_all,
 )
 from site_selector.estimates.running import IDLE, Live, what_is_left
-from site_selector.inputs import SUBMIT_SITE, Inputs
+from site_selector.inputs import Inputs
 
 DEFAULT_WORKERS = 4
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs

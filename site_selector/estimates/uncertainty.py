@@ -110,7 +110,7 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
                 compute[job, site] = known[key]
     size = np.array(
         [
-            0.0 if producer < 0 else _GUESSED_SIZE if guessed else _DECLARED_SIZE
+            _GUESSED_SIZE if guessed else 0.0 if producer < 0 else _DECLARED_SIZE
             for producer, guessed in zip(problem.producer, problem.guessed, strict=True)
         ]
     )

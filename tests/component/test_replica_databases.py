@@ -18,9 +18,9 @@ from postgres_world import new_place, server_in
 
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from site_selector.inputs import load_inputs
 from site_selector.replicas.database import ReplicaDatabase, database_of
+from site_selector.replicas.find import find_replicas
 
 pytestmark = pytest.mark.component
 PASSWORD = "opensesame"
@@ -154,7 +154,7 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
     text = tmp_path / "rc.txt"
     text.write_text('a /a site="mu"\n')
     found = find_replicas(["a", "b"], [("File", str(text))], [], notes.append, properties)
-    assert found == {"a": FoundReplicas((("mu", "/a"),), None)}
+    assert {lfn: r.places for lfn, r in found.items()} == {"a": (("mu", "/a"),)}
     assert notes == [f"{line}; its replicas are not known here"]
     job = SceneJob("j0", reads={"raw": None}, writes={"f": 1})
     outcome = fake_plan(Scene([job], properties=properties))

@@ -92,7 +92,7 @@ def test_replicas_by_name_and_by_pattern() -> None:
     exact, matched = found.find("a.fits"), found.find("b.fits")
     assert exact is not None
     assert exact.size_bytes == 9
-    assert exact.places == (("tacc", "/a"), ("mu", "/b"))
+    assert exact.places == (("tacc", "/a"), ("mu", "/b"), ("mu", "/d"))
     assert matched is not None
     assert matched.size_bytes == 7
     assert found.find("b.txt") is None
@@ -178,11 +178,8 @@ def _hint(site: str) -> str:
          "job x: profile execution.site asks for 'local', but t::a:1.0 can run at mu, tacc"),
         ((FLOW, SITES, replicas_text({"h": ("mu", 1)}), PROGRAMS),
          "job x: input 'f' is written by no job and has no replica"),
-        ((FLOW, SITES, replicas_text({"f": ("mu", None)}), PROGRAMS),
-         "replicas.yml:3: replica 'f' has no size; give its bytes as 'metadata: {size: 12345}'"),
-        ((FLOW, SITES, replicas_text({"f": ("mu", -1)}), PROGRAMS), "size of 'f' is -1, expected"),
         ((FLOW, SITES, replicas_text({"f": ("moon", 1)}), PROGRAMS),
-         "replica 'f' lies at the unknown site 'moon', expected one of mu, tacc, local"),
+         "job x: input 'f' lies at the unknown site 'moon', expected one of mu, tacc, local"),
         ((workflow_text([job("x", "a", ["f"], env={"adon.rate": 1})]), SITES, REPLICAS, PROGRAMS),
          "job x: found 'adon.rate' in profiles: env, expected adon.* only in profiles"),
         ((FLOW, sites_text({"mu": {"adon.rate": "1"}}).replace("    pegasus:", "    env:"),
@@ -191,9 +188,10 @@ def _hint(site: str) -> str:
          "expected a whole number from 0 to 10,000,000"),
         ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "the site catalog lists no site"),
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
-        ((FLOW, SITES + "- name: mu\n", REPLICAS, PROGRAMS), "site 'mu' is listed twice"),
-        ((FLOW, SITES, "replicas:\n- lfn: f\n", PROGRAMS), "replica 'f' has no pfns"),
-        ((FLOW, SITES, REPLICAS, "transformations:\n- name: a\n"), "'a' is at no site"),
+        ((FLOW, SITES, "replicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
+         "job x: input 'f' is written by no job and has no replica"),
+        ((FLOW, SITES, REPLICAS, "transformations:\n- {namespace: t, name: a, version: 1.0}\n"),
+         "job x: no site can run t::a:1.0: it is at no site"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(texts: tuple[str, str, str, str], message: str) -> None:
@@ -216,7 +214,7 @@ def test_catalogs_beside_the_workflow_inside_it_or_missing(tmp_path: Path) -> No
     (alone / "workflow.yml").write_text(yaml.safe_dump(inside, sort_keys=False))
     assert load_inputs(alone / "workflow.yml").raw_bytes == {"f": 100}
     (alone / "workflow.yml").write_text(FLOW)
-    with pytest.raises(InputError, match=r"no site catalog given, .* no sites\.yml beside it"):
+    with pytest.raises(InputError, match=r"found no transformation catalog, expected one in the"):
         load_inputs(alone / "workflow.yml")
 
 

@@ -20,8 +20,8 @@ from adon.config.adon_yml import load_config
 from adon.planning.placement import PlacementInputs, place_files
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
-from pegasus_hooks.planner.model import Sources
 from pegasus_hooks.planner.plan import plan
+from site_selector.catalogs.sources import Sources
 from site_selector.mapping.placement import Mapping
 
 FILES = {

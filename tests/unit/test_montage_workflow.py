@@ -22,8 +22,9 @@ from examples.montage.workflow import HEAD, TOOLS, write
 from examples.workflows.jobs import SIZE_ESTIMATE
 from network_provisioner.templates.data import BUILT_IN, template_from_dict
 from network_provisioner.topology.data import topology_from_dict
-from pegasus_hooks.planner.model import Options, Sources
+from pegasus_hooks.planner.model import Options
 from pegasus_hooks.planner.plan import plan
+from site_selector.catalogs.sources import Sources
 from site_selector.inputs import load_inputs
 
 EXAMPLE = TOOLS.parent

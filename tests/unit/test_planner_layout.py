@@ -16,7 +16,7 @@ from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
-from pegasus_hooks.planner.programs import read_programs
+from pegasus_hooks.planner.programs import ExecutableCatalog
 from pegasus_hooks.planner.staging import RunPaths
 
 
@@ -32,7 +32,7 @@ def planned(
     options: Options = FIXED,
 ) -> dict[str, ExecutableJob]:
     inputs = case.inputs()
-    programs = read_programs(case.sources, inputs)
+    programs = ExecutableCatalog(inputs.sites, inputs.transformations)
     places = RunPaths(inputs.sites, "u/pegasus/mini/run0001")
     return lay_out(inputs, programs, mapping, places, output, options)
 

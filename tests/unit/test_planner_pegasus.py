@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,8 +69,9 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
     (tmp_path / "hooks.json").write_text("{}")
     own = tmp_path / "own.properties"
     own.write_text("# mine\npegasus.data.configuration = nonsharedfs\ndagman.maxpre=7\n")
+    sources = replace(case.sources, conf=own)
     found = pegasus_plan.plan(
-        case.sources, mapping(), tmp_path / "submit", "store", tmp_path / "hooks.json", own, planner
+        sources, mapping(), tmp_path / "submit", "store", tmp_path / "hooks.json", run=planner
     )
     assert (found.planner, found.submit_dir, found.dag) == (
         "pegasus-plan", run, run / "flow-0.dag",
@@ -110,10 +112,12 @@ def test_the_scripts_do_what_dagman_asks(case: Case, home: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("key", ["dagman.pre", "dagman.post.path.pegasus-exitcode"])
-def test_a_property_that_the_user_set_is_not_taken(case: Case, key: str) -> None:
+def test_a_property_that_the_user_set_is_not_taken(case: Case, key: str, tmp_path: Path) -> None:
     scripts = (Path("/pre"), Path("/post"))
+    own = tmp_path / "own.properties"
+    own.write_text(f"{key} : /mine\n")
     with pytest.raises(InputError, match=f"{key} is set by the user"):
-        pegasus_plan.properties_text(case.sources, f"{key} : /mine\n", scripts)
+        pegasus_plan.properties_text(replace(case.sources, conf=own), scripts)
 
 
 @pytest.mark.parametrize(

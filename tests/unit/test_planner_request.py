@@ -20,13 +20,14 @@ from adon.planner_request import answers
 from adon.planning.placement import place
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.plugin import command_text
-from pegasus_hooks.plugin.replicas import FoundReplicas, find_replicas
 from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.estimates.believe import believe
+from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.problem import build_problem
+from site_selector.replicas.find import find_replicas
 
 COMMAND = [sys.executable, "-I", "-m", "adon.planner_request"]
 SMALL: dict[str, Any] = {
@@ -246,10 +247,11 @@ def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
     files = [{"lfn": "raw"}, *SMALL["files"][1:]]
     inputs, notes = read(small(files=files))
     assert (inputs.raw_bytes, inputs.places) == ({"raw": 100_000_000}, {"raw": ("local",)})
-    assert notes == [
-        "no place is known of 1 of 1 inputs; taken as at local",
-        "no size is known of 1 of 1 inputs; taken as 100000000 B",
-    ]
+    assert notes == ["no place is known of 1 of 1 inputs; taken as at local"]
+    assert size_note(inputs) == (
+        "no size is known of 1 of 1 inputs (raw): taken as 100 MB (a default, right to an order of "
+        "magnitude)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -337,12 +339,12 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
         [str(tmp_path / "here")],
         notes.append,
     )
-    assert found == {
-        "dir.txt": FoundReplicas((("local", f"{tmp_path}/here/dir.txt"),), 5),
-        "y": FoundReplicas((("mu", "gsiftp://m/y"),), 7),
-        "r5": FoundReplicas((("tacc", "gsiftp://t/r"),), None),
-        "f": FoundReplicas((("mu", "file:///a"), ("tacc", "gsiftp://t/a")), 9),
-        'g " h': FoundReplicas((("mu", "file:///b c"),), None),
+    assert {lfn: (r.places, r.size_bytes) for lfn, r in found.items()} == {
+        "dir.txt": ((("local", f"{tmp_path}/here/dir.txt"),), 5),
+        "y": ((("mu", "gsiftp://m/y"),), 7),
+        "r5": ((("tacc", "gsiftp://t/r"),), None),
+        "f": ((("mu", "file:///a"), ("tacc", "gsiftp://t/a")), 9),
+        'g " h': ((("mu", "file:///b c"),), None),
     }
     assert len(notes) == 2
     assert "JDBCRC: expected YAML or File" in notes[1]

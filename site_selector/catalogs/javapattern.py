@@ -1,0 +1,167 @@
+"""Java's regular expressions, in which Pegasus's replica catalogs are written, as Python's.
+
+Most is the same in both. Put otherwise are named groups, ``\\p{…}``, ``\\Q…\\E``, some escapes, and
+character classes inside classes.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from functools import cache
+from itertools import pairwise
+
+# \p{…} of POSIX, which Java takes for ASCII, as the inside of a class.
+_POSIX = {
+    "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7f", "Alpha": "a-zA-Z", "Digit": "0-9",
+    "Alnum": "a-zA-Z0-9", "Punct": r"!-/:-@\[-`{-~", "Graph": "!-~", "Print": r"\x20-~",
+    "Blank": r"\x20\t", "Cntrl": r"\x00-\x1f\x7f", "XDigit": "0-9a-fA-F",
+    "Space": r"\x20\t\n\x0b\f\r",
+}  # fmt: skip
+_NAMED = {
+    "Alphabetic": "L", "Letter": "L", "Lowercase": "Ll", "Uppercase": "Lu", "Digit": "Nd",
+    "Punctuation": "P", "LowerCase": "Ll", "UpperCase": "Lu", "LetterOrDigit": "LN",
+}  # fmt: skip
+_ESCAPES = {
+    "z": r"\Z", "Z": r"(?=\n?\Z)", "e": r"\x1b", "R": r"(?:\r\n|[\n-\r\x85\u2028\u2029])",
+    "h": r"[ \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]", "H": r"[^ \t\xa0]",
+    "v": r"[\n-\r\x85\u2028\u2029]", "V": r"[^\n-\r\x85\u2028\u2029]",
+}  # fmt: skip
+_PROPERTY = re.compile(r"\\([pP])(?:\{\^?([A-Za-z_=]+)\}|([A-Z]))")
+_FLAGS = re.compile(r"\(\?[a-zA-Z]*\)")
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A Java pattern. Raises re.error for what cannot be read."""
+    try:
+        return re.compile(_Translation(pattern).whole(), re.ASCII)
+    except (OverflowError, RecursionError) as error:
+        raise re.error(str(error)) from None
+
+
+class _Translation:
+    def __init__(self, pattern: str) -> None:
+        self.text = pattern
+        self.at = 0
+
+    def whole(self) -> str:
+        out: list[str] = []
+        flags = 0  # groups of flags that end with the pattern or the group around them
+        opened: list[int] = []
+        while self.at < len(self.text):
+            rest = self.text[self.at :]
+            if rest.startswith("\\"):
+                out.append(self._escape())
+            elif rest.startswith("["):
+                out.append(self._class())
+            elif found := re.match(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", rest):
+                opened.append(flags)
+                flags = 0
+                out.append(f"(?P<{found[1]}>")
+                self.at += found.end()
+            elif found := _FLAGS.match(rest):
+                letters = "".join(sorted(set(found[0][2:-1]) - set("udU")))
+                if letters:
+                    out.append(f"(?{letters}:")
+                    flags += 1
+                self.at += found.end()
+            elif rest[0] in "()":
+                if rest[0] == "(":
+                    opened.append(flags)
+                    flags = 0
+                out.append(")" * flags + rest[0] if rest[0] == ")" else "(")
+                if rest[0] == ")":
+                    flags = opened.pop() if opened else 0
+                self.at += 1
+            else:
+                out.append(rest[0])
+                self.at += 1
+        return "".join(out) + ")" * flags
+
+    def _escape(self, inside: bool = False) -> str:
+        """What begins with a backslash; ``inside`` a class."""
+        rest = self.text[self.at :]
+        if found := _PROPERTY.match(rest):
+            self.at += found.end()
+            return _property(found[2] or found[3], (found[1] == "P") != ("^" in found[0]), inside)
+        if found := re.match(r"\\k<([A-Za-z][A-Za-z0-9]*)>", rest):
+            self.at += found.end()
+            return f"(?P={found[1]})"
+        if found := re.match(r"\\Q(.*?)(?:\\E|\Z)", rest, re.DOTALL):
+            self.at += found.end()
+            return re.escape(found[1])
+        if found := re.match(r"\\x\{([0-9a-fA-F]{1,6})\}|\\0([0-7]{1,3})|\\c(.)", rest):
+            self.at += found.end()
+            code = int(found[1], 16) if found[1] else int(found[2], 8) if found[2] else None
+            char = chr(ord(found[3]) ^ 64 if code is None else min(code, sys.maxunicode))
+            return re.escape(char)
+        self.at += 2
+        written = rest[:2]
+        special = _ESCAPES.get(written[1:], written)
+        return special if not inside or special[0] != "[" else special[1:-1]
+
+    def _class(self) -> str:
+        """A class as an expression for one character: in Java classes hold others, and ``&&``
+        intersects them."""
+        self.at += 1
+        negated = self.text.startswith("^", self.at)
+        self.at += negated
+        parts: list[list[str]] = [[]]  # what is intersected, each made of alternatives
+        plain: list[str] = [""]
+        first = True
+        while True:
+            rest = self.text[self.at :]
+            if not rest:
+                raise re.error("a character class does not end")
+            if rest[0] == "]" and not first:
+                break
+            if rest.startswith("&&"):
+                parts.append([])
+                plain.append("")
+                self.at += 2
+            elif rest[0] == "[":
+                parts[-1].append(self._class())
+            elif rest[0] == "\\":
+                plain[-1] += self._escape(inside=True)
+            else:
+                plain[-1] += rest[0]
+                self.at += 1
+            first = False
+        self.at += 1
+        if len(parts) == 1 and not parts[0]:
+            return f"[{'^' * negated}{plain[0]}]"
+        each = [
+            "(?:" + "|".join([*([f"[{chars}]"] if chars else []), *found]) + ")"
+            for chars, found in zip(plain, parts, strict=True)
+            if chars or found
+        ]
+        every = "".join(f"(?={part})" for part in each)
+        return f"(?:(?!{every})[\\s\\S])" if negated else f"(?:{every}[\\s\\S])"
+
+
+def _property(name: str, negated: bool, inside: bool) -> str:
+    known = name.removeprefix("Is").removeprefix("java").rpartition("=")[2]
+    chars = _POSIX.get(name)
+    if chars is None:
+        chars = _of_category(_NAMED.get(known, known))
+    if not chars:
+        raise re.error(f"unknown property {name!r}")
+    if inside and negated:
+        raise re.error(f"the negated property {name!r} inside a class")
+    return chars if inside else f"[{'^' * negated}{chars}]"
+
+
+@cache
+def _of_category(name: str) -> str:
+    """The characters of a Unicode category, or of several one-letter ones, as ranges."""
+    of = (name,) if not name.isupper() else tuple(name)
+    codes = [c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)).startswith(of)]
+    if not codes:
+        return ""
+    ends = [i for i, (a, b) in enumerate(pairwise(codes)) if b != a + 1]
+    begins = [0, *(i + 1 for i in ends)]
+    return "".join(
+        f"\\U{codes[a]:08x}-\\U{codes[b]:08x}"
+        for a, b in zip(begins, [*ends, len(codes) - 1], strict=True)
+    )

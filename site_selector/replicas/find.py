@@ -1,0 +1,150 @@
+"""Where the inputs of a workflow lie and how large they are.
+
+Directories of inputs, the workflow's own catalog, files of replica catalogs, and a database are
+looked into; the first that knows a file is believed, as by Pegasus.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import unquote, urlsplit
+
+from network_provisioner.base.errors import InputError
+from site_selector.catalogs.documents import read_document, read_text
+from site_selector.catalogs.entries import SUBMIT_SITE, Replica, ReplicaCatalog, replicas_of
+from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.variables import expanded
+from site_selector.replicas.database import database_of
+
+_log = logging.getLogger(__name__)
+WHAT = "Pegasus 5 replica catalog"
+Note = Callable[[str], None]
+
+# Of Pegasus's older text format: words, or quoted words with \" and \\ inside.
+_WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
+_SITE_KEYS = ("site", "pool")
+_YAML = (".yml", ".yaml", ".json")
+_IN_YAML = re.compile(r"^\s*\{?\s*\"?(pegasus|replicas)\"?\s*:", re.MULTILINE)
+
+
+def find_replicas(
+    wanted: Iterable[str],
+    files: Sequence[tuple[str | None, str]],
+    directories: Sequence[str],
+    note: Note | None,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    inside: ReplicaCatalog | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> dict[str, Replica]:
+    """The files named ``wanted``. Of two sources that know one, the first is believed: the order of
+    ``directories``, the workflow's own catalog ``inside``, the order of ``files`` (pairs of
+    Pegasus's catalog type and path), then the database that Pegasus's ``properties`` name.
+
+    ``note`` gets a line for each source that cannot be read; without it, InputError is raised for
+    a file. ``variables``: see :func:`site_selector.catalogs.documents.read_document`.
+    """
+    names = dict.fromkeys(wanted)
+    found: dict[str, Replica] = {}
+
+    def missing() -> list[str]:
+        return [name for name in names if name not in found]
+
+    for directory in directories:
+        for lfn in missing():
+            path = Path(directory) / lfn
+            size = _size_of(path)
+            if size is not None:
+                found[lfn] = Replica(lfn, ((SUBMIT_SITE, str(path.absolute())),), size, ())
+    if inside is not None:
+        found |= _of(inside, missing())
+    for kind, name in files:
+        if missing():
+            try:
+                found |= _read(kind, Path(name), missing(), variables)
+            except InputError as error:
+                if note is None:
+                    raise
+                note(f"{error}; its replicas are not known here")
+    try:
+        database = database_of(properties)
+        found |= database.replicas(missing()) if database else {}
+    except InputError as error:
+        (note or _log.warning)(f"{error}; its replicas are not known here")
+    return found
+
+
+def _of(catalog: ReplicaCatalog, wanted: Iterable[str]) -> dict[str, Replica]:
+    for line in catalog.notes:
+        _log.warning("%s", line)
+    entries = ((lfn, catalog.find(lfn)) for lfn in wanted)
+    return {lfn: entry for lfn, entry in entries if entry is not None and entry.places}
+
+
+def measured(size_bytes: int | None, places: Iterable[tuple[str, str]]) -> int | None:
+    """The size that is known, else that of the file itself where it lies on this machine."""
+    if size_bytes is not None:
+        return size_bytes
+    for site, url in places:
+        parts = urlsplit(url)
+        if site == SUBMIT_SITE and parts.scheme in ("", "file") and parts.netloc in _HERE:
+            return _size_of(Path(unquote(parts.path) if parts.scheme else url))
+    return None
+
+
+_HERE = ("", "localhost")
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except (OSError, ValueError):  # unreadable, or no name for a file
+        return None
+
+
+def _read(
+    kind: str | None, path: Path, wanted: Collection[str], variables: Mapping[str, str] | None
+) -> dict[str, Replica]:
+    if kind is None:  # Pegasus tells them apart by name and content
+        yaml = path.suffix.lower() in _YAML or _IN_YAML.search(read_text(path, WHAT))
+        kind = "YAML" if yaml else "File"
+    if kind.lower() == "yaml":
+        return _of(replicas_of(read_document(path, WHAT, variables)), wanted)
+    if kind.lower() in ("file", "simplefile"):
+        return _read_text(path, {*wanted}, variables)
+    raise InputError(f"replica catalog of type {kind}: expected YAML or File")
+
+
+def _read_text(
+    path: Path, wanted: Collection[str], variables: Mapping[str, str] | None
+) -> dict[str, Replica]:
+    """Lines ``lfn pfn key="value" …``, of which the key ``site`` (once ``pool``) matters."""
+    places: dict[str, list[tuple[str, str]]] = {}
+    sizes: dict[str, int] = {}
+    text = expanded(
+        read_text(path, WHAT), str(path), os.environ if variables is None else variables
+    )
+    for line in text.splitlines():
+        words = _WORD.findall(line)
+        if len(words) < 2 or words[0].startswith("#"):
+            continue
+        lfn, pfn = _plain(words[0]), _plain(words[1])
+        if lfn not in wanted:
+            continue
+        keys = dict(word.split("=", 1) for word in words[2:] if "=" in word)
+        site = next((_plain(keys[key]) for key in _SITE_KEYS if key in keys), "")
+        if site:
+            places.setdefault(lfn, []).append((site, pfn))
+        size = positive_number(_plain(keys.get("size", "")))
+        if size is not None and size < 1 << 63:
+            sizes.setdefault(lfn, int(size))
+    return {lfn: Replica(lfn, tuple(at), sizes.get(lfn), ()) for lfn, at in places.items()}
+
+
+def _plain(word: str) -> str:
+    return re.sub(r'\\(.)|"', lambda match: match[1] or "", word)

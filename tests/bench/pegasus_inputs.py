@@ -1,0 +1,198 @@
+"""Workflows and catalogs of other people, mapped and planned as they are written.
+
+    python -m tests.bench.pegasus_inputs CHECKOUT... [--pegasus-plan PATH] [--refused]
+
+A checkout is a folder, such as one of pegasus-isi/pegasus or pegasushub/pegasus-site-catalogs.
+Workflows are the YAML files that have jobs, and what the generators below ``test/core`` and
+``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
+Every catalog that lies alone is read. With a real ``pegasus-plan`` its answer stands beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from network_provisioner.base.errors import InputError
+from site_selector.catalogs.documents import read_document
+from site_selector.catalogs.entries import replicas_of, transformations_of
+
+_BIN = Path(sys.executable).parent
+_LIMIT_S = 60.0
+_STAND_IN = f"""#!{sys.executable}
+import json, os, sys
+open(os.environ["PLANNED"], "w").write(json.dumps([os.getcwd(), sys.argv[1:]]))
+sys.exit(1)
+"""
+_QUIET = "#!/bin/sh\necho /usr\n"
+_TOOLS = ("config", "version", "run", "status", "keg", "transfer", "kickstart")
+_PASSED = {"--sites": "--execution-sites", "--output-sites": "--output-site",
+           "--input-dir": "--input-dir", "--conf": "--conf"}  # fmt: skip
+_CATALOGS = {"sites": "sites", "replicas": "replicas", "transformations": "transformations"}
+
+
+@dataclass
+class Found:
+    """One workflow or catalog, and what became of it: "" for well."""
+
+    name: str
+    kind: str
+    folder: Path
+    file: str
+    options: list[str] = field(default_factory=list)
+    mapped: str = ""
+    planned: str = ""
+    pegasus: str | None = None
+
+
+def main() -> int:
+    """Print the table; exit status 0."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.pegasus_inputs")
+    parser.add_argument("checkout", type=Path, nargs="+")
+    parser.add_argument("--pegasus-plan", type=Path, help="a real one, to compare with")
+    parser.add_argument("--refused", action="store_true", help="one line for each refusal as well")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="pegasus-inputs-") as scratch:
+        found = [f for c in args.checkout for f in _found(c.resolve(), Path(scratch))]
+        for item in found:
+            _try(item, args.pegasus_plan)
+            print(".", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    _print(found, args.refused)
+    return 0
+
+
+def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
+    for part in ("test/core", "tutorial", "share"):
+        for program in sorted((checkout / part).rglob("*.py")):
+            if "Pegasus.api" in program.read_text(encoding="utf-8", errors="replace"):
+                yield from _generated(program, checkout, scratch)
+    for file in sorted([*checkout.rglob("*.yml"), *checkout.rglob("*.yaml")]):
+        kind = _kind_of(file)
+        if kind:
+            folder = file.parent
+            if kind == "workflow":
+                folder = scratch / f"as-is-{len(list(scratch.iterdir()))}"
+                shutil.copytree(file.parent, folder, ignore_dangling_symlinks=True)
+            yield Found(str(file.relative_to(checkout)), kind, folder, file.name)
+
+
+def _kind_of(file: Path) -> str:
+    try:
+        root = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return ""
+    if not isinstance(root, dict):
+        return ""
+    if isinstance(root.get("jobs"), list) and "pegasus" in root:
+        return "workflow"
+    return next((kind for kind in _CATALOGS if isinstance(root.get(kind), list)), "")
+
+
+def _generated(program: Path, checkout: Path, scratch: Path) -> Iterator[Found]:
+    """What a generator has planned, once for each way to call it that plans something else."""
+    folders = sorted(p.name for p in program.parent.iterdir() if p.is_dir())
+    seen = set()
+    for arguments in ([], ["/usr"], *([name] for name in folders)):
+        folder = scratch / f"run-{len(list(scratch.iterdir()))}"
+        shutil.copytree(program.parent, folder, ignore_dangling_symlinks=True)
+        planned = folder / ".planned.json"
+        env = _environment(folder) | {"PLANNED": str(planned)}
+        try:
+            subprocess.run(
+                [sys.executable, program.name, *arguments], cwd=folder, env=env, timeout=_LIMIT_S,
+                stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            continue
+        name = f"{program.relative_to(checkout)} {' '.join(arguments)}".strip()
+        if planned.exists():
+            where, words = json.loads(planned.read_text())
+            if str(words) not in seen:
+                seen.add(str(words))
+                files = [word for word in words if word.endswith((".yml", ".yaml"))]
+                yield Found(name, "workflow", Path(where), files[-1], words)
+        elif not seen and (folder / "workflow.yml").exists():
+            yield Found(name, "workflow", folder, "workflow.yml")
+            return
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    tools = folder / ".bin"
+    tools.mkdir(exist_ok=True)
+    for name in [f"pegasus-{tool}" for tool in _TOOLS] + ["condor_version", "condor_config_val"]:
+        (tools / name).write_text(_QUIET)
+    (tools / "pegasus-plan").write_text(_STAND_IN)
+    for file in tools.iterdir():
+        file.chmod(0o755)
+    return {**os.environ, "PATH": f"{tools}:{_BIN}:{os.environ['PATH']}", "HOME": str(folder)}
+
+
+def _try(item: Found, planner: Path | None) -> None:
+    if item.kind != "workflow":
+        option = {"sites": ["site", "show", "--sites"]}.get(item.kind)
+        item.mapped = _run([*option, item.file], item.folder) if option else _read(item)
+        return
+    options = []
+    for word, value in zip(item.options, item.options[1:], strict=False):
+        options += [_PASSED[word], value] if word in _PASSED else []
+    item.mapped = _run(["site", "map", item.file, *options], item.folder)
+    if not item.mapped:
+        item.planned = _run(["plan", item.file, "--dir", ".planned", *options], item.folder)
+    if planner is not None:
+        words = [w for w in item.options if w not in (item.file, "--submit", "--json", "-vvv")]
+        item.pegasus = _pegasus([str(planner), *words, item.file], item.folder)
+
+
+def _run(words: Sequence[str], folder: Path) -> str:
+    env = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(
+        [_BIN / "adon", *words], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def _read(item: Found) -> str:
+    try:
+        document = read_document(item.folder / item.file, f"catalog of {item.kind}")
+        (replicas_of if item.kind == "replicas" else transformations_of)(document)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _pegasus(words: Sequence[str], folder: Path) -> str:
+    env = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return "" if done.returncode == 0 else lines[-1].strip()
+
+
+def _print(found: Sequence[Found], refused: bool) -> None:
+    print("| kind | found | mapped or read | planned as well |")
+    print("|---|---|---|---|")
+    for kind in ("workflow", *_CATALOGS):
+        of_kind = [item for item in found if item.kind == kind]
+        good = [item for item in of_kind if not item.mapped]
+        planned = sum(not item.planned for item in good) if kind == "workflow" else ""
+        print(f"| {kind} | {len(of_kind)} | {len(good)} | {planned} |")
+    for item in found if refused else ():
+        for step, told in (("mapped", item.mapped), ("planned", item.planned)):
+            if told:
+                print(f"{item.name}: not {step}: {told}")
+        if item.pegasus is not None and bool(item.pegasus) != bool(item.mapped):
+            print(f"{item.name}: differs, pegasus-plan: {item.pegasus or 'plans it'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

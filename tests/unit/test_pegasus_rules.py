@@ -1,0 +1,345 @@
+"""What pegasus-plan 5.1 accepts, and what it makes of it, is what ADON does. Tried on 5.1.3."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from site_world import Measurements, estimate_of
+
+from network_provisioner.base.errors import InputError
+from site_selector.catalogs.javapattern import compiled
+from site_selector.catalogs.sources import Sources
+from site_selector.catalogs.variables import expanded
+from site_selector.estimates.input_sizes import with_history
+from site_selector.inputs import Inputs, read_inputs, size_note
+
+JOB = {
+    "type": "job", "id": "J1", "name": "count", "arguments": [],
+    "uses": [{"lfn": "in", "type": "input"}, {"lfn": "out", "type": "output"}],
+}  # fmt: skip
+FLOW: dict[str, Any] = {"pegasus": "5.0", "name": "tally", "jobs": [JOB]}
+GROVE = {"name": "grove", "profiles": {"pegasus": {"style": "condor"}}}
+POOL = {"name": "compute", "profiles": {"pegasus": {"style": "condor"}}}
+SERVER = {"url": "pelican:///space", "operation": "all"}
+STORE = {
+    "name": "staging",
+    "directories": [{"type": "sharedScratch", "path": "/space", "fileServers": [SERVER]}],
+}
+IN = {"lfn": "in", "metadata": {"size": 52}, "pfns": [{"site": "local", "pfn": "/data/in"}]}
+
+
+def sites(*entries: object) -> dict[str, Any]:
+    return {"pegasus": "5.0", "sites": list(entries)}
+
+
+def replicas(*entries: object) -> dict[str, Any]:
+    return {"pegasus": "5.0", "replicas": list(entries)}
+
+
+def program(site: str = "grove", kind: str = "installed") -> dict[str, Any]:
+    place = {"name": site, "pfn": "/opt/count", "type": kind}
+    return {"pegasus": "5.0", "transformations": [{"name": "count", "sites": [place]}]}
+
+
+Load = Callable[..., Inputs]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Writes the files, and reads the workflow from its own folder with an empty home. What is
+    None is not written; other keywords are options of Sources."""
+    monkeypatch.chdir(tmp_path)
+
+    def loaded(
+        workflow: object = FLOW,
+        sites_yml: object = sites(GROVE),
+        replicas_yml: object = replicas(IN),
+        transformations_yml: object = program(),
+        files: Mapping[str, object] | None = None,
+        execution_sites: list[str] | None = None,
+        **options: Any,
+    ) -> Inputs:
+        named = {
+            "workflow.yml": workflow, "sites.yml": sites_yml, "replicas.yml": replicas_yml,
+            "transformations.yml": transformations_yml, **(files or {}),
+        }  # fmt: skip
+        for name, content in named.items():
+            if content is not None:
+                file = tmp_path / name
+                file.parent.mkdir(exist_ok=True)
+                text = content if isinstance(content, str) else yaml.safe_dump(content)
+                file.write_text(text)
+        options.setdefault("environment", {})
+        sources = Sources(Path("workflow.yml"), home=tmp_path / "home", **options)
+        return read_inputs(sources, execution_sites)
+
+    return loaded
+
+
+def uses(*entries: object) -> dict[str, Any]:
+    return {**FLOW, "jobs": [{**JOB, "uses": list(entries)}]}
+
+
+# ------------------------------------------------------------------------------ catalogs and sites
+
+
+@pytest.mark.parametrize(
+    ("catalog", "transformations", "candidates"),
+    [
+        (sites(GROVE), program(), ("grove",)),
+        (sites(GROVE), program("local", "stageable"), ("grove",)),  # not the pool nobody declared
+        (sites(GROVE, POOL), program("local", "stageable"), ("compute",)),
+        (sites(POOL, STORE), program("staging", "stageable"), ("compute",)),
+        (sites(STORE), program("local", "stageable"), ("condorpool",)),
+        (sites(STORE), program("staging"), ("staging",)),  # a program is there: it computes
+        (None, program("condorpool"), ("condorpool",)),
+        ("", program("condorpool"), ("condorpool",)),
+        (None, program("local", "stageable"), ("condorpool",)),
+        (sites(GROVE, {**GROVE, "arch": "x86_64"}), program(), ("grove",)),  # the last one counts
+        (sites({**GROVE, "directories": []}), program(), ("grove",)),
+    ],
+)
+def test_where_jobs_run_where_nobody_says_so(
+    load: Load, catalog: object, transformations: object, candidates: tuple[str, ...]
+) -> None:
+    inputs = load(sites_yml=catalog, transformations_yml=transformations)
+    assert inputs.candidates["J1"] == candidates
+    assert {"local", "condorpool"} <= inputs.sites.keys()
+
+
+def test_local_takes_jobs_only_where_it_is_named(load: Load) -> None:
+    with pytest.raises(InputError, match="no site can run count: it is at local, execution sites"):
+        load(transformations_yml=program("local"))
+    for named in (["local"], ["*", "local"]):
+        inputs = load(transformations_yml=program("local"), execution_sites=named)
+        assert inputs.candidates["J1"] == ("local",)
+
+
+def test_catalogs_inside_add_to_those_in_files(load: Load) -> None:
+    inside = {
+        **FLOW, "siteCatalog": sites(GROVE), "replicaCatalog": replicas({**IN, "metadata": None}),
+        "transformationCatalog": program(),
+    }  # fmt: skip
+    inputs = load(inside, sites(STORE), replicas({"lfn": "in", "pfns": []}), program("mars"))
+    assert inputs.candidates["J1"] == ("grove",)
+    assert inputs.places["in"] == ("local",)
+    assert "staging" in inputs.sites
+    empty = dict.fromkeys(("siteCatalog", "replicaCatalog", "transformationCatalog"))
+    assert load({**FLOW, **empty}).candidates["J1"] == ("grove",)
+
+
+def test_catalogs_are_where_the_properties_say(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".pegasusrc").write_text("my.base = conf\npegasus.catalog.site.file=no\n")
+    inputs = load(
+        sites_yml=None, replicas_yml=None, transformations_yml=None,
+        files={
+            "pegasus.properties": "pegasus.catalog.site.file = ${my.base}/where.yml\n"
+            "pegasus.catalog.replica.file = elsewhere\nenv.SITE = grove\n"
+            "pegasus.catalog.site.sites.grove.profiles.pegasus.data.configuration = sharedfs\n",
+            "mine": "pegasus.catalog.replica = File\npegasus.catalog.replica.file = conf/data\n",
+            "conf/where.yml": sites(GROVE), "conf/what.yml": program("${SITE}"),
+            "conf/data": 'in file:///data/in site="local" size="7"\n',
+        },
+        conf=Path("mine"),
+        environment={"_PEGASUS__CATALOG__TRANSFORMATION__FILE": "conf/what.yml", "SITE": "x"},
+    )  # fmt: skip
+    assert (inputs.candidates["J1"], inputs.raw_bytes) == (("grove",), {"in": 7})
+    assert inputs.staging == "per-site"
+
+
+@pytest.mark.parametrize(
+    ("properties", "profile", "option", "staging"),
+    [
+        ("", None, None, "per-job"),
+        ("pegasus.data.configuration = sharedfs", None, None, "per-site"),
+        ("pegasus.data.configuration = sharedfs", None, "condorio", "per-job"),
+        ("", "sharedfs", None, "per-site"),
+        ("pegasus.data.configuration = Condor", "sharedfs", None, "per-job"),
+    ],
+)
+def test_the_data_configuration(
+    load: Load, properties: str, profile: str | None, option: str | None, staging: str
+) -> None:
+    own = {"style": "condor"} | ({"data.configuration": profile} if profile else {})
+    site = {"name": "grove", "profiles": {"pegasus": own}}
+    files = {"pegasus.properties": properties}
+    inputs = load(sites_yml=sites(site), files=files, data_configuration=option)
+    assert inputs.staging == staging
+    with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
+        load(data_configuration="magic")
+
+
+def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path) -> None:
+    hosted = sites({**POOL, "profiles": {"env": {"A": "1"}, "pegasus": {"style": "glite"}}}, STORE)
+    folder = tmp_path / "served" / "5.1" / "conf"
+    folder.mkdir(parents=True)
+    (folder / "pool.yml").write_text(yaml.safe_dump(hosted))
+    found = "pegasus.catalog.site.repo = file://{0}/served\npegasus.catalog.site.repo.file = {1}\n"
+    own = sites({"name": "compute", "profiles": {"pegasus": {"style": "condor"}}})
+    files = {"pegasus.properties": found.format(tmp_path, "pool.yml")}
+    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    assert inputs.sites["compute"].profiles == {"env": {"A": "1"}, "pegasus": {"style": "condor"}}
+    assert "staging" in inputs.sites
+    files = {"pegasus.properties": found.format(tmp_path, "gone.yml")}
+    inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
+    assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
+
+
+def test_programs_without_a_catalog(load: Load) -> None:
+    inputs = load(transformations_yml=None, files={"transformations/count": "#!/bin/sh"})
+    assert inputs.candidates["J1"] == ("grove",)
+    named = {"selector": {"execution.site": "grove", "pfn": "/opt/c"}}
+    inputs = load({**FLOW, "jobs": [{**JOB, "name": "other", "profiles": named}]})
+    assert inputs.candidates["J1"] == ("grove",)
+    assert [e.pfn for e in inputs.transformations["other"].executables] == ["/opt/c"]
+
+
+# ------------------------------------------------------------------------------- files and sizes
+
+
+@pytest.mark.parametrize(
+    ("workflow", "catalog", "files"),
+    [
+        (uses({"lfn": "out", "type": "output"}), None, []),
+        (uses({"lfn": "in", "type": "input"}, {"lfn": "w", "type": "input", "optional": True}),
+         replicas(IN), ["in"]),
+        (FLOW, replicas(IN, {"lfn": "old", "pfns": []}, {"lfn": "older"}), ["in"]),
+        (FLOW, replicas({**IN, "x-a": {"b": 1}, "checksum": {"sha256": "ab"}}), ["in"]),
+        (FLOW, replicas({"lfn": r"(?<n>i\p{Lower})", "regex": True, "pfns": IN["pfns"]}), ["in"]),
+        (FLOW, replicas(IN, {"lfn": "(((", "regex": True, "pfns": IN["pfns"]}), ["in"]),
+        ({**FLOW, "x-a": 1, "hooks": {"shell": []}, "jobDependencies": []}, replicas(IN), ["in"]),
+        ({**FLOW, "jobs": [{**JOB, "profiles": {"x-a": {"b": 1}, "pegasus": {
+            "x-n": [1], "runtime": "soon", "memory.expr": "pegasus_memory_mb * 2"}}}]},
+         replicas(IN), ["in"]),
+        (uses(*JOB["uses"], *JOB["uses"]), replicas(IN), ["in"]),
+    ],
+)  # fmt: skip
+def test_what_pegasus_accepts(
+    load: Load, workflow: object, catalog: object, files: list[str]
+) -> None:
+    inputs = load(workflow, replicas_yml=catalog)
+    assert (inputs.candidates["J1"], [*inputs.raw_bytes]) == (("grove",), files)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "catalog", "message"),
+    [
+        (FLOW, None, "job J1: input 'in' is written by no job and has no replica"),
+        (FLOW, replicas({"lfn": "in", "pfns": []}), "job J1: input 'in' is written by no job"),
+        (FLOW, replicas({"lfn": "i.", "regex": True, "pfns": [*IN["pfns"], *IN["pfns"]]}),
+         "replica pattern 'i.': found 2 pfns, expected 1"),
+        (uses({"lfn": "in", "type": "inout"}), replicas(IN), "has type 'inout', expected input"),
+        (uses({"lfn": "in", "type": "none"}), replicas(IN), "has type 'none', expected input"),
+    ],
+)  # fmt: skip
+def test_what_pegasus_refuses(load: Load, workflow: object, catalog: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(workflow, replicas_yml=catalog)
+
+
+def test_entries_of_one_file_are_merged(load: Load) -> None:
+    other = {"lfn": "in", "pfns": [{"site": "grove", "pfn": "/g/in"}]}
+    pattern = {"lfn": "(i)(.)", "regex": True, "pfns": [{"site": "grove", "pfn": "/[2]/[1][0]"}]}
+    inputs = load(replicas_yml=replicas(IN, other, pattern))
+    assert inputs.replicas.entries["in"].places == (
+        ("local", "/data/in"), ("grove", "/g/in"), ("grove", "/n/iin"),
+    )  # fmt: skip
+    assert inputs.raw_bytes == {"in": 52}
+
+
+def test_a_directory_of_inputs_comes_first(load: Load, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    inputs = load(files={"data/in": "abc"}, input_dirs=[Path("data")])
+    assert inputs.raw_bytes == {"in": 3}
+    assert inputs.replicas.entries["in"].places == (("local", str(folder / "in")),)
+
+
+def test_sizes_that_nobody_tells(load: Load, tmp_path: Path) -> None:
+    here = {"lfn": "here", "pfns": [{"site": "local", "pfn": f"file://{tmp_path}/here"}]}
+    far = {"lfn": "in", "pfns": [{"site": "grove", "pfn": "/in"}], "metadata": {"size": "large"}}
+    workflow = uses(*JOB["uses"], {"lfn": "here", "type": "input"})
+    inputs = load(workflow, replicas_yml=replicas(here, far), files={"here": "abcd"})
+    assert inputs.raw_bytes == {"here": 4, "in": 4}
+    assert size_note(inputs) == (
+        "no size is known of 1 of 2 inputs (in): taken as 4 B (the median of the others)"
+    )
+    seen = {
+        ("compute_rate", "count@grove"): estimate_of(1000.0),
+        ("runtime", "count@grove"): estimate_of(60.0),
+    }
+    known = with_history(inputs, Measurements(seen), time.time())
+    assert known.raw_bytes == {"here": 4, "in": 60_000 - 4}
+    assert "60 kB (by what earlier runs read)" in size_note(known)
+    assert size_note(load()) == ""
+
+
+# ------------------------------------------------------------------------------------- variables
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a ${B} ${b} $B", "a grove grove $B"),
+        ("${NESTED}", "grove/x"),
+        (r"\${B}", "${B}"),
+        ("${B:-other}", "grove"),
+        ("open ${B", "open ${B"),
+        ("none", "none"),
+    ],
+)
+def test_variables_are_put_in_as_pegasus_does(text: str, found: str) -> None:
+    known = {"B": "grove", "NESTED": "${B}/x", "LOOP": "${LOOP}"}
+    assert expanded(text, "f", known) == found
+
+
+@pytest.mark.parametrize("text", ["${NOT}", "# ${NOT}", "${NOT:-x}"])
+def test_a_variable_that_is_not_set_is_named(load: Load, text: str) -> None:
+    with pytest.raises(InputError, match=r"^f:2: variable 'NOT' is not set, expected a value in"):
+        expanded(f"a\n{text}", "f", {})
+    with pytest.raises(InputError, match="'LOOP' stands for itself"):
+        expanded("${LOOP}", "f", {"LOOP": "${LOOP}"})
+    catalog = f"{yaml.safe_dump(sites(GROVE))}{text if text[0] == '#' else f'x-a: {text}'}\n"
+    with pytest.raises(InputError, match=r"^sites\.yml:\d: variable 'NOT' is not set"):
+        load(sites_yml=catalog)
+    with pytest.raises(InputError, match=r"properties:1: pegasus\.catalog\.site\.file: found"):
+        load(files={"pegasus.properties": "pegasus.catalog.site.file=${HOME}/s.yml\n"})
+
+
+# --------------------------------------------------------------------------------- Java's patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matches", "other"),
+    [
+        (r"(?<what>leav\p{Alpha}+)\.txt", "leaves.txt", "leav1.txt"),
+        (r"(?<a>.)\k<a>", "aa", "ab"),
+        (r"[a-z&&[^b]]+", "acd", "abd"),
+        (r"[a-c[x-z]_]+", "a_x", "d"),
+        (r"[^a[b]]", "c", "b"),
+        (r"\Qa.b\E\d++", "a.b12", "axb1"),
+        (r"a(?i)bC", "aBc", "ABC"),
+        (r"(a|(?i)b)c", "Bc", "BC"),
+        (r"[\p{L}_]+\P{Digit}", "é_x", "é_1"),
+        (r"\p{Lu}\w*\z", "Abc", "abc"),
+        (r"\x{41}\h?(?<!x)b", "A b", "ab"),
+        (r"\d", "1", "\u0661"),  # digits of ASCII, as in Java
+        (r"\R|[\h\-\]]", "-", "\\"),
+    ],
+)
+def test_patterns_of_java(pattern: str, matches: str, other: str) -> None:
+    found = compiled(pattern)
+    assert found.fullmatch(matches)
+    assert not found.fullmatch(other)
+
+
+def test_properties_files_beside_and_here_are_both_read(tmp_path: Path) -> None:
+    (tmp_path / "pegasus.properties").write_text("a=1\n")
+    sources = Sources(tmp_path / "workflow.yml", home=tmp_path, environment=dict(os.environ))
+    assert sources.properties["a"] == "1"
