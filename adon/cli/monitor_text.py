@@ -19,6 +19,7 @@ _WIDEST, _NARROWEST = 40, 8  # letters of a name in a list
 _SHORT_ID = 8  # letters of a UUID, where there is no room for all
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HOURS, _MANY_HOURS = 2, 100
+_NAMED_TASKS = 5
 _COLUMNS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
 _HEAD = ("UNREADY>", "READY>", "PRE>", "IN_Q>", "POST>", "DONE>", "FAIL>", "%DONE>", "STATE")
 
@@ -220,11 +221,25 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
     tries = f", {failed['attempts']} attempts" if failed["attempts"] > 1 else ""
     word = "Failed, then done" if failed["retried"] else "Failed"
     why = printable(failed["reason"]) or how
-    yield wrapped(f"{word}: {printable(failed['job'])}{part}{where}{host}: {why}{tries}")
+    yield wrapped(
+        f"{word}: {printable(failed['job'])}{part}{where}{host}: {why}{tries}"
+        + _tasks(failed["failed_tasks"])
+    )
     if failed["output"]:
         yield f"  output: {printable(failed['output'])}"
     for line in failed["stderr"].splitlines():
         yield f"  | {printable(line)}"
+
+
+def _tasks(failed: Sequence[Row]) -> str:
+    """Which tasks failed in a clustered job, "" for any other."""
+    named = [
+        f"{printable(one['task']) or 'one'} ({printable(one['transformation'])})"
+        for one in failed[:_NAMED_TASKS]
+    ]
+    more = " and more" if len(failed) > len(named) else ""
+    word = "task" if len(failed) == 1 else "tasks"
+    return f", in {word} {', '.join(named)}{more}" if failed else ""
 
 
 def _counts(status: Row, state: str, name: str) -> tuple[str, ...]:

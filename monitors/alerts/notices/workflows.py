@@ -202,6 +202,8 @@ def _plain(text: str) -> str:
 def _failure(failed: FailedJob) -> list[str]:
     site = f" at {failed.site}" if failed.site else ""
     how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
-    lines = ["", f"Failed: {failed.job}{site}: {failed.reason or how}"]
+    inside = ", ".join(f"{one.task} ({one.transformation})" for one in failed.failed_tasks)
+    tasks = f", in task {inside}" if inside else ""
+    lines = ["", f"Failed: {failed.job}{site}: {failed.reason or how}{tasks}"]
     said = [line for line in failed.stderr.splitlines() if line.strip()]
     return lines + [f"    {line}" for line in said[-_SHOWN_LINES:]]
