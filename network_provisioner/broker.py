@@ -108,6 +108,7 @@ class Broker(Queries):
         self.topology = topology
         self.templates = templates
         self.link_listeners: list[Callable[[LinkNews], None]] = []  # told once of each change
+        self.other_problems = []
         self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
@@ -118,6 +119,7 @@ class Broker(Queries):
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
+        self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
 
         self._ledger = Ledger.of(topology, limits.reservable)
         self._active = ActiveTransits(
@@ -260,12 +262,12 @@ class Broker(Queries):
         """Tell recorder and policies what became of transits: outside of the turn, for they may
         take their time, and may fail."""
         if self._recorder is not None:
-            notify(self._reported, [self._recorder.record], "recorded")
+            notify(self._reported, [self._recorder.record], "recorded", self._complaints)
         if self._policies is None:
             self._lifecycle.ended.clear()
         else:
-            notify(self._lifecycle.ended, [self._policies.ended], "accounted for")
-        notify(self._failures.news, self.link_listeners, "told")
+            notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
+        notify(self._failures.news, self.link_listeners, "told", self._complaints)
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
