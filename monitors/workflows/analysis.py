@@ -7,6 +7,7 @@ The broker answers these dataclasses as they are.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,7 +108,8 @@ class FailedTask:
 @dataclass(frozen=True, slots=True)
 class FailedJob:
     """A job with an attempt that did not end well, the last such; ``retried`` where a later one
-    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it,
+    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it, or that it
+    was not the program that failed,
     ``failed_tasks`` the first that failed of a clustered job's."""
 
     workflow: str
@@ -158,6 +160,10 @@ READ = ("job", "task", "job_transfer")
 DONE = "done"
 COMPUTE = "compute"
 _OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
+_LITE_FAILED = 71
+_LITE_EXIT = re.compile(
+    r"^PegasusLite: exitcode 71, tool originally exited with exitcode (\d+)", re.M
+)
 _LARGEST = 1e18  # seconds or bytes that anything can have had
 
 
@@ -290,7 +296,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         last = bad[-1]
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr = text(last, "stderr")
+        stderr, code = text(last, "stderr"), whole(last, "exitcode")
         rows.append(
             FailedJob(
                 workflow=workflow,
@@ -300,17 +306,29 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 site=site,
                 host=text(last, "host") or None,
                 outcome=text(last, "outcome"),
-                exitcode=whole(last, "exitcode"),
+                exitcode=code,
                 attempts=len(group),
                 retried=_done(group[-1]),
                 at=last.at,
-                reason=stderr if never else "",
+                reason=stderr if never else _of_pegasus_lite(code, stderr),
                 stderr="" if never else stderr,
                 output=text(last, "output"),
                 failed_tasks=_failed_tasks(last),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
+
+
+def _of_pegasus_lite(code: int | None, stderr: str) -> str:
+    """Why a job failed whose program did not: since Pegasus 5.1.3 its PegasusLite says so by an
+    exit code of its own. "" for any other."""
+    found = _LITE_EXIT.search(stderr) if code == _LITE_FAILED else None
+    if found is None:
+        return ""
+    return (
+        f"exit code {code}: PegasusLite failed before or after the program,"
+        f" where a command had exit code {found[1]}"
+    )
 
 
 def _failed_tasks(job: Measurement) -> list[FailedTask]:

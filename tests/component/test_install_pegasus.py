@@ -164,7 +164,7 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
     before = tree(pegasus.home)
     (pegasus.user / ".bashrc").write_text("PS1=x\n")
     if pegasus.before_6:
-        with pytest.raises(AssertionError, match=r"is not ADON's; before 6.0 Pegasus reads no "):
+        with pytest.raises(AssertionError, match=r"is not ADON's; before 5.1.3 Pegasus reads no "):
             pegasus.adon("install", "pegasus", "--user", "--yes")
         pegasus.adon("install", "pegasus", "--user", "--only", "selector", "--yes")
         out = pegasus.adon("install", "pegasus", "--conf", "pegasus.properties", "--yes")
@@ -194,7 +194,7 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
 
 def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
     """Pegasus has no room for both: the hooks' POST does not run then."""
-    # The second is read before 6.0, too.
+    # The second is read before 5.1.3, too.
     for file in (pegasus.user / ".pegasusrc", pegasus.case.root / "pegasus.properties"):
         with file.open("a") as stream:
             stream.write("dagman.post = mine\ndagman.post.path.mine = /bin/true\n")

@@ -159,8 +159,7 @@ def read_output(job: PlannedJob, started: float, ended: float, *, complained: bo
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
     stderr = ""
     if complained:
-        stderr = _of_tasks(records) if job.is_clustered else ""
-        stderr = stderr or _complaint(job, text, ending, started, ended)
+        stderr = _of_programs(records) or _complaint(job, text, ending, started, ended)
     return JobOutput(records, moved, logged, stderr, output)
 
 
@@ -176,8 +175,8 @@ def _named(records: Sequence[JobRecord], job: PlannedJob) -> list[JobRecord]:
     ]
 
 
-def _of_tasks(records: Sequence[JobRecord]) -> str:
-    """What the tasks that failed complained of, the end of each where it is too long."""
+def _of_programs(records: Sequence[JobRecord]) -> str:
+    """What the programs that failed complained of, the end of each where it is too long."""
     failed = [one for one in records if one.exitcode and one.stderr.strip()][:_FAILED_TASKS]
     words = [tail(one.stderr.strip(), TAIL_BYTES // len(failed)) for one in failed]
     if len(failed) > 1:
@@ -214,10 +213,8 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]
 
 
 def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: float) -> str:
-    """kickstart puts the program's standard error into its own document; PegasusLite's own words
-    and those of jobs without kickstart stand in the error file."""
-    if words := kickstart.standard_error(text).strip():
-        return tail(words)
+    """Of a job whose program did not fail, or whose records are lost: what stands in the error
+    file, such as PegasusLite's own words, else in the last document of kickstart."""
     error = job.error or (job.output.with_suffix(".err") if job.output else None)
     if error is not None:
         for path in versions(error):
@@ -226,7 +223,9 @@ def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: f
                 words := end_of(path, 4 * TAIL_BYTES).strip()
             ):
                 return tail(words)
-    if "- invocation:" in text:
+    if words := kickstart.standard_error(text).strip():
+        return tail(words)
+    if "- invocation:" in text or "<invocation" in text:
         return ""
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 
