@@ -38,7 +38,7 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
@@ -90,6 +90,7 @@ _VALUE = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^\s,\"]+))")  # of a line of pegas
 _IN_ORDER = ("prejob", "mainjob", "postjob")  # the first that fails is the last that runs
 _NOT_STARTED = -128  # as pegasus-analyzer
 _CLUSTER = "pegasus-cluster"
+_UNKNOWN: Mapping[str, str] = {}
 _CLOCK_S = 1.0  # kickstart and pegasus-cluster write times in milliseconds, or whole seconds
 
 
@@ -131,23 +132,23 @@ class JobRecord:
         return sum(self.outputs.values())
 
 
-def invocations(text: str) -> list[JobRecord]:
+def invocations(text: str, ids: Mapping[str, str] = _UNKNOWN) -> list[JobRecord]:
     """All whole documents in a job's output, in their order; of a task of a clustered job without
-    one, what pegasus-cluster tells."""
+    one, what pegasus-cluster tells. ``ids`` are those of tasks by their numbers in the cluster."""
     records: dict[int, JobRecord] = {}  # by where they stand
     lines: dict[int, JobRecord] = {}
     for number, (kind, part) in enumerate(_parts(text)):
         if kind == "task" and (line := _from_line(part)) is not None:
-            lines[number] = line
+            lines[number] = replace(line, task=ids.get(line.task, line.task))
         elif kind in _READERS and (record := _READERS[kind](part)) is not None:
             records[number] = record
-    for number, record in _without_record(lines, records):
+    for number, record in _without_record(lines, records, set(ids.values())):
         records[number] = record
     return [records[number] for number in sorted(records)]
 
 
 def _without_record(
-    lines: Mapping[int, JobRecord], records: dict[int, JobRecord]
+    lines: Mapping[int, JobRecord], records: dict[int, JobRecord], known: Collection[str]
 ) -> list[tuple[int, JobRecord]]:
     """The lines of tasks that kickstart did not run. Where a line says that a task failed, so does
     its record: kickstart itself may fail."""
@@ -157,7 +158,7 @@ def _without_record(
     for taken in own.values():
         left.pop(taken, None)
     for number, line in lines.items():
-        if number not in own:
+        if number not in own and line.task not in known:
             # Those that ran side by side may have their lines in another order.
             before = takewhile(number.__gt__, left)
             near = [i for i in before if _is_within(left[i], line)]

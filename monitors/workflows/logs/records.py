@@ -26,6 +26,7 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.owned import opened
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
@@ -85,11 +86,19 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
         return ""
 
 
-def records_in(text: str) -> list[JobRecord]:
-    """All whole records in a job's output: lines of the embedded planner's, then documents."""
+def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:
+    """All whole records in a job's output: lines of the embedded planner's, then documents. Of a
+    clustered job with these ``tasks``, each with the transformation and the id of its task."""
     found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
-    found += kickstart.invocations(text)
-    return [record for record in found if record is not None]
+    found += kickstart.invocations(text, {task.number: task.id for task in tasks})
+    names = {task.id: task.transformation for task in tasks}
+    return [
+        record
+        if record.transformation or record.task not in names
+        else replace(record, transformation=names[record.task])
+        for record in found
+        if record is not None
+    ]
 
 
 def _from_line(line: str) -> JobRecord | None:
@@ -151,9 +160,7 @@ def read_output(job: PlannedJob, started: float, ended: float, *, complained: bo
     if job.output is None or not started:
         return JobOutput()
     most_bytes = _CLUSTER_BYTES if job.is_clustered else _READ_BYTES
-    text, output, records = _output_of(job.output, started, ended, most_bytes)
-    if job.is_clustered:
-        records = _named(records, job)
+    text, output, records = _output_of(job.output, started, ended, most_bytes, job.tasks)
     ending = output.name[len(job.output.name) :] if output is not None else ""
     moved = _moved(job.output, text, started, ended)
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
@@ -161,18 +168,6 @@ def read_output(job: PlannedJob, started: float, ended: float, *, complained: bo
     if complained:
         stderr = _of_programs(records) or _complaint(job, text, ending, started, ended)
     return JobOutput(records, moved, logged, stderr, output)
-
-
-def _named(records: Sequence[JobRecord], job: PlannedJob) -> list[JobRecord]:
-    """Each with the transformation and the id of its task: what pegasus-cluster alone tells of has
-    its number."""
-    known = {key: task for task in job.tasks for key in (task.number, task.id)}
-    return [
-        one
-        if one.transformation or (task := known.get(one.task)) is None
-        else replace(one, transformation=task.transformation, task=task.id)
-        for one in records
-    ]
 
 
 def _of_programs(records: Sequence[JobRecord]) -> str:
@@ -185,13 +180,13 @@ def _of_programs(records: Sequence[JobRecord]) -> str:
 
 
 def _output_of(
-    output: Path, started: float, ended: float, most_bytes: int
+    output: Path, started: float, ended: float, most_bytes: int, tasks: Sequence[PlannedTask]
 ) -> tuple[str, Path | None, list[JobRecord]]:
     """The run's output, the file that it is in, and the records in it."""
     aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
         text = end_of(path, most_bytes)
-        records = [one for one in records_in(text) if is_of(one, started, ended)]
+        records = [one for one in records_in(text, tasks) if is_of(one, started, ended)]
         if records:
             return text, path, records
         if (text > aged[0] == "" or aged[1] is None) and _written_in(path, started, ended):
