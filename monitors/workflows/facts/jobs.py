@@ -326,7 +326,7 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
             id=f"task:{workflow}:{attempt.key}:{number}",
             metric="task",
             subject=runtime_subject(one.transformation or job.transformation, job.site),
-            value=round(one.runtime_s, 6),
+            value=one.runtime_s,
             unit="s",
             at=one.end,
             source=one.source,

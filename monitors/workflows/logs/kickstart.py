@@ -118,8 +118,8 @@ class JobRecord:
 
     @property
     def runtime_s(self) -> float:
-        """Wall time of the program itself."""
-        return self.end - self.start
+        """Wall time of the program itself, to the microsecond."""
+        return round(self.end - self.start, 6)
 
     @property
     def bytes_in(self) -> int:
