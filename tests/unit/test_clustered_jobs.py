@@ -174,3 +174,12 @@ def test_how_long_a_cluster_runs_is_the_sum_of_its_tasks(planned: Submitted) -> 
         ad = {"pegasus_wf_xformation": "pegasus::seqexec", "pegasus_site": "mu"}
         assert known.of_job(ad, node.runs) == 50.0
         assert known.of_job(ad, (*node.runs, "t::other:1.0")) == 600.0
+
+
+def test_a_task_that_was_tried_again_did_not_fail(planned: Submitted) -> None:
+    text = document(START + 6, "ID1", 10, 7) + document(START + 20, "ID1", 20)
+    found = ran(planned, text)
+    (job,) = found["job"]
+    assert (job.details["exitcode"], job.details["failed_tasks"]) == (0, [])
+    (row,) = analyse([job, *found["task"]]).runtimes
+    assert (row.count, row.failed) == (1, 1)

@@ -350,10 +350,12 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.end - attempt.start if attempt.start else 0.0
     seconds = seconds if left.work_s is None else left.work_s
-    known = [task.id for task in job.tasks] or [one.task for one in records]
-    failed = [one for one in records if one.exitcode] if job.is_clustered else []
+    # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
+    last = {(job.is_clustered and one.task) or n: one for n, one in enumerate(records)}
+    failed = [one for one in last.values() if one.exitcode]
+    known = [task.id for task in job.tasks] or [one.task for one in last.values()]
     # As pegasus-analyzer: what ran around the tool returns another code where that failed.
-    returned = next((one.exitcode for one in records if one.exitcode), attempt.returned)
+    returned = failed[0].exitcode if failed else attempt.returned
     ran = attempt.start or attempt.end
     return Measurement(
         id=f"job:{workflow}:{attempt.key}",
@@ -381,7 +383,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "task_ids": known[:_MOST_TASKS] if job.is_clustered else [],
             "failed_tasks": [
                 {"task": one.task, "transformation": one.transformation, "exitcode": one.exitcode}
-                for one in failed[:_MOST_TASKS]
+                for one in (failed[:_MOST_TASKS] if job.is_clustered else ())
             ],
             "cpu_s": _sum([one.cpu_s for one in records]),
             "bytes_in": sum(one.bytes_in for one in records) if records else None,
