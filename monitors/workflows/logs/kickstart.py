@@ -35,7 +35,6 @@ Between all these may stand whatever programs and batch systems print.
 
 from __future__ import annotations
 
-import html
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
@@ -75,15 +74,6 @@ _STDERR = re.compile(
     re.MULTILINE,
 )
 _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
-
-_ATTRIBUTE = re.compile(r"([\w-]+)=\"([^\"]*)\"")
-_XML_PART = re.compile(r"<(prejob|mainjob|postjob)\s([^>]*)>(.*?)</\1>", re.DOTALL)
-_XML_STATUS = re.compile(r"<status raw=\"(-?\d+)\"")
-_XML_CPU = re.compile(r"<usage utime=\"([\d.]+)\" stime=\"([\d.]+)\"")
-_XML_NODE = re.compile(r"<uname\s[^>]*nodename=\"([^\"]*)\"")
-_XML_FILE = re.compile(r"<statcall\s([^>]*)>(.*?)</statcall>", re.DOTALL)
-_XML_SIZE = re.compile(r"<statinfo\s[^>]*\bsize=\"(\d+)\"")
-_XML_DATA = re.compile(r"<data[^>]*>(?:<!\[CDATA\[)?(.*?)(?:\]\]>)?</data>", re.DOTALL)
 
 _VALUE = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^\s,\"]+))")  # of a line of pegasus-cluster
 
@@ -219,25 +209,11 @@ def _yaml(text: str) -> JobRecord | None:
 
 
 def _xml(text: str) -> JobRecord | None:
-    text = text.partition("</invocation>")[0]
-    head = dict(_ATTRIBUTE.findall(text.partition(">")[0]))
-    codes, times, cpu = {}, {}, None
-    for name, attributes, body in _XML_PART.findall(text):
-        if status := _XML_STATUS.search(body):
-            codes[name] = _exitcode("raw", int(status[1]))
-        if name == "mainjob":
-            times, cpu = dict(_ATTRIBUTE.findall(attributes)), _XML_CPU.search(body)
-    if not head.get("hostname") and (node := _XML_NODE.search(text)):
-        head["hostname"] = node[1]
-    sizes: dict[str, dict[str, int]] = {"initial": {}, "final": {}}
-    words = ""
-    for attributes, body in _XML_FILE.findall(text):
-        about, size = dict(_ATTRIBUTE.findall(attributes)), _XML_SIZE.search(body)
-        if about.get("id") == "stderr" and (data := _XML_DATA.search(body)):
-            words = html.unescape(data[1])
-        elif about.get("id") in sizes and about.get("lfn") and size:
-            sizes[about["id"]][html.unescape(about["lfn"])] = int(size[1])
-    return _record(head, times, codes, cpu, (sizes["initial"], sizes["final"]), words)
+    from monitors.workflows.logs import kickstart_xml  # noqa: PLC0415  # of Pegasus 4 alone
+
+    head, main, statuses, cpu, sizes, stderr = kickstart_xml.read(text)
+    codes = {part: _exitcode("raw", status) for part, status in statuses.items()}
+    return _record(head, main, codes, cpu, sizes, stderr)
 
 
 def _record(
