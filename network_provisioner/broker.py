@@ -110,6 +110,7 @@ class Broker(Queries):
         self.templates = templates
         # Told once of each change of links and switches.
         self.link_listeners: list[Callable[[LinkNews | SwitchNews], None]] = []
+        self.other_problems = []
         self.limits = limits = limits or BrokerLimits()
         self._controller = controller
         self._store = store
@@ -120,6 +121,7 @@ class Broker(Queries):
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
+        self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
 
         self._ledger = Ledger.of(topology, limits.reservable)
         self._active = ActiveTransits(
@@ -266,13 +268,13 @@ class Broker(Queries):
         """Tell recorder and policies what became of transits: outside of the turn, for they may
         take their time, and may fail."""
         if self._recorder is not None:
-            notify(self._reported, [self._recorder.record], "recorded")
+            notify(self._reported, [self._recorder.record], "recorded", self._complaints)
         if self._policies is None:
             self._lifecycle.ended.clear()
         else:
-            notify(self._lifecycle.ended, [self._policies.ended], "accounted for")
+            notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
         if self._failures.news:
-            notify(self._failures.news, self.link_listeners, "told")
+            notify(self._failures.news, self.link_listeners, "told", self._complaints)
             try:
                 links = {"links": self._failures.described()}
                 self._store.put_document(*_FAILED_LINKS, links, keep=1)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.base import Controller, ControllerError
 from network_provisioner.desired_state import DesiredState
@@ -41,6 +41,8 @@ class Queries:
     """The half of a broker that changes nothing."""
 
     topology: Topology
+    other_problems: list[Callable[[], str]]
+    """Each gives what is wrong with what runs beside the broker, "" where nothing is."""
     _controller: Controller
     _store: Store
     _lock: threading.Lock
@@ -79,7 +81,8 @@ class Queries:
             return "the store cannot be had"  # the log has its words, which not everybody may read
         if self._repository.behind:
             return "the store did not take the last change"
-        return self._failures.problem
+        others = (problem() for problem in self.other_problems)
+        return self._failures.problem or next((why for why in others if why), "")
 
     def links_changed(self) -> bool:
         """Whether links have failed, or work again, since the last turn. Waits for nobody."""
@@ -196,8 +199,10 @@ def unknown_transit(transit_id: str) -> BrokerError:
     )
 
 
-def notify(queue: deque[T], takers: Iterable[Callable[[T], object]], what: str) -> None:
-    """Hand all that is in a queue over."""
+def notify(
+    queue: deque[T], takers: Iterable[Callable[[T], object]], what: str, said: dict[str, str]
+) -> None:
+    """Hand all that is in a queue over. ``said`` has the last complaint, which is not repeated."""
     while queue:
         try:
             news = queue.popleft()
@@ -206,5 +211,10 @@ def notify(queue: deque[T], takers: Iterable[Callable[[T], object]], what: str) 
         for take in takers:
             try:
                 take(news)
+                said.pop(what, None)
+            except AdonError as error:  # a disk that is full, a database that is away
+                if said.get(what) != str(error):
+                    log.warning("%s was not %s: %s", getattr(news, "id", news), what, error)
+                said[what] = str(error)
             except Exception:  # somebody else's failure must not fail a request
                 log.exception("%s was not %s", getattr(news, "id", news), what)

@@ -54,7 +54,8 @@ class Repository:
         try:
             self._put(transits)
         except StoreError as error:
-            log.warning("transit %s cannot be saved: %s", _names(transits), error)
+            if not self._unsaved:  # once, and not with every try
+                log.warning("transit %s cannot be saved: %s", _names(transits), error)
             self.save_later(transits)
 
     @contextmanager

@@ -21,8 +21,8 @@ PRE_NAME, POST_NAME, CONFIG_NAME = "adon-pre", "adon-exitcode", "adon-hooks.json
 MARK = "# Written by ADON: "  # by it a script is known as ours
 PRE_PROPERTY = "dagman.pre"
 PRE_ARGUMENTS = "$JOB $RETRY $MAX_RETRIES"
-# First of the arguments of POST, and for ours alone: before 6.0 pegasus-exitcode is told no retry,
-# and fails the job where it is.
+# First of the arguments of POST, and for ours alone: before 5.1.3 pegasus-exitcode is told no
+# retry, and fails the job where it is.
 POST_RETRY = "$RETRY"
 POST_ARGUMENTS = f"{POST_RETRY} -r $RETURN"  # of a POST of our own; Pegasus adds the job's output
 POST_PROPERTY = "dagman.post"

@@ -27,7 +27,7 @@ sad) log WARNING "ADON: 2 jobs of x mapped in 1 s (a 2) by the built-in rule, wi
 esac
 said() {
     rc="$HOME/.pegasusrc"
-    grep -q old "$home/mood" && test -f pegasus.properties && rc= # as before 6.0
+    grep -q old "$home/mood" && test -f pegasus.properties && rc= # as before 5.1.3
     cat "$home/etc/pegasus.properties" $rc pegasus.properties 2>/dev/null |
         sed -n "s/^$1 = //p" | tail -1
 }

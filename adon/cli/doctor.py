@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import pwd
 import shutil
 import sys
 from collections.abc import Iterator
@@ -83,6 +84,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     if config is not None:
         yield from (_kept(config, key) for key in _KEPT)
         yield from _unused(config)
+        yield from _followed(config)
 
 
 def plug_in() -> Iterator[CheckResult]:
@@ -178,6 +180,48 @@ def _unused(file: Path) -> Iterator[CheckResult]:
         for line in used_files(load_config(file), file):
             if line.startswith("warning: "):
                 yield CheckResult("one archive, one state", line, False, False)
+
+
+def _followed(file: Path) -> Iterator[CheckResult]:
+    """Whose homes the broker cannot read, where it is to follow the workflows of all users."""
+    from adon.config.adon_yml import load_config
+    from monitors.workflows.discovery import cannot_read, unread_homes
+    from monitors.workflows.service import ALL
+
+    try:
+        config = load_config(file)
+        if config.monitoring is None or ALL not in config.monitoring.workflows:
+            return
+        with _as_owner(Path(config.broker.archive)) as user:
+            found = unread_homes()
+    except (AdonError, OSError, KeyError):  # told already; or its user is not of this machine
+        return
+    yield CheckResult(
+        f"workflows of all users, for {user}",
+        cannot_read(found) if found else "all homes can be read", not found, False,
+        "let each of them run 'adon monitor run --user --keep --broker', or give the broker's "
+        "service the capability CAP_DAC_READ_SEARCH",
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _as_owner(file: Path) -> Iterator[str]:
+    """As the user that ``file`` belongs to, which the broker runs as, where we may; its name."""
+    owner = file.stat().st_uid if file.exists() else os.geteuid()
+    user = pwd.getpwuid(owner)
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    if owner == before[0] or before[0] != 0:
+        yield pwd.getpwuid(before[0]).pw_name
+        return
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setegid(user.pw_gid)
+    os.seteuid(owner)
+    try:
+        yield user.pw_name
+    finally:
+        os.seteuid(before[0])
+        os.setegid(before[1])
+        os.setgroups(before[2])
 
 
 def _database(url: str) -> tuple[str, bool]:

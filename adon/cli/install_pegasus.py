@@ -55,7 +55,7 @@ Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan
 """
 _PARTS = ("selector", "hooks")
 _UNREAD = (
-    "before 6.0 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
+    "before 5.1.3 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
     "install --user --only selector, and the hooks into that file by --conf FILE"
 )
 

@@ -121,8 +121,8 @@ def _run(args: argparse.Namespace) -> int:
     give_up_s = math.inf
     if args.give_up_after is not None:
         give_up_s = parse_duration(args.give_up_after, "--give-up-after")
-    sources = of_all(since) if args.all else of_user(since) if args.user else []
     logging.basicConfig(format="adon: %(message)s")
+    sources = of_all(since) if args.all else of_user(since) if args.user else []
     for submit_dir in args.dirs:
         submit_dir_of(submit_dir)  # refused before an archive is made
     with (

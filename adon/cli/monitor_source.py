@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from monitors.archive.archive import Archive, Measurement
-from monitors.workflows.analysis import analyse
+from monitors.workflows.analysis import READ, analyse
 from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
@@ -174,10 +174,7 @@ class ArchiveSource:
         found = self._known.all(lambda _: True)
         ids = self._known.inside(key, found) if whole else [key]
         made = analyse(
-            m
-            for one in ids
-            for metric in ("job", "job_transfer")
-            for m in self._archive.query(metric, workflow=one)
+            m for one in ids for metric in READ for m in self._archive.query(metric, workflow=one)
         )
         return {"workflow": key, "state": found[key].state, "workflows": ids} | asdict(made)
 

@@ -21,6 +21,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HOURS, _MANY_HOURS = 2, 100
 _DAG_LOG = "the event log of its DAG"
 _NO_REASON = "HTCondor gives no reason"
+_NAMED_TASKS = 5
 _COLUMNS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
 _HEAD = ("UNREADY>", "READY>", "PRE>", "IN_Q>", "POST>", "DONE>", "FAIL>", "%DONE>", "STATE")
 
@@ -235,7 +236,8 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
     word = "Failed, then done" if failed["retried"] else "Failed"
     removed = failed["outcome"] == "removed"
     why = how if removed else printable(failed["reason"]) or how
-    yield wrapped(f"{word}: {printable(failed['job'])}{part}{where}{host}: {why}{tries}")
+    tasks = _tasks(failed["failed_tasks"])
+    yield wrapped(f"{word}: {printable(failed['job'])}{part}{where}{host}: {why}{tries}{tasks}")
     if removed and failed["reason"]:
         yield f"  | {printable(failed['reason'])}"
     if hold := failed.get("hold"):
@@ -247,6 +249,17 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
         yield f"  output not found: {printable(failed['not_found'])}"
     for line in failed["stderr"].splitlines():
         yield f"  | {printable(line)}"
+
+
+def _tasks(failed: Sequence[Row]) -> str:
+    """Which tasks failed in a clustered job, "" for any other."""
+    named = [
+        f"{printable(one['task']) or 'one'} ({printable(one['transformation'])})"
+        for one in failed[:_NAMED_TASKS]
+    ]
+    more = " and more" if len(failed) > len(named) else ""
+    word = "task" if len(failed) == 1 else "tasks"
+    return f", in {word} {', '.join(named)}{more}" if failed else ""
 
 
 def _counts(status: Row, state: str, name: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from adon.config.sections import Config
     from condor_plugins.pool.expander.decision import PoolDecision
     from condor_plugins.pool.expander.turn import Expander
-    from monitors.archive.measurement import Measurement
 
 _LOG_BYTES = 10_000_000
 _LOOKED_S = 1.0
@@ -154,6 +153,7 @@ def _opened(
     from condor_plugins.pool.queue import told_by
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive
+    from monitors.archive.outbox import Outbox
 
     section = section_of(config, path)
     cloud = cloud_of(config, path)
@@ -161,18 +161,12 @@ def _opened(
         cloud.check()
     except CloudError as error:
         say(f"the cloud does not answer now: {error}")
-    with Archive(config.broker.archive) as archive:
-
-        def record(found: Sequence[Measurement]) -> None:
-            try:
-                archive.record_many(found)
-            except AdonError as error:
-                say(f"not recorded: {error}")
-
+    with Archive(config.broker.archive) as archive, Outbox(archive) as outbox:
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
         told = {**named(section.site), **told_by(section.config)}
+        record = outbox.record_many
         yield (
             Expander(section.pool, told, limits, cloud, condor, archive, run_times, record, say),
             section.every,

@@ -91,6 +91,7 @@ export function failures({ analysis, failures: most }, now) {
               [f.site && `at ${f.site}`, f.host && `on ${f.host}`].filter(Boolean).join(" "),
               code,
               f.attempts > 1 && `${f.attempts} attempts`,
+              ...(f.failed_tasks || []).map((t) => `task ${t.task} (${shortName(t.transformation)})`),
               clock(f.at, now),
             ]
               .filter(Boolean)

@@ -25,10 +25,14 @@ def make(around: PartContext) -> MonitoringPart:
 
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)
+    # The log has its words, which not everybody may read.
+    around.broker.other_problems.append(
+        lambda: "the archive cannot be written" if archive.problem else ""
+    )
     return MonitoringPart(
         routers=routers(archive, around.rules, clock),
         collectors=[ArchiveMetrics(archive, around.rules, clock)],
-        services=[RetentionService(archive, retention, clock)],
+        services=[around.outbox, RetentionService(archive, retention, clock)],
     )
 
 

@@ -21,7 +21,7 @@ def make(around: PartContext) -> MonitoringPart:
     sampled = (
         []
         if around.collector is None
-        else [PoolSize(ResidentPool(around.collector), around.archive, around.clock)]
+        else [PoolSize(ResidentPool(around.collector), around.outbox, around.clock)]
     )
     return MonitoringPart(
         routers=[pages(), router(around.broker, around.archive, around.rules, around.topology)],

@@ -102,7 +102,7 @@ def make(around: PartContext) -> MonitoringPart:
                 coordinator,
                 around.clock,
                 around.broker.report_connections,
-                DiskPeriods(around.broker.disks, around.archive).take_in,
+                DiskPeriods(around.broker.disks, around.outbox).take_in,
             ),
             measuring_api.router(
                 coordinator, around.rules, around.keyring.principals, around.clock

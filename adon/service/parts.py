@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from monitors.archive.archive import Archive
+    from monitors.archive.outbox import Outbox
     from monitors.rules import Rules
     from monitors.workflows.overview import KnownWorkflows
     from network_provisioner.broker import Broker
@@ -43,14 +44,16 @@ class Notifier(BackgroundService, Protocol):
 @dataclass(frozen=True)
 class PartContext:
     """What a part is made of: section ``monitoring`` of adon.yml and the ``folder`` of that file,
-    the collector of section ``pool``, None without one, where the broker keeps its ``state``, and
-    a ``clock`` that gives Unix seconds."""
+    the collector of section ``pool``, None without one, where the broker keeps its ``state``, the
+    ``outbox`` of the archive, for what cannot be measured again, and a ``clock`` that gives Unix
+    seconds."""
 
     settings: MonitoringConfig
     collector: str | None
     state: str
     folder: Path
     archive: Archive
+    outbox: Outbox
     broker: Broker
     topology: Topology
     keyring: Keyring

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
-from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
+from monitors.archive.outbox import Outbox
 from monitors.background import Background
 from network_provisioner.base.errors import AdonError
 
@@ -93,8 +93,8 @@ class PoolChanges:
 class PoolSize:
     """Samples ``pool`` in a thread of its own and records its size."""
 
-    def __init__(self, pool: SampledPool, archive: Archive, clock: Callable[[], float]) -> None:
-        self._pool, self._archive, self._clock = pool, archive, clock
+    def __init__(self, pool: SampledPool, outbox: Outbox, clock: Callable[[], float]) -> None:
+        self._pool, self._outbox, self._clock = pool, outbox, clock
         self._changes = PoolChanges()
         self._thread = Background("adon-pool-size", self._run)
         self._stop = self._thread.stopping
@@ -114,7 +114,7 @@ class PoolSize:
         """Ask once and record; False where nobody answered."""
         try:
             size = size_of(self._pool.ask())
-            self._archive.record_many(self._changes.of(size, self._clock()))
+            self._outbox.record_many(self._changes.of(size, self._clock()))
         except AdonError as error:
             if not (self._silent or self._stop.is_set()):
                 _log.warning("the size of the pool is not recorded: %s", error)

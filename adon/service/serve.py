@@ -23,7 +23,7 @@ from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from adon.service.monitoring import Monitoring
-    from monitors.archive.archive import Archive
+    from monitors.archive.outbox import Outbox
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
 
@@ -83,6 +83,7 @@ def serve(
     Returns an exit code. Raises AdonError.
     """
     from monitors.archive.archive import Archive
+    from monitors.archive.outbox import Outbox
     from network_provisioner.api import create_app
     from network_provisioner.api.connection import server
 
@@ -92,7 +93,8 @@ def serve(
     tls = None if config.security.tls is None else tls_context(config.security.tls)
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
-    broker, books = make_broker(config, archive)
+    outbox = Outbox(archive)
+    broker, books = make_broker(config, outbox)
     for words in broker.topology.warnings:
         say(f"broker: {words}")
     if config.controller.driver == "openflow":
@@ -101,7 +103,7 @@ def serve(
             f"{config.controller.listen}"
         )
     try:
-        monitoring = monitoring_of(config, config_file.absolute().parent, archive, broker, keyring)
+        monitoring = monitoring_of(config, config_file.absolute().parent, outbox, broker, keyring)
     except BaseException:
         archive.close()
         raise
@@ -142,7 +144,7 @@ def serve(
 def monitoring_of(
     config: Config,
     folder: Path,
-    archive: Archive,
+    outbox: Outbox,
     broker: Broker,
     keyring: Keyring,
     clock: Callable[[], float] = time.time,
@@ -156,6 +158,7 @@ def monitoring_of(
     from monitors.rules import rules_from_list
     from monitors.workflows.owners import Owners
 
+    archive = outbox.archive
     settings = config.monitoring or MonitoringConfig()
     around = PartContext(
         settings=settings,
@@ -163,6 +166,7 @@ def monitoring_of(
         state=config.broker.state,
         folder=folder,
         archive=archive,
+        outbox=outbox,
         broker=broker,
         topology=broker.topology,
         keyring=keyring,

@@ -21,6 +21,7 @@ from network_provisioner.topology.graph import Topology
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive
+    from monitors.archive.outbox import Outbox
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.model import Transit
     from network_provisioner.broker import Broker
@@ -266,7 +267,7 @@ def known_disks(
     return lookup
 
 
-def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
+def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     """A broker as configured, not started yet, and its books.
 
     Raises InputError, MissingError, StoreError; then nothing is left open.
@@ -282,6 +283,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
     from network_provisioner.templates.registry import TemplateRegistry
     from network_provisioner.templates.sitepolicy import policy_from_dict
 
+    archive = outbox.archive
     topology = topology_from_dict(config.topology)
     shared = is_database_url(config.broker.state)
     # Other brokers, on machines whose clocks nobody set, read the same leases.
@@ -298,7 +300,7 @@ def make_broker(config: Config, archive: Archive) -> tuple[Broker, Registries]:
             ),
             store,
         )
-        recorder = Learning(Recorder(archive), books.templates)
+        recorder = Learning(Recorder(outbox), books.templates)
         broker = Broker(
             topology,
             books.templates,

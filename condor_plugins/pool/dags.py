@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -199,7 +200,9 @@ class _Dag:
                 self.requests[name] = ad
                 if (cores := ad.eval("RequestCpus")) != 1 and isinstance(cores, int):
                     self._cores[name] = cores
-            program = node.transformation or words.get("executable", "") or str(node.kind)
+            tasks = sorted(Counter(task.transformation for task in node.tasks).items())
+            inside = " ".join(f"{count} {what}" for what, count in tasks)
+            program = inside or node.transformation or words.get("executable", "") or str(node.kind)
             self._kinds[name] = f"{program}@{node.site if takes else ''}"
             nodes[name] = replace(node, kind=_kind(node, takes))
         place.forget()
@@ -293,7 +296,8 @@ class _Dag:
             if kind not in takes:
                 short = self.dag.nodes[name].kind not in (JobKind.COMPUTE, JobKind.SUBWORKFLOW)
                 asks = self.requests.get(name, {})
-                prior_s = _SUBMIT_HOST_S if short else self._run_times.of_job(asks)
+                tasks = [task.transformation for task in self.dag.nodes[name].tasks]
+                prior_s = _SUBMIT_HOST_S if short else self._run_times.of_job(asks, tasks)
                 ended = self._ended.get(kind, (0, 0.0))
                 takes[kind] = believed_run_s(prior_s, PRIOR, *ended, ran_s.get(kind, ()))
         return {name: takes[kind] for name, kind in self._kinds.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Protocol
 
@@ -56,13 +56,18 @@ class RunTimes:
                 took.setdefault(_program(ad), []).append(seconds)
         self._programs = {program: fmean(found) for program, found in took.items()}
 
-    def of_job(self, ad: Ad) -> float:
-        """Believed of a job with this ad, before anything of its own workflow is known."""
-        transformation = ad.get("pegasus_wf_xformation")
-        if isinstance(transformation, str) and transformation:
-            known = self._measured(runtime_subject(transformation, site_of_job(ad)))
-            if known is not None:
-                return known
+    def of_job(self, ad: Ad, tasks: Sequence[str] = ()) -> float:
+        """Believed of a job with this ad, before anything of its own workflow is known; ``tasks``
+        are the transformations in a clustered job."""
+        names: Sequence[object] = tasks or [ad.get("pegasus_wf_xformation")]
+        times = [
+            self._measured(runtime_subject(name, site_of_job(ad)))
+            for name in names
+            if isinstance(name, str) and name
+        ]
+        known = [seconds for seconds in times if seconds is not None]
+        if known and len(known) == len(names):
+            return sum(known)
         return self._programs.get(_program(ad), self._default_s)
 
     def take_warnings(self) -> list[str]:

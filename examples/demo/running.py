@@ -20,6 +20,7 @@ from examples.demo.demo_run import Ended
 from examples.demo.steps import ROOT, Say, asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
+from monitors.archive.outbox import Outbox
 from monitors.workflows.facts.attempts import Attempt, Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.planned.submit_dir import SubmitDir
@@ -275,7 +276,7 @@ class _PoolOf:
 @contextlib.contextmanager
 def recorded_size(pool: Pool, archive: Archive) -> Iterator[None]:
     """Meanwhile the archive learns how large the pool is, and how large it would have to be."""
-    size = PoolSize(_PoolOf(pool), archive, time.time)
+    size = PoolSize(_PoolOf(pool), Outbox(archive), time.time)
     size.start()
     try:
         yield

@@ -16,7 +16,13 @@ from monitors.api.workflow_shapes import (
 )
 from monitors.archive.measurement import Measurement
 from monitors.workflows.analysis import analyse, text
-from monitors.workflows.overview import JobRow, TransferRow, job_row, transfer_row
+from monitors.workflows.overview import (
+    JobRow,
+    TransferRow,
+    job_row,
+    placed_as,
+    transfer_row,
+)
 from network_provisioner.api import answers
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.shapes import MOST
@@ -64,7 +70,8 @@ def router(seen: Visible) -> APIRouter:
         """Statistics and failures of a workflow, or with ``whole`` of it and all inside it."""
         found, all_of_them = seen.one(caller, workflow)
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
-        made = analyse(seen.of(caller, "job", ids) + seen.transfers(caller, ids))
+        runs = seen.of(caller, "job", ids) + seen.of(caller, "task", ids)
+        made = analyse(runs + seen.transfers(caller, ids))
         head = {"workflow": workflow, "state": found.state, "workflows": ids}
         return answers.answer(head | asdict(made))
 
@@ -85,8 +92,8 @@ def router(seen: Visible) -> APIRouter:
 
         seen.one(caller, workflow)
         page = seen.some(caller, "job", workflow, offset, limit, newest, wanted)
-        names = {text(job, name) for job in page for name in ("job", "task")}
-        placements = seen.placements(caller, workflow, names - {""})
+        names = {name for job in page for name in placed_as(job)}
+        placements = seen.placements(caller, workflow, names)
         return answers.answer([asdict(job_row(job, placements)) for job in page])
 
     @routes.get("/v1/workflows/{workflow:path}/transfers", response_model=list[TransferRow])

@@ -40,6 +40,7 @@ _ASKED = 500  # ids in one statement
 _PAGE = 5000  # rows that are read at a time where all are wanted
 _WINDOW = 20_000  # rows that are looked at for some metrics alone
 _AT = 5  # where ``at`` stands in a row
+_FRESH_S = 60.0  # who writes tries again sooner; what is older says nothing of now
 _REQUESTS_KEPT_S = 3600.0  # who has not looked at a request by then will not answer it
 
 
@@ -56,6 +57,7 @@ class Archive:
 
     def __init__(self, location: str | Path, *, read_only: bool = False) -> None:
         self.read_only = read_only
+        self._failed: tuple[float, str] | None = None
         self.location = location if is_database_url(location) else Path(location)
         self._engine: Engine
         if isinstance(self.location, Path):
@@ -91,6 +93,21 @@ class Archive:
         Raises as :meth:`record`. Transactions committed before the error stay, and recording
         everything again is harmless.
         """
+        try:
+            added = self._added(measurements)
+        except ArchiveError as error:
+            self._failed = time.monotonic(), str(error)
+            raise
+        self._failed = None
+        return added
+
+    @property
+    def problem(self) -> str:
+        """Why measurements could not be written a moment ago, "" where they could."""
+        at, why = self._failed or (-math.inf, "")
+        return why if time.monotonic() - at < _FRESH_S else ""
+
+    def _added(self, measurements: Iterable[Measurement]) -> int:
         sent = ((*to_row(measurement), time.time()) for measurement in measurements)
         added = 0
         while batch := list(islice(sent, _BATCH)):

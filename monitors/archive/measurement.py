@@ -25,6 +25,7 @@ UNITS = {
     "status": "%",
     "workflow": "1",
     "job": "s",
+    "task": "s",
     "job_transfer": "byte",
     "placement": "s",
     "transfer_setup": "s",

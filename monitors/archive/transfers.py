@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitors.archive.archive import Archive, Measurement
-from monitors.archive.measurement import claimed_by
+from monitors.archive.measurement import Measurement, claimed_by
+from monitors.archive.outbox import Outbox
 from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.base.units import goodput
 from network_provisioner.topology.graph import way_of
@@ -109,9 +109,9 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
 class Recorder:
     """Records ended transits in the archive, each once however often it is told of it."""
 
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def record(self, transit: Transit) -> int:
-        """How many measurements of the transit were new. Raises ArchiveError."""
-        return self._archive.record_many([*transfer_facts(transit), *disk_facts(transit)])
+        """How many measurements of the transit were new."""
+        return self._outbox.record_many([*transfer_facts(transit), *disk_facts(transit)])

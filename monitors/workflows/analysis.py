@@ -7,10 +7,11 @@ The broker answers these dataclasses as they are.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from monitors.archive.measurement import Measurement
@@ -108,11 +109,21 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedTask:
+    """A task that failed in a clustered job, with its id in the abstract workflow."""
+
+    task: str
+    transformation: str
+    exitcode: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class FailedJob:
     """A job with an attempt that did not end well, the last such; ``retried`` where a later one
-    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it or why it
-    was removed; it was on ``hold`` then where that is not None. Its ``output``, or where that was
-    ``not_found``."""
+    did. ``stderr`` is the end of what it said, ``reason`` why DAGMan never submitted it, why it was
+    removed, or that it was not the program that failed; it was on ``hold`` then where that is not
+    None. Its ``output``, or where that was ``not_found``. Of a clustered job, ``failed_tasks`` are
+    the first that failed."""
 
     workflow: str
     job: str
@@ -130,6 +141,7 @@ class FailedJob:
     output: str
     not_found: str = ""
     hold: Hold | None = None
+    failed_tasks: Sequence[FailedTask] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,7 @@ class Analysis:
     ``makespan_s`` is from the first submission to the last end, ``cumulative_s`` the time that the
     workflow's own jobs ran whose attempts ended well, ``lost_s`` that of those which did not, by
     their own records, ``lost_slot_s`` how long these had a slot, with all that went on around them.
+    Of a clustered job, its tasks count in its stead wherever run times do.
     """
 
     first_at: float | None = None
@@ -156,15 +169,21 @@ class Analysis:
     failures: Sequence[FailedJob] = ()
 
 
+READ = ("job", "task", "job_transfer")
+"""The metrics that an analysis is made of."""
+
 DONE = "done"
 COMPUTE = "compute"
 _OWN = (COMPUTE, "other")  # of a DAG that Pegasus did not plan nobody says what jobs are for
+_LITE_FAILED = 71
+_LITE_EXIT = re.compile(
+    r"^PegasusLite: exitcode 71, tool originally exited with exitcode (\d+)", re.M
+)
 _LARGEST = 1e18  # seconds or bytes that anything can have had
 
 
 def analyse(measurements: Iterable[Measurement]) -> Analysis:
-    """The analysis of all ``job`` and ``job_transfer`` measurements among these, whatever their
-    order."""
+    """The analysis of all measurements of :data:`READ` among these, whatever their order."""
     known = (m for m in measurements if 0 <= m.value < _LARGEST)
     found = sorted(known, key=lambda m: (m.at, m.id))
     jobs = [m for m in found if m.metric == "job"]
@@ -174,18 +193,20 @@ def analyse(measurements: Iterable[Measurement]) -> Analysis:
     first = min(number(m, "submitted_at") or m.at for m in jobs)
     last = max(m.at for m in jobs)
     own = [m for m in jobs if text(m, "kind") in _OWN]
+    runs = _runs(jobs, [m for m in found if m.metric == "task"])
+    own_runs = [m for m in runs if text(m, "kind") in _OWN]
     return Analysis(
         first_at=first,
         last_at=last,
         makespan_s=max(0.0, last - first),
-        cumulative_s=sum(m.value for m in own if _done(m)),
-        lost_s=sum(m.value for m in own if not _done(m)),
+        cumulative_s=sum(m.value for m in own_runs if _done(m)),
+        lost_s=sum(m.value for m in own_runs if not _done(m)),
         lost_slot_s=sum(_slot_s(m) for m in own if not _done(m)),
         attempts=len(jobs),
         retries=len({(m.workflow, text(m, "job"), submission(m)) for m in jobs})
         - len({(m.workflow, text(m, "job")) for m in jobs}),
         outcomes=dict(sorted(Counter(text(m, "outcome") for m in jobs).items())),
-        runtimes=_runtimes(jobs),
+        runtimes=_runtimes(runs),
         waits=_waits(own),
         transfers=moved,
         failures=_failures(jobs),
@@ -207,6 +228,12 @@ def hold_of(told: object, until: float) -> Hold | None:
     return Hold(since, max(0.0, until - since), shown, code, subcode)
 
 
+def _runs(jobs: Sequence[Measurement], tasks: Sequence[Measurement]) -> list[Measurement]:
+    """What ran: jobs, and in place of clustered jobs their tasks."""
+    clustered = {text(m, "of") for m in tasks}
+    return [m for m in jobs if m.id not in clustered] + list(tasks)
+
+
 def _slot_s(job: Measurement) -> float:
     started = number(job, "started_at")
     return job.value if started is None else max(0.0, job.at - started)
@@ -218,9 +245,9 @@ def split_subject(subject: str) -> tuple[str, str]:
     return name, site
 
 
-def _runtimes(jobs: Sequence[Measurement]) -> list[Runtimes]:
+def _runtimes(runs: Sequence[Measurement]) -> list[Runtimes]:
     rows = []
-    by_kind = _grouped(jobs, lambda m: (*split_subject(m.subject), text(m, "kind")))
+    by_kind = _grouped(runs, lambda m: (*split_subject(m.subject), text(m, "kind")))
     for (name, site, kind), group in by_kind:
         cpu = [number(m, "cpu_s") for m in group]
         known = [one for one in cpu if one is not None]
@@ -300,7 +327,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         last = bad[-1]
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr = text(last, "stderr")
+        stderr, code = text(last, "stderr"), whole(last, "exitcode")
         rows.append(
             FailedJob(
                 workflow=workflow,
@@ -310,18 +337,41 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 site=site,
                 host=text(last, "host") or None,
                 outcome=text(last, "outcome"),
-                exitcode=whole(last, "exitcode"),
+                exitcode=code,
                 attempts=len({submission(m) for m in group}),
                 retried=_done(group[-1]) and submission(group[-1]) != submission(last),
                 at=last.at,
-                reason=stderr if never else text(last, "reason"),
+                reason=stderr if never else text(last, "reason") or _of_pegasus_lite(code, stderr),
                 hold=hold_of(last.details.get("hold"), last.at),
                 stderr="" if never else stderr,
                 output=text(last, "output"),
                 not_found=text(last, "not_found"),
+                failed_tasks=_failed_tasks(last),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
+
+
+def _of_pegasus_lite(code: int | None, stderr: str) -> str:
+    """Why a job failed whose program did not: since Pegasus 5.1.3 its PegasusLite says so by an
+    exit code of its own. "" for any other."""
+    found = _LITE_EXIT.search(stderr) if code == _LITE_FAILED else None
+    if found is None:
+        return ""
+    return (
+        f"exit code {code}: PegasusLite failed before or after the program,"
+        f" where a command had exit code {found[1]}"
+    )
+
+
+def _failed_tasks(job: Measurement) -> list[FailedTask]:
+    known = job.details.get("failed_tasks")
+    rows = [row for row in known if isinstance(row, dict)] if isinstance(known, list) else []
+    tasks = [replace(job, details=row) for row in rows]
+    return [
+        FailedTask(text(one, "task"), text(one, "transformation"), whole(one, "exitcode"))
+        for one in tasks
+    ]
 
 
 def _grouped(

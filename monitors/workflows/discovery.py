@@ -46,6 +46,8 @@ _MOST_COPIED = 1 << 26
 _SETTLED_S = 3.0  # the times of files are coarse
 _MOST_STEPS = 1 << 28  # of SQLite's: seconds
 _MOST_LISTED = 10_000
+_MOST_SHOWN = 10  # homes
+_NO_SHELLS = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 _LISTED = f"""
     SELECT w.submit_dir,
         CASE s.state WHEN 'WORKFLOW_TERMINATED' THEN CAST(s.timestamp AS REAL) END
@@ -212,13 +214,49 @@ def of_user(since: Callable[[], float]) -> list[WorkflowSource]:
 
 
 def of_all(since: Callable[[], float]) -> list[WorkflowSource]:
-    """Where the workflows of all users of this machine are known, as far as they may be read."""
+    """Where the workflows of all users of this machine are known, as far as they may be read. The
+    log says whose may not."""
     homes = {Path(user.pw_dir) for user in pwd.getpwall()} | {Path.home()}
     sources: list[WorkflowSource] = [CondorQueue("")]
     for home in sorted(homes):
-        if home != Path("/") and os.access(home, os.R_OK | os.X_OK) and home.is_dir():
+        if home != Path("/") and os.access(home, os.X_OK) and home.is_dir():
             sources += _of_home(home, home.stat().st_uid, since)
+    if found := unread_homes():
+        _log.warning("workflows of all users: %s", cannot_read(found))
     return sources
+
+
+def unread_homes() -> dict[str, Path]:
+    """By the name of each user that can log in, what this process may not read of the places where
+    that user's workflows are known."""
+    found = {}
+    for user in pwd.getpwall():
+        home = Path(user.pw_dir)
+        if home == Path("/") or user.pw_shell.endswith(_NO_SHELLS):
+            continue
+        closed = (_closed(home, home / known) for known in (REGISTRY, DATABASE))
+        if (path := next((one for one in closed if one is not None), None)) is not None:
+            found[user.pw_name] = path
+    return found
+
+
+def cannot_read(found: Mapping[str, Path]) -> str:
+    """In words, of :func:`unread_homes`."""
+    shown = [f"{path} of {user}" for user, path in sorted(found.items())[:_MOST_SHOWN]]
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return f"cannot read {', '.join(shown)}{more}; only what HTCondor's queue shows is found there"
+
+
+def _closed(home: Path, path: Path) -> Path | None:
+    """The first on the way from ``home`` to ``path`` that is there and may not be looked into."""
+    between = [one for one in reversed(path.parents) if one.is_relative_to(home)]
+    for one in (*between, path):
+        if not os.access(one, os.F_OK, effective_ids=True):
+            return None
+        wanted = os.R_OK if one == path else os.X_OK
+        if not os.access(one, wanted, effective_ids=True):
+            return one
+    return None
 
 
 def _of_home(home: Path, owner: int, since: Callable[[], float]) -> list[WorkflowSource]:

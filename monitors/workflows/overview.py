@@ -368,10 +368,18 @@ def _row(row: type[R], found: Measurement, **known: object) -> R:
     return make(**known, **told)
 
 
+def placed_as(job: Measurement) -> list[str]:
+    """The names under which a job may have been placed: its own, its task's, or those of the tasks
+    in it."""
+    inside = job.details.get("task_ids")
+    names = [text(job, "job"), text(job, "task"), *(inside if isinstance(inside, list) else ())]
+    return [name for name in names if isinstance(name, str) and name]
+
+
 def job_row(job: Measurement, placements: Mapping[str, Measurement]) -> JobRow:
     """``placements`` are by job, or by task of the abstract workflow."""
     transformation, site = split_subject(job.subject)
-    placed = placements.get(text(job, "job")) or placements.get(text(job, "task"))
+    placed = next((placements[name] for name in placed_as(job) if name in placements), None)
     placement = placed and PlacementRow(placed.subject, placed.value, text(placed, "reason"))
     return _row(
         JobRow,

@@ -82,7 +82,7 @@ class BeliefReader:
         places, names = ([*self._catalog], []) if self._inputs is None else subjects(self._inputs)
         return (
             {*places, *(node.site for node in nodes)},
-            {*names, *(node.transformation for node in nodes)},
+            {*names, *(name for node in nodes for name in node.runs)},
         )
 
     def __call__(self, source: MeasurementSource | None, now: float) -> Beliefs:
@@ -133,15 +133,20 @@ def _mapped(dag: PlannedDag, inputs: Inputs, world: World) -> dict[str, float]:
     column = {site: number for number, site in enumerate(problem.places[: problem.n_sites])}
     found = {}
     for node in dag.nodes.values():
-        if node.task in row and node.site in column:
-            seconds = float(problem.compute_s[row[node.task], column[node.site]])
-            if 0 < seconds < NEVER_S:
-                found[node.name] = seconds
+        tasks = [task.id for task in node.tasks] or [node.task]
+        if all(task in row for task in tasks) and node.site in column:
+            times = [float(problem.compute_s[row[task], column[node.site]]) for task in tasks]
+            if 0 < sum(times) < NEVER_S:
+                found[node.name] = sum(times)
     return found
 
 
 def _run_s(node: Node, measured: MeasurementSource, now: float) -> float:
     if node.kind is not JobKind.COMPUTE and node.kind is not JobKind.SUBWORKFLOW:
         return 0.0 if node.first else ADDED_S
-    found = measured.estimate("runtime", runtime_subject(node.transformation, node.site), now)
-    return DEFAULT_RUN_S if found is None else max(0.0, found.value)
+    known = {
+        name: measured.estimate("runtime", runtime_subject(name, node.site), now)
+        for name in set(node.runs)
+    }
+    seconds = (known[name] for name in node.runs)
+    return sum(DEFAULT_RUN_S if one is None else max(0.0, one.value) for one in seconds)

@@ -175,7 +175,8 @@ def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -
     """The job from ours and pegasus-exitcode's arguments, ``-r $RETURN … ./00/00/<job>.out``.
 
     The retry is DAGMan's own ``$RETRY``, which is right also where PRE asked nothing or left
-    nothing. In a DAG that was planned before that stood in ours, it is Pegasus 6.0's ``-R``.
+    nothing. In a DAG that was planned before that stood in ours, it is pegasus-exitcode's ``-R``
+    (since Pegasus 5.1.3).
     """
     config, _ = _config(ours)
     options = dict(pairwise(theirs))

@@ -12,7 +12,7 @@ from monitors.workflows.logs import kickstart
 from monitors.workflows.planned import job_files
 
 RECORD_PREFIX = "adon-job-record:"
-_TAIL_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 26  # a clustered job has a record of each task
 
 
 def keep_sizes(submit_dir: Path, job: str) -> None:

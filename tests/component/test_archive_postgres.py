@@ -20,6 +20,7 @@ from postgres_world import new_place, server_in
 from adon.cli.main import main
 from examples.testbed.postgres import Postgres
 from monitors.archive.archive import Archive, ArchiveError, Measurement
+from monitors.archive.outbox import Outbox
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
 from monitors.archive.retention.service import retain
 from monitors.archive.stores.postgres import PostgresEngine
@@ -239,3 +240,19 @@ def test_from_a_file_to_a_database_and_back(server: Postgres, tmp_path: Path) ->
     assert main(["archive", "copy", url, str(back)]) == 0
     with Archive(first) as one, Archive(back) as other:
         assert one.after(0, limit=5000) == other.after(0, limit=5000)
+
+
+def test_what_is_measured_while_the_server_is_away_is_recorded_when_it_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with server_in(tmp_path / "pg", durable=True) as server, Archive(new_place(server)) as archive:
+        outbox = Outbox(archive)
+        assert outbox.record_many([measured("before")]) == 1
+        server.stop()
+        assert outbox.record_many([measured("meanwhile")]) == 0
+        assert archive.problem
+        server.start()
+        assert outbox.retry() == 1
+        assert (archive.problem, archive.get("meanwhile") is not None) == ("", True)
+    told = [one for one in caplog.records if "tried again" in one.getMessage()]
+    assert [one.exc_info for one in told] == [None]

@@ -42,12 +42,13 @@ class Set:
         return {**kept, **own, "CONDOR_CONFIG": "ONLY_ENV", "XDG_CACHE_HOME": str(CACHE)}
 
     @property
-    def before_6(self) -> bool:
+    def before_5_1_3(self) -> bool:
         done = subprocess.run(
             [self.home / "bin/pegasus-version"], env=self.env, capture_output=True, text=True,
             check=True,
         )  # fmt: skip
-        return int(done.stdout.partition(".")[0]) < 6
+        version = done.stdout.partition("-")[0].split(".")
+        return tuple(int(part) for part in version[:3]) < (5, 1, 3)
 
     def adon(self, *arguments: str) -> str:
         """Run ``adon``; what it prints."""
@@ -163,8 +164,8 @@ def test_the_callout_places_every_job_as_the_mapping_says_and_warns_once(pegasus
 def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
     before = tree(pegasus.home)
     (pegasus.user / ".bashrc").write_text("PS1=x\n")
-    if pegasus.before_6:
-        with pytest.raises(AssertionError, match=r"is not ADON's; before 6.0 Pegasus reads no "):
+    if pegasus.before_5_1_3:
+        with pytest.raises(AssertionError, match=r"is not ADON's; before 5.1.3 Pegasus reads no "):
             pegasus.adon("install", "pegasus", "--user", "--yes")
         pegasus.adon("install", "pegasus", "--user", "--only", "selector", "--yes")
         out = pegasus.adon("install", "pegasus", "--conf", "pegasus.properties", "--yes")
@@ -194,7 +195,7 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
 
 def test_a_post_of_the_users_own_is_kept_and_said(pegasus: Set) -> None:
     """Pegasus has no room for both: the hooks' POST does not run then."""
-    # The second is read before 6.0, too.
+    # The second is read before 5.1.3, too.
     for file in (pegasus.user / ".pegasusrc", pegasus.case.root / "pegasus.properties"):
         with file.open("a") as stream:
             stream.write("dagman.post = mine\ndagman.post.path.mine = /bin/true\n")

@@ -27,7 +27,7 @@ from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
-from monitors.workflows.analysis import analyse
+from monitors.workflows.analysis import READ, FailedTask, analyse
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.facts.attempts import Outcome
@@ -180,6 +180,41 @@ def test_a_failure_ends_and_its_rescue_is_followed(
     states = [m.details["state"] for m in archive.query("status")]
     assert states.count("failed") == states.count("done") == 1
     assert [t.attempt for t in timeline(folder) if t.job == "stage_in_0"] == [0, 1]
+
+
+CLUSTER = """\
+#!/bin/sh
+for task in ID1 ID2; do
+    code=0; test $task = ID1 || code=7
+    start=$(date -u +%Y-%m-%dT%H:%M:%S.%3N+00:00)
+    sleep 0.3
+    printf '%s\\n' '- invocation: True' "  start: $start" '  duration: 2.500' \
+        '  transformation: "test::count:1.0"' "  derivation: \\"$task\\"" '  mainjob:' \
+        "    start: $start" '    duration: 0.300' '    status:' "      raw: $((code * 256))" \
+        '  files:' '    stderr:' '      size: 9' '      data: |' "        no leaves" \
+        '    metadata:' '      size: 0'
+done
+exit 5
+"""
+
+
+def test_the_tasks_of_a_clustered_job(pool: Pool, tmp_path: Path, archive: Archive) -> None:
+    folder = plan(tmp_path / "run")
+    (folder / "job.sh").write_text(CLUSTER)
+    text = (folder / "left.sub").read_text().replace("test::left:1.0", "pegasus::seqexec")
+    (folder / "left.sub").write_text(text)
+    (folder / "wf-0.dag").write_text("JOB left left.sub\n")
+    thread, seen = follow(folder, archive)
+    submit(pool, folder)
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert seen[-1].state is WorkflowState.FAILED
+    (done,) = archive.query("runtime")
+    assert (done.subject, done.value) == ("test::count:1.0@mu", 0.3)
+    found = [m for metric in READ for m in archive.query(metric)]
+    (failed,) = analyse(found).failures
+    assert failed.failed_tasks == [FailedTask("ID2", "test::count:1.0", 7)]
+    assert (failed.exitcode, failed.stderr) == (7, "no leaves")
 
 
 # ------------------------------------------------------------------ DAGs within DAGs

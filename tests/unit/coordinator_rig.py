@@ -11,6 +11,7 @@ from fastapi import APIRouter
 
 from monitors.api import agents as agents_api
 from monitors.archive.archive import Archive
+from monitors.archive.outbox import Outbox
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.coordinator import Coordinator
 from monitors.measurements.disks.periods import DiskPeriods
@@ -75,7 +76,7 @@ class CoordinatorRig:
 
     def agents_router(self, broker: Broker) -> APIRouter:
         """The agents' routes; what they report goes to the broker."""
-        disks = DiskPeriods(broker.disks, self.archive)
+        disks = DiskPeriods(broker.disks, Outbox(self.archive))
         return agents_api.router(
             self.coordinator, self.clock, broker.report_connections, disks.take_in
         )

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from adon.config.adon_yml import parse_config
 from adon.service.serve import monitoring_of
 from monitors.archive.archive import Archive
+from monitors.archive.outbox import Outbox
 from network_provisioner.access import Key, Principal, Role, hash_of
 from network_provisioner.api import create_app
 
@@ -41,7 +42,7 @@ def monitored(
     agents = config.monitoring.agents if config.monitoring else ()
     keys = keyring(rig, *(_agent(agent.name) for agent in agents))
     with Archive(config.broker.archive) as archive:
-        parts = monitoring_of(config, folder, archive, rig.broker, keys, rig.clock)
+        parts = monitoring_of(config, folder, Outbox(archive), rig.broker, keys, rig.clock)
         parts.start()
         try:
             yield (

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitors.archive.archive import Archive
+from monitors.archive.outbox import Outbox
 from monitors.archive.transfers import SMALL_BYTES, Recorder, disk_facts, transfer_facts
 from network_provisioner.base.model import SHARES, Transit, TransitState
 
@@ -84,7 +85,7 @@ def test_what_moved_nothing_or_is_not_over_tells_nothing(changes: dict[str, obje
 
 def test_each_transit_counts_once() -> None:
     with Archive(":memory:") as archive:
-        recorder = Recorder(archive)
+        recorder = Recorder(Outbox(archive))
         assert recorder.record(ENDED) == 2
         assert recorder.record(replace(ENDED, seconds=9.0)) == 0
         assert recorder.record(replace(ENDED, id="wf/stage_in_0/1")) == 2
@@ -99,7 +100,7 @@ def test_whatever_is_told_can_be_recorded(
 ) -> None:
     transit = replace(ENDED, bytes=moved, seconds=seconds, state=state)
     with Archive(":memory:") as archive:
-        assert Recorder(archive).record(transit) == len(transfer_facts(transit))
+        assert Recorder(Outbox(archive)).record(transit) == len(transfer_facts(transit))
 
 
 KNEE = {"bps": 60e6, "low_bps": 58e6, "high_bps": 62e6, "cause": "I/O wait", "site": "mu",
@@ -115,8 +116,8 @@ def test_a_disk_that_was_the_limit_is_kept_of_its_site_and_of_the_application() 
     }
     assert [f.subject for f in disk_facts(replace(knee, application=""))] == ["mu/write"]
     with Archive(":memory:") as archive:
-        assert Recorder(archive).record(knee) == 4
-        assert Recorder(archive).record(knee) == 0
+        assert Recorder(Outbox(archive)).record(knee) == 4
+        assert Recorder(Outbox(archive)).record(knee) == 0
 
 
 @pytest.mark.parametrize("knee", [{}, {"remembered_bps": 1e6}])

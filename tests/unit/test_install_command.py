@@ -103,7 +103,8 @@ def test_before_6_a_user_is_told_what_works(run: Run, pegasus: FakePegasus, tmp_
     code, out, _ = run("--user", "--only", "hooks", "--yes")
     assert code == 1
     assert (
-        "not accepted: the planner planned, but PRE of stage_in_1 is not ADON's; before 6.0 " in out
+        "not accepted: the planner planned, but PRE of stage_in_1 is not ADON's; before 5.1.3 "
+        in out
     )
     assert "--user --only selector, and the hooks into that file by --conf FILE" in out
     file = tmp_path / "my.properties"

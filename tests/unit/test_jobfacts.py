@@ -30,6 +30,7 @@ from monitor_files import (
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement, to_row
+from monitors.workflows.analysis import analyse
 from monitors.workflows.facts.plan import FILE, placement_facts
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.records import TAIL_BYTES, read_output, tail
@@ -267,6 +268,23 @@ def test_each_attempt_has_its_own_last_words(planned: Submitted) -> None:
     assert (first.value, first.details["host"]) == (4.0, "n1")
     assert [one.details["exitcode"] for one in (first, second)] == [3, 3]
     assert [one.details["output"] for one in (first, second)] == [f"{output}.000", f"{output}.001"]
+
+
+def test_where_pegasus_lite_fails_its_own_words_stand(planned: Submitted) -> None:
+    """Since Pegasus 5.1.3 with an exit code of its own; the program did well."""
+    output = planned.output(ONE)
+    done = kickstart(START + 2, "read 5 lines").replace("raw: 768", "raw: 0")
+    output.write_text(done.replace("regular_exitcode: 3", "regular_exitcode: 0"))
+    words = "no such host\nPegasusLite: exitcode 71, tool originally exited with exitcode 1"
+    output.with_suffix(".err").write_text(words)
+    os.utime(output.with_suffix(".err"), (START + 7, START + 7))
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 7, returned=71)
+    )
+    (job,) = took(FollowedWorkflow(planned.path))
+    assert (job.details["exitcode"], job.details["stderr"]) == (71, words)
+    (failed,) = analyse([job]).failures
+    assert failed.reason.startswith("exit code 71: PegasusLite failed before or after the program")
 
 
 def test_a_job_without_records_has_its_error_file(planned: Submitted) -> None:

@@ -15,6 +15,7 @@ from adon.service import poolsize
 from adon.service.poolsize import SAME_S, PoolChanges, PoolSize, ResidentPool, size_of
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.archive import Archive
+from monitors.archive.outbox import Outbox
 from network_provisioner.base.errors import AdonError
 
 NOW = 1_000_000.0
@@ -80,7 +81,7 @@ class FakePool:
 def test_it_is_sampled_from_the_start_to_the_stop(tmp_path: Path) -> None:
     pool = FakePool({"mu": MU})
     with Archive(tmp_path / "a.sqlite") as archive:
-        service = PoolSize(pool, archive, lambda: NOW)
+        service = PoolSize(pool, Outbox(archive), lambda: NOW)
         service.start()
         assert pool.asked.wait(120)
         service.stop()
@@ -92,7 +93,7 @@ def test_it_is_sampled_from_the_start_to_the_stop(tmp_path: Path) -> None:
 def test_a_pool_that_does_not_answer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     pool = FakePool(AdonError("gone"), AdonError("gone"), {"mu": MU}, {"mu": MU})
     with Archive(":memory:") as archive:
-        service = PoolSize(pool, archive, lambda: NOW)
+        service = PoolSize(pool, Outbox(archive), lambda: NOW)
         assert [service.sample() for _ in range(4)] == [False, False, True, True]
     assert [r.getMessage() for r in caplog.records] == [
         "the size of the pool is not recorded: gone",
@@ -188,7 +189,7 @@ def test_a_fault_does_not_end_the_sampling(
         def close(self) -> None:
             pass
 
-    size = PoolSize(Faulty(), Archive(":memory:"), lambda: NOW)
+    size = PoolSize(Faulty(), Outbox(Archive(":memory:")), lambda: NOW)
     size.start()
     assert again.wait(120.0)
     size.stop()

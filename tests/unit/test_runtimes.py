@@ -267,7 +267,7 @@ def test_kickstarts_record(planned: Submitted) -> None:
     )
     record = read_record(planned.output(ONE), START, START + 11)
     assert record is not None
-    assert (record.runtime_s, record.exitcode, record.host) == (6.25, 0, "n7")
+    assert (record.runtime_s, record.exitcode, record.host) == (6.0, 0, "n7")
     assert facts(planned)["runtime"][0].source == "kickstart"
 
 

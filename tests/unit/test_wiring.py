@@ -23,6 +23,7 @@ from adon.service.wiring import (
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.believed import BelievedBy
 from monitors.archive.knowledge import gamma_a
+from monitors.archive.outbox import Outbox
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
@@ -123,7 +124,7 @@ def test_sections_that_cannot_be(tmp_path: Path, section: dict[str, Any], words:
 def test_a_broker_with_its_books(tmp_path: Path) -> None:
     given = config(tmp_path, template_policy={"max_priority": 1})
     with Archive(tmp_path / "a.sqlite") as archive:
-        broker, books = make_broker(given, archive)
+        broker, books = make_broker(given, Outbox(archive))
         broker.start()
         try:
             policy = {"name": "p", "type": "user", "strategy": "10-3", "specs": ["ada", "*"]}
@@ -151,7 +152,7 @@ def test_a_store_is_let_go_where_the_rest_cannot_be_made(tmp_path: Path) -> None
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("network_provisioner.broker.Broker.__init__", _refuse)
                 with pytest.raises(InputError, match="no such broker"):
-                    make_broker(given, archive)
+                    make_broker(given, Outbox(archive))
 
 
 def _refuse(*_: object, **__: object) -> None:

@@ -4,11 +4,14 @@ what stands there is."""
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sqlite3
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from any_json import any_json
@@ -26,6 +29,7 @@ from monitors.workflows.discovery import (
     Registry,
     of_all,
     of_user,
+    unread_homes,
 )
 from monitors.workflows.follower import Follower
 from monitors.workflows.planned.submit_dir import SubmitDir, dag_of
@@ -136,6 +140,35 @@ def test_where_workflows_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert folders == {tmp_path / ".local/state/adon/watch", tmp_path / ".pegasus"}
     every = {folder for source in of_all(lambda: 0.0) for folder in source.files()}
     assert folders <= every
+
+
+def test_whose_homes_cannot_be_read_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def may(path: Path, mode: int, **_: bool) -> bool:  # as a user who is none of them
+        return Path(path).exists() and Path(path).stat().st_mode & mode == mode
+
+    users = []
+    for name, mode, shell in (
+        ("ada", 0o700, "/bin/bash"),
+        ("bob", 0o711, "/bin/bash"),
+        ("eve", 0o755, "/bin/bash"),
+        ("www", 0o700, "/usr/sbin/nologin"),
+    ):
+        home = tmp_path / name
+        home.mkdir(mode)
+        users.append(SimpleNamespace(pw_name=name, pw_dir=str(home), pw_shell=shell))
+    (tmp_path / "eve/.pegasus").mkdir()
+    (tmp_path / "eve/.pegasus/workflow.db").touch(0o600)
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
+    monkeypatch.setattr(os, "access", may)
+    assert unread_homes() == {
+        "ada": tmp_path / "ada", "eve": tmp_path / "eve/.pegasus/workflow.db",
+    }  # fmt: skip
+    folders = {folder for source in of_all(lambda: 0.0) for folder in source.files()}
+    assert tmp_path / "bob/.pegasus" in folders and tmp_path / "ada/.pegasus" not in folders
+    (told,) = caplog.records
+    assert f"cannot read {tmp_path}/ada of ada" in told.getMessage()
 
 
 # ------------------------------------------------------------------ while it runs

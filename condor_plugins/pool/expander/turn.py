@@ -50,7 +50,7 @@ class Expander:
         condor: Condor,
         archive: Archive,
         run_times: RunTimes,
-        record: Callable[[Sequence[Measurement]], None],
+        record: Callable[[Sequence[Measurement]], object],
         say: Callable[[str], None],
         clock: Callable[[], float] | None = None,
     ) -> None:

@@ -218,7 +218,9 @@ def _why(hold: Hold | HeldJob) -> str:
 def _failure(failed: FailedJob) -> list[str]:
     how = f"exit code {failed.exitcode}" if failed.exitcode is not None else failed.outcome
     why = f"{how}: {failed.reason}" if failed.reason and how == "removed" else failed.reason or how
-    lines = ["", f"Failed: {_at(failed.job, failed.site)}: {why}"]
+    inside = ", ".join(f"{one.task} ({one.transformation})" for one in failed.failed_tasks)
+    tasks = f", in task {inside}" if inside else ""
+    lines = ["", f"Failed: {_at(failed.job, failed.site)}: {why}{tasks}"]
     if failed.hold is not None:
         lines.append(
             f"    on hold for {for_people(failed.hold.seconds)} before: {_why(failed.hold)}"

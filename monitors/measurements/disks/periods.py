@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from monitors.archive.archive import Archive, ArchiveError
 from monitors.archive.measurement import Measurement
+from monitors.archive.outbox import Outbox
 from network_provisioner.reservations.disks import DiskSample
-
-_log = logging.getLogger(__name__)
 
 METRIC = "disk_io"
 PERIOD_S = 10.0
@@ -51,9 +48,9 @@ class DiskPeriods:
     """Hands on what agents report at once, and archives it by tens of seconds. Thread-safe."""
 
     def __init__(
-        self, hand_on: Callable[[str, Sequence[DiskSample], str], None], archive: Archive
+        self, hand_on: Callable[[str, Sequence[DiskSample], str], None], outbox: Outbox
     ) -> None:
-        self._hand_on, self._archive = hand_on, archive
+        self._hand_on, self._outbox = hand_on, outbox
         self._lock = threading.Lock()
         self._open: dict[str, DiskReport] = {}
 
@@ -66,10 +63,7 @@ class DiskPeriods:
             self._open[agent] = before + report if before and same else report
         if before is None or same:
             return
-        try:
-            self._archive.record(row(agent, before))
-        except ArchiveError as error:  # no reason to have all of it sent again
-            _log.warning("what the disks of %s did is not archived: %s", agent, error)
+        self._outbox.record_many([row(agent, before)])
 
 
 def _period(report: DiskReport) -> tuple[str, float]:

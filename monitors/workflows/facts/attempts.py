@@ -11,7 +11,7 @@ clean-up and other jobs that the planner added run elsewhere and by other rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -176,18 +176,18 @@ def _teaches(attempt: Attempt) -> bool:
     return attempt.job.kind is JobKind.COMPUTE and bool(attempt.job.site)
 
 
-def waited_s(attempt: Attempt, ready: float, record: JobRecord | None) -> float:
+def waited_s(attempt: Attempt, ready: float, work_s: float | None) -> float:
     """Seconds that a job took beside its own work, from ``ready`` on (Unix seconds): DAGMan's
     cycle, scripts, submission, matchmaking, and start and end on the worker.
 
     By HTCondor's clock alone: only how long the work took is the worker's word.
     """
     slot_s = attempt.end - attempt.start
-    work_s = slot_s if record is None else min(slot_s, max(0.0, record.runtime_s))
-    return max(0.0, attempt.start - ready) + slot_s - work_s
+    own_s = slot_s if work_s is None else min(slot_s, max(0.0, work_s))
+    return max(0.0, attempt.start - ready) + slot_s - own_s
 
 
-def queue_wait(attempt: Attempt, ready: float, record: JobRecord | None) -> Measurement | None:
+def queue_wait(attempt: Attempt, ready: float, work_s: float | None) -> Measurement | None:
     """T_q of a site, from an attempt that has ended; ``ready`` is when the last of its parents had.
 
     Of jobs that waited for others only. A job that waited until another of its own workflow had
@@ -200,7 +200,7 @@ def queue_wait(attempt: Attempt, ready: float, record: JobRecord | None) -> Meas
         id=f"queue_wait:{attempt.workflow}:{attempt.key}",
         metric="queue_wait",
         subject=attempt.job.site,
-        value=waited_s(attempt, ready, record),
+        value=waited_s(attempt, ready, work_s),
         unit="s",
         at=attempt.end,
         source="event log",
@@ -214,32 +214,53 @@ def queue_wait(attempt: Attempt, ready: float, record: JobRecord | None) -> Meas
     )
 
 
-def by_kind(wait: Measurement, transformation: str) -> list[Measurement]:
-    """The same wait of this kind of job: one that asks for much memory waits longer."""
-    there = runtime_subject(transformation, wait.subject)
-    return [replace(wait, id=f"{wait.id}:kind", subject=there)] if transformation else []
+def by_kind(wait: Measurement, transformations: Iterable[str]) -> list[Measurement]:
+    """The same wait of each kind of job: one that asks for much memory waits longer."""
+    names = sorted({name for name in transformations if name})
+    ids = [f"{wait.id}:kind"] + [f"{wait.id}:kind:{name}" for name in names[1:]]
+    return [
+        replace(wait, id=key, subject=runtime_subject(name, wait.subject))
+        for key, name in zip(ids, names, strict=False)
+    ]
 
 
-def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:
+def run_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurement]:
     """Runtime, compute rate and output ratio of an attempt that ended well; nothing of any other.
 
     The record's times are preferred: they are exact and do not hold the time that HTCondor needs
-    to start a job. Γ_c is the size of all inputs over the runtime, where the sizes are known; the
+    to start a job. In a clustered job each task is a run of its own transformation, and those teach
+    that ended well. Γ_c is the size of all inputs over the runtime, where the sizes are known; the
     output ratio, bytes out over bytes in, tells how much will have to be moved afterwards.
     """
-    if not _teaches(attempt) or attempt.outcome is not Outcome.DONE:
+    job = attempt.job
+    if not _teaches(attempt) or not (records or attempt.start):
         return []
-    if record is None and not attempt.start:
+    if job.is_clustered:
+        good = [(n, one) for n, one in enumerate(records) if one.exitcode == 0]
+        return [
+            fact
+            for n, one in good
+            if one.transformation
+            for fact in _run(attempt, one, f":{n}", one.transformation, one.task)
+        ]
+    if attempt.outcome is not Outcome.DONE or not job.transformation:
         return []
+    record = records[-1] if records else None
     if record is not None and record.exitcode != 0:
         return []
+    return _run(attempt, record, "", job.transformation, job.task)
+
+
+def _run(
+    attempt: Attempt, record: JobRecord | None, part: str, transformation: str, task: str
+) -> list[Measurement]:
     runtime_s = attempt.end - attempt.start if record is None else record.runtime_s
-    if runtime_s < 0 or not attempt.job.transformation:
+    if runtime_s < 0:
         return []
     bytes_in = 0 if record is None else record.bytes_in
     details: dict[str, object] = {
         "job": attempt.job.name,
-        "task": attempt.job.task,
+        "task": task,
         "attempt": attempt.number,
         "queued_s": max(0.0, attempt.start - attempt.submit) if attempt.start else None,
         "bytes_in": bytes_in,
@@ -251,11 +272,9 @@ def run_facts(attempt: Attempt, record: JobRecord | None) -> list[Measurement]:
             "bytes_out": record.bytes_out,
         }
 
-    transformation = attempt.job.transformation
-
     def fact(metric: str, value: float, unit: str, subject: str) -> Measurement:
         return Measurement(
-            id=f"{metric}:{attempt.workflow}:{attempt.key}",
+            id=f"{metric}:{attempt.workflow}:{attempt.key}{part}",
             metric=metric,
             subject=subject,
             value=value,

@@ -38,6 +38,7 @@ from monitors.workflows.facts.plan import Believed, belief_errors, believed_in, 
 from monitors.workflows.facts.transfers import Journal, listed, setup_facts, transfer_facts
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.records import JobOutput, read_output
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
@@ -54,6 +55,7 @@ _FILES = (
     "output_destination",
     "public_input_files",
 )
+_MOST_TASKS = 10  # of a clustered job that are named
 _ASKED_TOGETHER = 50  # jobs in one question to HTCondor
 DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that are held
 _MOST_HELD = 100  # of which is told why
@@ -249,16 +251,18 @@ class JobFacts:
         started = attempt.start or (0.0 if attempt.returned is None else attempt.submit)
         left = read_output(attempt.job, started, attempt.end, complained=complained)
         ready = self._ready(attempt)
-        wait = queue_wait(attempt, ready, left.record)
-        facts = run_facts(attempt, left.record) + ([] if wait is None else [wait])
-        facts.append(_job_fact(attempt, left))
+        wait = queue_wait(attempt, ready, left.work_s)
+        facts = run_facts(attempt, left.records) + ([] if wait is None else [wait])
+        job = _job_fact(attempt, left)
+        facts += [job, *_task_facts(attempt, left.records)]
         until = (attempt.end if post_at is None else post_at) + _CLOCK_S
         lines = self._journal.transfers(attempt.job.name, attempt.start or attempt.submit, until)
         if left.moved or left.logged or lines:
             moved = transfer_facts(attempt, left, lines, listed(attempt.job.output))
             facts += moved + setup_facts(attempt, ready, moved)
-        facts += belief_errors(attempt.job.task, attempt.job.site, facts, self._believed)
-        facts += [] if wait is None else by_kind(wait, attempt.job.transformation)
+        task = attempt.job.task or next(iter(job.details["task_ids"]), "")
+        facts += belief_errors(task, attempt.job.site, facts, self._believed)
+        facts += [] if wait is None else by_kind(wait, _transformations(attempt.job, left.records))
         return facts + self._moved_by_condor(attempt)
 
     def _ready(self, attempt: Attempt) -> float:
@@ -330,13 +334,52 @@ def job_subject(job: PlannedJob) -> str:
     return runtime_subject(job.transformation or str(job.kind), job.site)
 
 
+def _transformations(job: PlannedJob, records: Sequence[JobRecord]) -> list[str]:
+    if not job.is_clustered:
+        return [job.transformation]
+    return [one.transformation for one in job.tasks] + [one.transformation for one in records]
+
+
+def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurement]:
+    """Metric ``task``: each task of a clustered job that ran, as a run of its transformation."""
+    job, workflow = attempt.job, attempt.workflow
+    if not job.is_clustered:
+        return []
+    return [
+        Measurement(
+            id=f"task:{workflow}:{attempt.key}:{number}",
+            metric="task",
+            subject=runtime_subject(one.transformation or job.transformation, job.site),
+            value=one.runtime_s,
+            unit="s",
+            at=one.end,
+            source=one.source,
+            workflow=workflow,
+            details={
+                "of": f"job:{workflow}:{attempt.key}",
+                "job": job.name,
+                "task": one.task,
+                "kind": str(job.kind),
+                "outcome": str(Outcome.FAILED if one.exitcode else Outcome.DONE),
+                "exitcode": one.exitcode,
+                "host": one.host or attempt.slot or None,
+                "cpu_s": one.cpu_s,
+            },
+        )
+        for number, one in enumerate(records)
+    ]
+
+
 def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
     seconds = attempt.end - attempt.start if attempt.start else 0.0
-    if records:  # the tool's own times, of a clustered job from the first task to the last
-        seconds = max(one.end for one in records) - min(one.start for one in records)
+    seconds = seconds if left.work_s is None else left.work_s
+    # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
+    last = {(job.is_clustered and one.task) or n: one for n, one in enumerate(records)}
+    failed = [one for one in last.values() if one.exitcode]
+    known = [task.id for task in job.tasks] or [one.task for one in last.values()]
     # As pegasus-analyzer: what ran around the tool returns another code where that failed.
-    returned = next((one.exitcode for one in records if one.exitcode), attempt.returned)
+    returned = failed[0].exitcode if failed else attempt.returned
     ran = attempt.start or attempt.end
     return Measurement(
         id=f"job:{workflow}:{attempt.key}",
@@ -364,6 +407,11 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "queued_s": round(max(0.0, ran - attempt.submit), 6),
             "starts": attempt.starts,
             "tasks": len(records),
+            "task_ids": known[:_MOST_TASKS] if job.is_clustered else [],
+            "failed_tasks": [
+                {"task": one.task, "transformation": one.transformation, "exitcode": one.exitcode}
+                for one in (failed[:_MOST_TASKS] if job.is_clustered else ())
+            ],
             "cpu_s": _sum([one.cpu_s for one in records]),
             "bytes_in": sum(one.bytes_in for one in records) if records else None,
             "bytes_out": sum(one.bytes_out for one in records) if records else None,

@@ -97,8 +97,8 @@ def believed_in(placements: Iterable[Measurement]) -> Believed:
 def belief_errors(
     task: str, site: str, facts: Iterable[Measurement], believed: Believed
 ) -> list[Measurement]:
-    """How far off the truth was what was believed of a job: |believed / true - 1| of seconds, by
-    what and source of belief, ``runtime:archive``."""
+    """How far off the truth was what was believed of a job, or of the task that a fact names:
+    |believed / true - 1| of seconds, by what and source of belief, ``runtime:archive``."""
     found = []
     for fact in facts:
         if fact.metric == "job_transfer":
@@ -109,7 +109,8 @@ def belief_errors(
             expected = transfer_time(fact.value, rate_bps) + beside_s if rate_bps > 0 else 0.0
         else:
             what, taken = fact.metric, fact.value
-            expected, source, _, _ = believed.get((task, site, what), _NOTHING)
+            own = str(fact.details.get("task") or task)
+            expected, source, _, _ = believed.get((own, site, what), _NOTHING)
         # A factor tells nothing of what was believed, or turned out, to take no time.
         if expected > 0 and taken and taken > 0:
             found.append(

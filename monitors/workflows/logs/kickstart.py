@@ -1,12 +1,17 @@
-"""The YAML document that pegasus-kickstart writes about each job of a real Pegasus.
+"""The records that pegasus-kickstart and pegasus-cluster write into a job's output.
 
+kickstart writes one document for each program that it ran, in YAML (Pegasus 5) or XML (Pegasus 4).
 Only a few lines of it are of use here, and they stand in one fixed form, so they are read as they
 are: the hooks do without a YAML library.
 
     - invocation: True
-      start: 2026-11-21T09:49:17.718+00:00
-      duration: 0.199
+      start: 2026-11-21T09:49:17.718+00:00        (kickstart's own times: checksums included)
+      duration: 0.499
+      transformation: "bwa_index"
+      derivation: "ID0000001"                     (the task's id in the abstract workflow)
       mainjob:
+        start: 2026-11-21T09:49:17.726+00:00      (the program's: what pegasus-statistics counts)
+        duration: 0.190
         usage:
           utime: 0.102
           stime: 0.014
@@ -18,30 +23,51 @@ are: the hooks do without a YAML library.
           lfn: "Gmax_toy.fa.bwt"
           size: 600072
           output: True          (not there: an input)
+
+In a clustered job there is one for each task, and pegasus-cluster, pegasus-mpi-cluster and their
+predecessor seqexec add a line for each, also for tasks that kickstart did not run:
+
+    [cluster-task id=2, start="2026-11-21T09:49:18.000+00:00", duration=1.000, status=256, line=4,
+     pid=4002, app="/opt/tally/count"]
+
+Between all these may stand whatever programs and batch systems print.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 
 from network_provisioner.base.units import whole_bytes
 
-_BEGIN = re.compile(r"^- invocation: True\s*$", re.MULTILINE)
-# The first level of the document, two spaces deep (version 3.0 of its format).
-_FIELD = re.compile(r"^  (start|duration|hostname): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
-_EXIT = re.compile(
-    r"^  mainjob:.*?^      (raw|regular_exitcode): *(-?\d+)", re.MULTILINE | re.DOTALL
+# What a document begins with, and what ends the one before. Each begins with a text of its own,
+# which is found many times faster than one of several.
+_MARKS = [
+    (kind, re.compile(mark, re.MULTILINE))
+    for kind, mark in (
+        ("yaml", r"- invocation: True[ \t\r]*$"),
+        ("xml", r"<invocation\s"),
+        ("task", r"\[cluster-task [^\]\n]*\]"),
+        ("task", r"\[seqexec-task [^\]\n]*\]"),
+        ("other", r"\[cluster-summary"),
+        ("other", r"\[seqexec-summary"),
+        ("other", r"-----pegasus-multipart"),
+    )
+]
+# The first level of a document in YAML is two spaces deep (version 3.0 of its format).
+_FIELD = re.compile(
+    r"^  (start|duration|hostname|transformation|derivation): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE
 )
-_CPU = re.compile(
-    r"^  mainjob:\s*$(?:\n {4,}.*)*?\n      utime: *([\d.]+)\s*\n      stime: *([\d.]+)\s*$",
-    re.MULTILINE,
-)
+_PART = re.compile(r"^  (prejob|mainjob|postjob): *\n((?:   .*\n?)*)", re.MULTILINE)
+_TIME = re.compile(r"^    (start|duration): *(\S+)\s*$", re.MULTILINE)
+_STATUS = re.compile(r"^      (raw|regular_exitcode): *(-?\d+)", re.MULTILINE)
+_CPU = re.compile(r"^      utime: *([\d.]+)\s*\n      stime: *([\d.]+)\s*$", re.MULTILINE)
 _NODE = re.compile(r"^    uname_nodename: *\"?([^\"\n]*?)\"?\s*$", re.MULTILINE)
-_FILES = re.compile(r"^  files:\s*$(.*?)(?=^ {0,2}\S|\Z)", re.MULTILINE | re.DOTALL)
+_FILES = re.compile(r"^  files: *\n((?:   .*\n?|[ \t]*\n)*)", re.MULTILINE)
 _FILE = re.compile(r"^    \S.*:\s*$", re.MULTILINE)
 _STDERR = re.compile(
     r"^    stderr:\s*$(?:\n      \S.*)*?\n      data: *\|[-+]?\d*\n((?:        .*\n|\s*\n)+)",
@@ -49,14 +75,24 @@ _STDERR = re.compile(
 )
 _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTILINE)
 
+_VALUE = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^\s,\"]+))")  # of a line of pegasus-cluster
+
+_IN_ORDER = ("prejob", "mainjob", "postjob")  # the first that fails is the last that runs
 _NOT_STARTED = -128  # as pegasus-analyzer
+_CLUSTER = "pegasus-cluster"
+_UNKNOWN: Mapping[str, str] = {}
+_CLOCK_S = 1.0  # kickstart and pegasus-cluster write times in milliseconds, or whole seconds
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One run of one job; times in Unix seconds, sizes in bytes by logical file name. ``exitcode``
-    is minus the signal where one ended it, -128 where it could not be started; ``cpu_s`` is what
-    the program used of processors, None where nobody tells; ``source`` is what wrote it."""
+    """One run of one program; times in Unix seconds, sizes in bytes by logical file name.
+
+    ``exitcode`` is minus the signal where one ended it, -128 where it could not be started;
+    ``cpu_s`` is what the program used of processors, None where nobody tells; ``source`` is what
+    wrote it. ``task`` is the id in the abstract workflow, or the number in the cluster where only
+    pegasus-cluster tells of it; ``stderr`` what the program wrote there, as far as it was kept.
+    """
 
     start: float
     end: float
@@ -66,11 +102,14 @@ class JobRecord:
     cpu_s: float | None = None
     inputs: Mapping[str, int] = field(default_factory=dict)
     outputs: Mapping[str, int] = field(default_factory=dict)
+    transformation: str = ""
+    task: str = ""
+    stderr: str = ""
 
     @property
     def runtime_s(self) -> float:
-        """Wall time of the tool itself."""
-        return self.end - self.start
+        """Wall time of the program itself, to the microsecond."""
+        return round(self.end - self.start, 6)
 
     @property
     def bytes_in(self) -> int:
@@ -83,38 +122,153 @@ class JobRecord:
         return sum(self.outputs.values())
 
 
-def invocations(text: str) -> list[JobRecord]:
-    """All whole documents in a job's output, in their order."""
-    found = list(_BEGIN.finditer(text))
-    ends = [*(one.start() for one in found[1:]), len(text)] if found else []
-    made = [_invocation(text[a.end() : b]) for a, b in zip(found, ends, strict=True)]
-    return [one for one in made if one is not None]
+def invocations(text: str, ids: Mapping[str, str] = _UNKNOWN) -> list[JobRecord]:
+    """All whole documents in a job's output, in their order; of a task of a clustered job without
+    one, what pegasus-cluster tells. ``ids`` are those of tasks by their numbers in the cluster."""
+    records: dict[int, JobRecord] = {}  # by where they stand
+    lines: dict[int, JobRecord] = {}
+    for number, (kind, part) in enumerate(_parts(text)):
+        if kind == "task" and (line := _from_line(part)) is not None:
+            lines[number] = replace(line, task=ids.get(line.task, line.task))
+        elif kind in _READERS and (record := _READERS[kind](part)) is not None:
+            records[number] = record
+    for number, record in _without_record(lines, records, set(ids.values())):
+        records[number] = record
+    return [records[number] for number in sorted(records)]
+
+
+def _without_record(
+    lines: Mapping[int, JobRecord], records: dict[int, JobRecord], known: Collection[str]
+) -> list[tuple[int, JobRecord]]:
+    """The lines of tasks that kickstart did not run. Where a line says that a task failed, so does
+    its record: kickstart itself may fail."""
+    by_task = {record.task: number for number, record in records.items() if record.task}
+    left = dict(records)
+    own = {number: by_task[line.task] for number, line in lines.items() if line.task in by_task}
+    for taken in own.values():
+        left.pop(taken, None)
+    for number, line in lines.items():
+        if number not in own and line.task not in known:
+            # Those that ran side by side may have their lines in another order.
+            before = takewhile(number.__gt__, left)
+            near = [i for i in before if _is_within(left[i], line)]
+            if not near:
+                continue
+            own[number] = min(near, key=lambda i: (left[i].exitcode == 0) != (line.exitcode == 0))
+            del left[own[number]]
+    for number, i in own.items():
+        records[i] = replace(records[i], exitcode=records[i].exitcode or lines[number].exitcode)
+    return [(number, line) for number, line in lines.items() if number not in own]
+
+
+def _is_within(record: JobRecord, line: JobRecord) -> bool:
+    return line.start - _CLOCK_S <= record.start and record.end <= line.end + _CLOCK_S
 
 
 def standard_error(text: str) -> str:
-    """What the program of the last document wrote to its standard error, as far as it was kept."""
-    found = _STDERR.findall(text)
-    return textwrap.dedent(found[-1]) if found else ""
+    """What the first program that failed wrote to its standard error, as far as it was kept; where
+    none failed, the last program."""
+    found = invocations(text)
+    failed = [one.stderr for one in found if one.exitcode and one.stderr]
+    return failed[0] if failed else found[-1].stderr if found else ""
 
 
-def _invocation(text: str) -> JobRecord | None:
-    fields = dict(reversed(_FIELD.findall(text)))  # of a name that comes twice, the first
-    exitcode = _EXIT.search(text)
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """What stands in a job's output: of each part its kind and its text, to the next one."""
+    starts = sorted(
+        (mark.start(), kind)
+        for kind, pattern in _MARKS
+        for mark in pattern.finditer(text)
+        if kind == "task" or not _is_inside(text, mark.start())
+    )
+    ends = [start for start, _ in starts[1:]] + [len(text)]
+    for (start, kind), end in zip(starts, ends, strict=False):
+        yield kind, text[start:end]
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Whether it is a program's own output, which is indented in a document. Before the beginning
+    of a document may stand what a program printed without a line's end."""
+    before = text[text.rfind("\n", 0, at) + 1 : at]
+    return before.isspace() or before.startswith(" " * 8)
+
+
+def _yaml(text: str) -> JobRecord | None:
+    top = text.partition("\n  mainjob:")[0]
+    head = dict(reversed(_FIELD.findall(top)))  # of a name that comes twice, the first
+    parts = {name: body for name, body in reversed(_PART.findall(text))}
+    statuses = {name: found for name, body in parts.items() if (found := _STATUS.search(body))}
+    codes = {name: _exitcode(found[1], int(found[2])) for name, found in statuses.items()}
+    main = parts.get("mainjob", "")
+    if not head.get("hostname") and (node := _NODE.search(text)):
+        head["hostname"] = node[1]  # versions that could not look its name up
+    stderr = _STDERR.findall(text)
+    words = textwrap.dedent(stderr[-1]) if stderr else ""
+    times = dict(reversed(_TIME.findall(main)))
+    return _record(head, times, codes, _CPU.search(main), _files(text), words)
+
+
+def _xml(text: str) -> JobRecord | None:
+    from monitors.workflows.logs import kickstart_xml  # noqa: PLC0415  # of Pegasus 4 alone
+
+    head, main, statuses, cpu, sizes, stderr = kickstart_xml.read(text)
+    codes = {part: _exitcode("raw", status) for part, status in statuses.items()}
+    return _record(head, main, codes, cpu, sizes, stderr)
+
+
+def _record(
+    head: Mapping[str, str],
+    main: Mapping[str, str],
+    codes: Mapping[str, int],
+    cpu: re.Match[str] | None,
+    sizes: tuple[dict[str, int], dict[str, int]],
+    stderr: str,
+) -> JobRecord | None:
+    """None for a document that was torn. ``main`` has the program's own times, nothing where it was
+    not started."""
     try:
-        start = datetime.fromisoformat(fields["start"].strip()).timestamp()
-        end = start + float(fields["duration"])
-        code = _exitcode(exitcode[1], int(exitcode[2])) if exitcode else 0
+        start = _at(head["start"])
+        # Where it could not be started, its own start is the beginning of time.
+        start = max(start, _at(main["start"])) if "start" in main else start
+        seconds = float(main.get("duration") or head["duration"])
+        cpu_s = float(cpu[1]) + float(cpu[2]) if cpu else None
+    except (KeyError, ValueError, OverflowError):
+        return None
+    if not start <= start + seconds < float("inf"):
+        return None
+    task = head.get("derivation", "")
+    return JobRecord(
+        start,
+        start + seconds,
+        next((codes[part] for part in _IN_ORDER if codes.get(part)), 0),
+        host=head.get("hostname", "").strip(),
+        cpu_s=cpu_s,
+        inputs=sizes[0],
+        outputs=sizes[1],
+        transformation=head.get("transformation", ""),
+        task="" if task == "null" else task,
+        stderr=stderr,
+    )
+
+
+def _from_line(text: str) -> JobRecord | None:
+    """What pegasus-cluster or pegasus-mpi-cluster tells of a task."""
+    line = text.partition("]")[0]
+    values = {name: quoted or plain for name, quoted, plain in _VALUE.findall(line)}
+    try:
+        start = _at(values["start"])
+        end = start + float(values["duration"])
+        code = _exitcode("raw", int(values["status"]))
     except (KeyError, ValueError, OverflowError):
         return None
     if not start <= end < float("inf"):
         return None
-    inputs, outputs = _files(text)
-    host = fields.get("hostname", "").strip()
-    if not host and (node := _NODE.search(text)):  # versions that could not look its name up
-        host = node[1]
-    return JobRecord(
-        start, end, code, host=host, cpu_s=_cpu_s(text), inputs=inputs, outputs=outputs
-    )
+    task = values.get("name") or values.get("id", "")
+    return JobRecord(start, end, code, _CLUSTER, values.get("hostname", ""), task=task)
+
+
+def _at(text: str) -> float:
+    return datetime.fromisoformat(text.strip()).timestamp()
 
 
 def _exitcode(name: str, status: int) -> int:
@@ -123,14 +277,6 @@ def _exitcode(name: str, status: int) -> int:
     if status < 0:
         return _NOT_STARTED
     return -(status & 127) or status >> 8
-
-
-def _cpu_s(text: str) -> float | None:
-    found = _CPU.search(text)
-    try:
-        return float(found[1]) + float(found[2]) if found else None
-    except ValueError:
-        return None
 
 
 def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -146,3 +292,6 @@ def _files(text: str) -> tuple[dict[str, int], dict[str, int]]:
             kind = outputs if about.get("output") == "True" else inputs
             kind[about["lfn"]] = size
     return inputs, outputs
+
+
+_READERS = {"yaml": _yaml, "xml": _xml}

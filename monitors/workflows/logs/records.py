@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.job_files import PlannedTask
 from monitors.workflows.planned.owned import opened
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
@@ -85,11 +86,19 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
         return ""
 
 
-def records_in(text: str) -> list[JobRecord]:
-    """All whole records in a job's output: lines of the embedded planner's, then documents."""
+def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:
+    """All whole records in a job's output: lines of the embedded planner's, then documents. Of a
+    clustered job with these ``tasks``, each with the transformation and the id of its task."""
     found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
-    found += kickstart.invocations(text)
-    return [record for record in found if record is not None]
+    found += kickstart.invocations(text, {task.number: task.id for task in tasks})
+    names = {task.id: task.transformation for task in tasks}
+    return [
+        record
+        if record.transformation or record.task not in names
+        else replace(record, transformation=names[record.task])
+        for record in found
+        if record is not None
+    ]
 
 
 def _from_line(line: str) -> JobRecord | None:
@@ -120,13 +129,15 @@ def _sizes(data: Any) -> dict[str, int]:
 
 TAIL_BYTES = 4096  # of what a job said that are kept
 _READ_BYTES = 1 << 20
+_CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
+_FAILED_TASKS = 10  # of which is kept what they said
 _FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
 _MULTIPART = ".multipart"
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """``records`` of the run (a clustered job has one for each of its tasks), ``moved`` what
+    """``records`` of the run, of a clustered job one for each task; ``moved`` what
     ``pegasus-transfer`` told of the files it moved, or else ``logged`` what it logged; ``stderr``
     the end of what the job complained; ``output`` the file of its output, where one was found."""
 
@@ -137,31 +148,45 @@ class JobOutput:
     output: Path | None = None
 
     @property
-    def record(self) -> JobRecord | None:
-        """The last one."""
-        return self.records[-1] if self.records else None
+    def work_s(self) -> float | None:
+        """From the start of the first program to the end of the last; None where nothing tells."""
+        if not self.records:
+            return None
+        return max(one.end for one in self.records) - min(one.start for one in self.records)
 
 
 def read_output(job: PlannedJob, started: float, ended: float, *, complained: bool) -> JobOutput:
     """What a run between two event times (Unix seconds) left; ``stderr`` where ``complained``."""
     if job.output is None or not started:
         return JobOutput()
-    text, output, records = _output_of(job.output, started, ended)
+    most_bytes = _CLUSTER_BYTES if job.is_clustered else _READ_BYTES
+    text, output, records = _output_of(job.output, started, ended, most_bytes, job.tasks)
     ending = output.name[len(job.output.name) :] if output is not None else ""
     moved = _moved(job.output, text, started, ended)
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
-    stderr = _complaint(job, text, ending, started, ended) if complained else ""
+    stderr = ""
+    if complained:
+        stderr = _of_programs(records) or _complaint(job, text, ending, started, ended)
     return JobOutput(records, moved, logged, stderr, output)
 
 
+def _of_programs(records: Sequence[JobRecord]) -> str:
+    """What the programs that failed complained of, the end of each where it is too long."""
+    failed = [one for one in records if one.exitcode and one.stderr.strip()][:_FAILED_TASKS]
+    words = [tail(one.stderr.strip(), TAIL_BYTES // len(failed)) for one in failed]
+    if len(failed) > 1:
+        words = [f"{one.task}: {said}" for one, said in zip(failed, words, strict=True)]
+    return tail("\n".join(words))
+
+
 def _output_of(
-    output: Path, started: float, ended: float
+    output: Path, started: float, ended: float, most_bytes: int, tasks: Sequence[PlannedTask]
 ) -> tuple[str, Path | None, list[JobRecord]]:
     """The run's output, the file that it is in, and the records in it."""
     aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
-        text = end_of(path, _READ_BYTES)
-        records = [one for one in records_in(text) if is_of(one, started, ended)]
+        text = end_of(path, most_bytes)
+        records = [one for one in records_in(text, tasks) if is_of(one, started, ended)]
         if records:
             return text, path, records
         if (text > aged[0] == "" or aged[1] is None) and _written_in(path, started, ended):
@@ -183,10 +208,8 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]
 
 
 def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: float) -> str:
-    """kickstart puts the program's standard error into its own document; PegasusLite's own words
-    and those of jobs without kickstart stand in the error file."""
-    if words := kickstart.standard_error(text).strip():
-        return tail(words)
+    """Of a job whose program did not fail, or whose records are lost: what stands in the error
+    file, such as PegasusLite's own words, else in the last document of kickstart."""
     error = job.error or (job.output.with_suffix(".err") if job.output else None)
     if error is not None:
         for path in versions(error):
@@ -195,18 +218,20 @@ def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: f
                 words := end_of(path, 4 * TAIL_BYTES).strip()
             ):
                 return tail(words)
-    if "- invocation:" in text:
+    if words := kickstart.standard_error(text).strip():
+        return tail(words)
+    if "- invocation:" in text or "<invocation" in text:
         return ""
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
 
 
-def tail(text: str) -> str:
-    """The last :data:`TAIL_BYTES` of a text at most, from the beginning of a line where there is
-    one, without characters that are for terminals."""
+def tail(text: str, most_bytes: int = TAIL_BYTES) -> str:
+    """The last bytes of a text, from the beginning of a line where there is one, without characters
+    that are for terminals."""
     kept = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
     data = kept.encode(errors="replace")
-    if len(data) > TAIL_BYTES:
-        data = data[-TAIL_BYTES:]
+    if len(data) > most_bytes:
+        data = data[-most_bytes:]
         _, line_end, rest = data.partition(b"\n")
         data = rest if line_end and rest else data
     return data.decode(errors="ignore")

@@ -43,7 +43,8 @@ class Moving:
 @dataclass(frozen=True, slots=True)
 class Node:
     """One job. ``first`` moves as it begins; ``priority`` is DAGMan's, the largest goes first;
-    ``retries`` is how often DAGMan runs it again where it fails."""
+    ``retries`` is how often DAGMan runs it again where it fails; ``tasks`` are those of a clustered
+    job."""
 
     name: str
     kind: JobKind = JobKind.COMPUTE
@@ -54,6 +55,12 @@ class Node:
     retries: int = 0
     parents: tuple[str, ...] = ()
     first: tuple[Moving, ...] = ()
+    tasks: tuple[job_files.PlannedTask, ...] = ()
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The transformations that it runs, one after the other: its own, or its tasks'."""
+        return tuple(task.transformation for task in self.tasks) or (self.transformation,)
 
     @property
     def takes_worker(self) -> bool:
@@ -101,6 +108,7 @@ def read_dag(submit_dir: Path | SubmitDir, *, moves: bool = True) -> PlannedDag:
             known.retries,
             tuple(dict.fromkeys(known.parents)),
             _moves(plan, name) if moves else (),
+            job.tasks,
         )
     return PlannedDag(plan.workflow, plan.path, in_order(nodes, str(plan.dag)))
 

@@ -2,7 +2,7 @@
 
     braindump.yml          wf_uuid, dag, …: one ``key: "value"`` to a line
     <wf>-0.dag             JOB <job> <dir>/<job>.sub
-    <dir>/<job>.in         the transfer list of a transfer job
+    <dir>/<job>.in         the transfer list of a transfer job; the tasks of a clustered job
     <dir>/<job>.sub        its submit file: a command, or an attribute (``+x``), to a line
     <dir>/<job>.adon.json  what the pre-job hook asked for and got (ours)
     adon-hooks.jsonl       every decision, warning and result, one JSON line each (ours)
@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from monitors.workflows.planned.owned import opened, read_bytes, read_text
 from network_provisioner.base.errors import InputError
@@ -174,6 +174,29 @@ def warnings(submit_dir: Path) -> list[str]:
         for record in read_lines(submit_dir / HOOK_JOURNAL)
         if record.get("event") == "warning"
     ]
+
+
+class PlannedTask(NamedTuple):
+    """One task of a clustered job: its ``number`` in there, its ``id`` in the abstract workflow."""
+
+    number: str
+    transformation: str
+    id: str
+
+
+# The planner's comment above each task: number, transformation, id.
+_TASK = re.compile(r"^#@[ \t]+(\d+)[ \t]+(\S+)[ \t]+(\S+)[ \t]*$", re.MULTILINE)
+
+
+def clustered_tasks(submit_file: Path) -> tuple[PlannedTask, ...]:
+    """What a clustered job is given to run, by its input or by the PegasusLite script that holds
+    the same; nothing where neither can be read."""
+    for ending in (".in", ".sh"):
+        with suppress(OSError):
+            text = read_text(submit_file.with_suffix(ending), "replace")
+            if found := _TASK.findall(text):
+                return tuple(PlannedTask(*one) for one in found)
+    return ()
 
 
 def submit_text(path: Path) -> str:

@@ -13,12 +13,12 @@ import socket
 import stat
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
-from monitors.workflows.planned.job_files import braindump
+from monitors.workflows.planned.job_files import PlannedTask, braindump, clustered_tasks
 from monitors.workflows.planned.owned import as_owner, opened
 from network_provisioner.base.errors import InputError
 
@@ -135,6 +135,8 @@ class JobKind(StrEnum):
 
 TRANSFERS = frozenset({JobKind.STAGE_IN, JobKind.STAGE_INTER, JobKind.STAGE_OUT})
 
+_PLANNERS = "pegasus::"  # transformations of the planner's own
+
 # `+pegasus_job_class` of Pegasus's planner (edu.isi.pegasus.planner.classes.Job)
 _CLASSES = {
     "1": JobKind.COMPUTE,
@@ -165,8 +167,9 @@ _HEAD_BYTES = 1 << 16
 class PlannedJob:
     """One job of the executable workflow.
 
-    ``task`` is its id in the abstract workflow, empty for jobs that the planner added. ``output``
-    and ``error`` are where its standard output and standard error go.
+    ``task`` is its id in the abstract workflow, empty for jobs that the planner added and for
+    clustered jobs; of those, ``tasks`` are what is inside. ``output`` and ``error`` are where its
+    standard output and standard error go.
     """
 
     name: str
@@ -176,6 +179,13 @@ class PlannedJob:
     task: str = ""
     output: Path | None = None
     error: Path | None = None
+    tasks: tuple[PlannedTask, ...] = ()
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the planner put tasks of the abstract workflow together into it."""
+        planners_own = self.transformation.startswith(_PLANNERS)
+        return self.kind is JobKind.COMPUTE and planners_own and not self.task
 
 
 class SubmitDir:
@@ -341,7 +351,7 @@ class SubmitDir:
             for key, suffix in (("output", ".out"), ("error", ".err"))
             for path in (known.get(key, ""),)
         }
-        return PlannedJob(
+        job = PlannedJob(
             name=name,
             kind=_kind(name, known.get("my.pegasus_job_class", ""), transformation),
             site=known.get("my.pegasus_site", ""),
@@ -350,6 +360,10 @@ class SubmitDir:
             output=files["output"],
             error=files["error"],
         )
+        if not job.is_clustered:
+            return job
+        with self.as_owner():
+            return replace(job, tasks=clustered_tasks(node.file))
 
 
 def submit_dir_of(path: str | Path) -> SubmitDir:
@@ -381,7 +395,7 @@ def running(folder: Path, name: str) -> SubmitDir:
 def _kind(name: str, job_class: str, transformation: str) -> JobKind:
     if job_class:
         return _CLASSES.get(job_class, JobKind.OTHER)
-    if transformation and not transformation.startswith("pegasus::"):
+    if transformation and not transformation.startswith(_PLANNERS):
         return JobKind.COMPUTE
     for prefix, kind in _PREFIXES.items():
         if name.startswith(prefix):
