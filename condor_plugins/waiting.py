@@ -1,21 +1,15 @@
 """Jobs that wait for what will not come by itself: no slot fits them, or they are on hold.
 
 HTCondor lets such a job wait without a word, and DAGMan waits with it. ``condor_q -better-analyze``
-would tell, for who knows that it has to be asked; this tells the same facts as values.
-
-    python -m condor_plugins.waiting --dag CLUSTER --patience SECONDS
-
-prints those of one DAG as JSON, read from the pool that ``CONDOR_CONFIG`` names.
+would tell, for who knows that it has to be asked; this tells the same facts as values, which
+``adon pool waiting`` prints.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import classad2
@@ -185,21 +179,3 @@ def read(dag: int | None, patience_s: float) -> list[StuckJob]:
     except (htcondor2.HTCondorException, OSError, RuntimeError) as error:
         raise AdonError(f"HTCondor: {error}") from error
     return find_stuck(jobs, slots, time.time(), patience_s)
-
-
-def main() -> int:
-    """See the module's text."""
-    parser = argparse.ArgumentParser(prog="python -m condor_plugins.waiting")
-    parser.add_argument("--dag", type=int, metavar="CLUSTER", help="of one DAG only")
-    parser.add_argument("--patience", type=float, default=20.0, metavar="SECONDS")
-    options = parser.parse_args()
-    try:
-        print(json.dumps([asdict(stuck) for stuck in read(options.dag, options.patience)]))
-    except AdonError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

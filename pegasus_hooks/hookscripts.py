@@ -30,6 +30,7 @@ POST_PATH_PROPERTY = "dagman.post.path.pegasus-exitcode"
 PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check runs
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
 _HOOKS = Path(__file__).resolve().parent
+_PRE_LINE = re.compile(r"\s*SCRIPT\s+(?:DEFER\s+\d+\s+\d+\s+)?PRE\s+\S+\s+(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,24 @@ def safe_path(path: str, what: str) -> str:
             "cannot quote in its script lines"
         )
     return path
+
+
+def planned_config(dag: Path) -> Path | None:
+    """The hooks' configuration that a planned DAG runs its hooks with; None where it has none.
+
+    Raises InputError for a DAG that cannot be read.
+    """
+    try:
+        lines = dag.read_text(encoding="utf-8", errors="replace").splitlines()
+        pre = next((found for line in lines if (found := _PRE_LINE.match(line))), None)
+        words = pre[1].split() if pre else []
+        if words and "--config" not in words:  # a script of ours has it inside
+            text = (dag.parent / words[0]).read_text(encoding="utf-8", errors="replace")
+            words = next((shlex.split(x) for x in text.splitlines() if " --config " in x), [])
+    except (OSError, ValueError) as error:
+        raise InputError(f"{dag}: its hooks' configuration cannot be found: {error}") from error
+    named = words[words.index("--config") + 1 :] if "--config" in words else []
+    return dag.parent / named[0] if named else None
 
 
 # A PegasusLite script stands at most two folders deep, unless Pegasus was told to make them deeper.

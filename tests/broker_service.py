@@ -18,7 +18,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.sqlite import SqliteStore
-from network_provisioner.templates.data import templates_from_dict
+from network_provisioner.templates.data import BUILT_IN, templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
 
 PATIENT_S = 300.0  # far above what any answer takes
@@ -30,7 +30,9 @@ class BrokerService(AbstractContextManager["BrokerService"]):
     def __init__(
         self, folder: Path, network: dict[str, Any], templates: Mapping[str, Any] | None = None
     ) -> None:
-        self._folder, self._network, self._templates = folder, network, templates
+        # What is small must not depend on how long this machine takes to set up a circuit.
+        self._templates = templates or {"default": {**BUILT_IN["default"], "break_even": "1 MiB"}}
+        self._folder, self._network = folder, network
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = BrokerClient(self.url, PATIENT_S)

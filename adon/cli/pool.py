@@ -55,6 +55,16 @@ _SHOW_MORE = """
 Example:
   adon pool show --json
 """
+_WAITING = """List the jobs that wait in vain: no slot fits them, or they are on hold, and why.
+
+Asks the pool that CONDOR_CONFIG names, without it HTCondor's usual one. A job that fits a busy slot
+only has to wait, and is not listed.
+"""
+_WAITING_MORE = """
+Examples:
+  adon pool waiting
+  adon pool waiting --dag 4711 --patience '5 min'
+"""
 _MOST = 10**9
 
 
@@ -84,6 +94,16 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )
     _add_name(_command(verbs, "shrink", _SHRINK, _shrink, _SHRINK_MORE))
     _command(verbs, "show", _SHOW, _show, _SHOW_MORE)
+    waiting = add_command(verbs, "waiting", _WAITING, _waiting, _WAITING_MORE)
+    waiting.add_argument(
+        "--dag", type=whole(0, _MOST), metavar="CLUSTER",
+        help="of one workflow only, by the cluster id of its DAGMan",
+    )  # fmt: skip
+    waiting.add_argument(
+        "--patience", default="20 s", metavar="TIME",
+        help="how long a job is idle before it is looked at (default: %(default)s)",
+    )  # fmt: skip
+    add_json(waiting)
     pool_run.add(verbs)
     pool_explain.add(verbs)
 
@@ -212,6 +232,19 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
         for name in told.get("drain", ()):
             notes.setdefault(name, f"drains: {why.get(name, '') if isinstance(why, dict) else ''}")
     return notes
+
+
+def _waiting(args: argparse.Namespace) -> int:
+    from condor_plugins.waiting import read
+
+    jobs = read(args.dag, parse_duration(args.patience, "--patience"))
+    if args.json:
+        print_json([asdict(job) for job in jobs])
+        return 0
+    now = time.time()
+    rows = [(job.job, duration(max(0.0, now - job.since)), job.why) for job in jobs]
+    print(table(("job", "for", "why"), rows) if rows else "no job waits in vain")
+    return 0
 
 
 def _machines(machines: Sequence[Server], notes: Mapping[str, str]) -> str:

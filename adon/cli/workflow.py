@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -221,10 +222,10 @@ this by itself and corrects it while the workflow runs.
 """
 _RESERVE_MORE = """
 Examples:
-  adon workflow reserve submit/run0001 --dry-run                      the demand, as a table
-  adon workflow reserve submit/run0001 --hooks hooks.json             and reserve it
-  adon workflow reserve submit/run0001 --hooks hooks.json --start '+10 min'
-  adon workflow reserve submit/run0001 --hooks hooks.json --release   give all of it back
+  adon workflow reserve submit/run0001 --dry-run             the demand, as a table
+  adon workflow reserve submit/run0001                       and reserve it
+  adon workflow reserve submit/run0001 --start '+10 min'     for a run that starts then
+  adon workflow reserve submit/run0001 --release             give all of it back
 
 Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
 """
@@ -238,7 +239,8 @@ def _add_reserve(verbs: Nouns[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--hooks", type=Path, metavar="FILE",
-        help="the hooks' configuration, JSON: the broker, which is also asked for measurements",
+        help="the hooks' configuration, JSON: the broker, which is also asked for measurements "
+        "(default: the one that the workflow was planned with)",
     )  # fmt: skip
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
@@ -295,8 +297,11 @@ def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     from network_provisioner.topology.data import topology_from_dict
     from pegasus_hooks.advance.listening import ahead_of
 
+    args.hooks = args.hooks or _planned_hooks(args.submit_dir)
     if args.hooks is None and not args.dry_run:
-        raise InputError("found no --hooks, expected the hooks' configuration, or --dry-run")
+        raise InputError(
+            f"{args.submit_dir}: planned without hooks, expected --hooks FILE or --dry-run"
+        )
     loaded = None if args.config is None else load_config(args.config)
     topology = None if loaded is None else topology_from_dict(loaded.topology)
     config = HookConfig(DEFAULT_BROKER if loaded is None else loaded.broker_url)
@@ -308,6 +313,17 @@ def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     if args.hooks is None and loaded is None:
         nobody = AskedEstimates(note=f"neither --hooks nor --config: {LEFT_OUT}")
     return ahead_of(args.submit_dir, config, client_of(config), topology, measured=nobody)
+
+
+def _planned_hooks(folder: Path) -> Path | None:
+    """The hooks' configuration of our own plan; of another user's, which could send our token to
+    any broker, none. Raises InputError."""
+    from monitors.workflows.planned.submit_dir import SubmitDir
+    from pegasus_hooks.hookscripts import planned_config
+
+    plan = SubmitDir(folder)
+    config = planned_config(plan.dag) if plan.owner == os.geteuid() else None
+    return config if config is not None and config.exists() else None
 
 
 def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:

@@ -228,8 +228,8 @@ class StuckJobs:
             self.found = []
             return
         self._looked = now
-        command = [sys.executable, "-m", "condor_plugins.waiting", "--dag", str(self._cluster)]
-        text = self._pool.run([*command, "--patience", str(PATIENCE_S)], cwd=ROOT)
+        command = [sys.executable, "-m", "adon", "pool", "waiting", "--dag", str(self._cluster)]
+        text = self._pool.run([*command, "--patience", f"{PATIENCE_S} s", "--json"], cwd=ROOT)
         self.found = [StuckJob(**row) for row in json.loads(text)]
         for words in stuck_words(self.found):
             if now - self._said.get(words, -_SAY_AGAIN_S) >= _SAY_AGAIN_S:

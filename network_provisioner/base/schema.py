@@ -6,6 +6,7 @@ known, and every value is of its own type. Where a quantity is meant, it may car
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -102,11 +103,15 @@ def checked(function: Callable[[Any, str], T]) -> BeforeValidator:
 
 
 def _from_folder(value: str, info: ValidationInfo) -> str:
-    return str(place(value, info.context)) if value and info.context is not None else value
+    if not value or info.context is None:
+        return value
+    # Path.expanduser raises where there is no such home.
+    return str(place(os.path.expanduser(value), info.context))  # noqa: PTH111
 
 
 File = Annotated[str, AfterValidator(_from_folder)]
-"""A file's path, or the URL of a database; relative ones count from the folder of the document."""
+"""A file's path, or the URL of a database; relative ones count from the folder of the document,
+those that begin with ``~`` from the user's home."""
 Rate = Annotated[float, checked(parse_rate)]
 """Bits per second: ``200 Mb/s``."""
 Duration = Annotated[float, checked(parse_duration)]

@@ -31,9 +31,11 @@ from network_provisioner.client.http1 import Tls
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-token-of-this-test-alone"
 RESEARCHER = "adon"  # whose the pool's jobs are
-# Those of the thesis's Figure 18; its t6 is a SoyKB that needs more.
-TEMPLATES = fig18.TEMPLATES | {
-    "soykb-large": fig18.TEMPLATES["soykb"] | {"qspec": {"min_throughput": 700e6 * fig18.SCALE}}
+# Those of the thesis's Figure 18; its t6 is a SoyKB that needs more. However long circuits take to
+# set up, as they do on a busy machine, each transfer is worth one.
+_ANY_SIZE = {name: more | {"break_even": 0} for name, more in fig18.TEMPLATES.items()}
+TEMPLATES = _ANY_SIZE | {
+    "soykb-large": _ANY_SIZE["soykb"] | {"qspec": {"min_throughput": 700e6 * fig18.SCALE}}
 }
 
 

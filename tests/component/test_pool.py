@@ -206,7 +206,7 @@ def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
         (tmp_path / f"{number}.sub").write_text(f"{common}{wish}\n")
         told = pool.run(["condor_submit", "-terse", f"{number}.sub"], cwd=tmp_path)
         clusters.append(told.split(".")[0])
-    words = [sys.executable, "-m", "condor_plugins.waiting", "--patience", "1"]
+    words = [sys.executable, "-m", "adon", "pool", "waiting", "--patience", "1 s", "--json"]
 
     def whys() -> list[str]:
         return sorted(row["why"] for row in json.loads(pool.run(words, cwd=ROOT)))
@@ -220,6 +220,7 @@ def test_what_waits_in_vain_is_told(pool: Pool, tmp_path: Path) -> None:
             "matches no slot: none of 5 slots has TARGET.Memory >= 9216",
         ]
         assert json.loads(pool.run([*words, "--dag", "4711"], cwd=ROOT)) == []
+        assert 'has PegasusSite == "mars"' in pool.run(words[:-1], cwd=ROOT)
     finally:
         pool.run(["condor_rm", *clusters])
 

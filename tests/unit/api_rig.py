@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,9 +36,13 @@ def books(rig: Rig, policy: TemplatePolicy | None = None) -> Registries:
     )
 
 
-def application(rig: Rig, keyring: Keyring | None = None) -> FastAPI:
-    """Everything the service has."""
-    return create_app(rig.broker, keyring, books(rig))
+def application(rig: Rig, keyring: Keyring | None = None, sweeps: bool = False) -> FastAPI:
+    """Everything the service has. Unless it ``sweeps``, time passes where the test lets it, and no
+    sweep comes between two steps on a slow machine."""
+    app = create_app(rig.broker, keyring, books(rig))
+    if not sweeps:
+        rig.broker.sweep = lambda: None  # type: ignore[method-assign]
+    return app
 
 
 def keyring(rig: Rig, *extra: Key) -> Keyring:
@@ -75,7 +80,9 @@ def serving(app: FastAPI, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     thread = threading.Thread(target=web.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        # The socket listens already: what connects before the server is up waits in its backlog.
+        # Nobody's time to wait for an answer runs while the server is still coming up.
+        while not web.started and thread.is_alive():
+            time.sleep(0.005)
         yield listening.getsockname()[1]
     finally:
         web.should_exit = True

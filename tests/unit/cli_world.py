@@ -10,7 +10,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from adon.cli import options
 from adon.cli.main import main
 
 NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
@@ -148,9 +150,11 @@ class Ran:
 
 
 def adon(*words: object) -> Ran:
-    """Run ``adon`` in this process; arguments that cannot be end it as they end the program."""
+    """Run ``adon`` in this process; arguments that cannot be end it as they end the program. It
+    waits for a test's broker however busy the machine is."""
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
+    patience = patch.object(options, "TIMEOUT_S", 600.0)
+    with redirect_stdout(out), redirect_stderr(err), patience:
         try:
             code = main([str(word) for word in words])
         except SystemExit as end:

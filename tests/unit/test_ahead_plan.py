@@ -22,6 +22,7 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig
+from pegasus_hooks import hookscripts
 from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, BeliefReader
 from pegasus_hooks.advance.booking import MOST_ROUNDS, CorrectionRules, WorkflowReservations
 from pegasus_hooks.advance.listening import (
@@ -310,7 +311,7 @@ def test_the_command_shows_the_demand(planned: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ([], "found no --hooks, expected the hooks' configuration, or --dry-run"),
+        ([], "planned without hooks, expected --hooks FILE or --dry-run"),
         (["--dry-run", "--start", "soon"], "--start"),
         (["--dry-run", "--horizon", "-1"], "--horizon"),
         (["--hooks", "nothing.json"], "nothing.json: cannot be read"),
@@ -323,6 +324,26 @@ def test_what_cannot_be_reserved_is_refused_in_one_line(
         raise SystemExit(main(["workflow", "reserve", str(planned), *words]))
     shown = capsys.readouterr().err
     assert caught.value.code == 2 and found in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("script", [False, True])
+def test_a_plan_with_hooks_is_reserved_with_their_configuration(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: bool
+) -> None:
+    hooks = tmp_path / "my hooks.json"
+    hooks.write_text('{"broker": "http://127.0.0.1:9"}')
+    pre, hooks_word = tmp_path / "adon-pre", str(hooks)
+    commands = hookscripts.Commands("/usr/bin/python3", str(hooks), "/bin/true")
+    pre.write_text(hookscripts.pre_script(commands))
+    if not script:  # as the planner writes it, which refuses a blank
+        hooks_word = str(hooks.rename(tmp_path / "hooks.json"))
+    line = f"{pre} $JOB" if script else f"python3 pre.py --config {hooks_word} $JOB $RETRY"
+    (dag,) = planned.glob("*.dag")
+    with dag.open("a") as stream:
+        stream.write(f"SCRIPT DEFER 4 60 PRE any {line}\n")
+    assert main(["workflow", "reserve", str(planned)]) == 2
+    assert "127.0.0.1:9 cannot be reached" in capsys.readouterr().err
+    assert hookscripts.planned_config(dag) == Path(hooks_word)
 
 
 def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Path) -> None:

@@ -29,7 +29,7 @@ VERBS = {
     "measure": ("plan",),
     "monitor": ("run", "list", "status", "show", "anomalies"),
     "workflow": ("provision", "reserve"),
-    "pool": ("enlarge", "shrink", "show"),
+    "pool": ("enlarge", "shrink", "show", "waiting"),
     "transfer": ("advise",),
 }
 COMMANDS = [(noun, verb) for noun in NOUNS for verb in VERBS.get(noun, ())] + [

@@ -60,6 +60,9 @@ def test_every_relative_path_counts_from_the_folder_of_the_file(
     assert config.broker.archive == "/var/archive.sqlite"
     bare = parse_config({"topology": GOOD["topology"]}, "etc/adon.yml").broker
     assert bare.state == str(tmp_path / "etc" / "adon-broker.sqlite")
+    monkeypatch.setenv("HOME", "/home/ada")
+    home = parse_config({**GOOD, "broker": {"state": "~/state/b.sqlite"}}, "etc/adon.yml").broker
+    assert home.state == "/home/ada/state/b.sqlite"
     for place in (":memory:", "postgresql://adon@db.example.org/adon"):
         kept = parse_config({**GOOD, "broker": {"archive": place}}, "etc/adon.yml")
         assert kept.broker.archive == place

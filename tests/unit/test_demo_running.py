@@ -106,7 +106,7 @@ class Answers:
         self.asked: list[Sequence[str]] = []
 
     def run(self, command: Sequence[str], *, cwd: Path) -> str:
-        self.asked.append(command[3:5])
+        self.asked.append(command[3:7])
         return json.dumps([{"job": s.job, "why": s.why, "since": s.since} for s in self.stuck])
 
 
@@ -135,7 +135,7 @@ def test_the_pool_is_not_asked_while_nothing_waits_and_not_again_at_once() -> No
     assert pool.asked == []
     for later in (0.0, 1.0, 14.0):
         stuck.look([attempt()], NOW + later)
-    assert pool.asked == [["--dag", "7"]]
+    assert pool.asked == [["pool", "waiting", "--dag", "7"]]
     assert said == [f"job a {WHY}"]
 
 

@@ -29,13 +29,13 @@ from examples.testbed.layout import HUB_ADDRESS, management_address
 from examples.testbed.network import Network
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import ON_SWITCHES, Transit, TransitState
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import Options
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
-INSTALLED, QUEUED = TransitState.INSTALLED, TransitState.QUEUED
+QUEUED = frozenset({TransitState.QUEUED})
 HOOKS = "hooks.json"
 SIZES = {"soykb": 6_000_000, "soykb-large": 6_000_000, "neuroblastoma": 40_000_000}
 PROGRAM = """#!/bin/sh
@@ -145,7 +145,8 @@ def pool(network: Network, tmp_path: Path) -> Iterator[Pool]:
 
 @contextlib.contextmanager
 def no_data_node_answers(grid: GridFtp) -> Iterator[None]:
-    """So that nothing depends on how long transfers take."""
+    """So that no transfer ends while others come. A client's first packets, which are sent again
+    and again, may still count: its transit is installed, or active already."""
     servers = list(grid._servers.values())
     for server in servers:
         server.send(signal.SIGSTOP)
@@ -156,12 +157,15 @@ def no_data_node_answers(grid: GridFtp) -> Iterator[None]:
             server.send(signal.SIGCONT)
 
 
-def arrive(state: TransitState, layers: dict[Workflow, str]) -> None:
-    """They go on, and their transfers come to a state and to their layers."""
+def arrive(among: frozenset[TransitState], layers: dict[Workflow, str]) -> None:
+    """They go on, and their transfers come to one of the states and to their layers."""
     for one in layers:
         one.go_on()
     for one, layer in layers.items():
-        await_that(lambda one=one: one.states() == [state], f"{state} of {one.root}")
+        await_that(
+            lambda one=one: among.issuperset(one.states()) and one.states(),
+            f"{sorted(among)} of {one.root}",
+        )
         assert [transit.layer for transit in one.transits()] == [layer]
 
 
@@ -198,11 +202,11 @@ def test_each_application_gets_the_path_that_it_needs(
         await_that(one.began, "the first jobs")
     before = {end: sent(network, *end) for end in product(("s1", "s2"), ("l2", "l3"))}
     with no_data_node_answers(grid):
-        arrive(INSTALLED, {there["neuroblastoma"]: "l2", back["soykb"]: "l2"})  # t3; t1
-        arrive(INSTALLED, {there["soykb"]: "l3", back["neuroblastoma"]: "l2"})  # t4; t3
+        arrive(ON_SWITCHES, {there["neuroblastoma"]: "l2", back["soykb"]: "l2"})  # t3; t1
+        arrive(ON_SWITCHES, {there["soykb"]: "l3", back["neuroblastoma"]: "l2"})  # t4; t3
         arrive(QUEUED, {there["soykb-large"]: "", back["soykb-large"]: ""})  # t6
         (gave_way,) = back["soykb"].transits()
-        assert (gave_way.state, gave_way.layer) == (INSTALLED, "l3")  # t4
+        assert gave_way.state in ON_SWITCHES and gave_way.layer == "l3"  # t4
     for way, switch in ((there, "s1"), (back, "s2")):
         t3, t4, t6 = (way[name].end() for name in ("neuroblastoma", "soykb", "soykb-large"))
         assert (t3.layer, t4.layer, t6.layer) == ("l2", "l3", "l2")

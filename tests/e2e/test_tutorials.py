@@ -1,5 +1,5 @@
-"""A user's day: the commands of docs/tutorial-scientist.md, and those of the admin before it, typed
-word for word. Where Pegasus is on PATH they plan and run, on a pool."""
+"""The tutorials: each command of a page, typed word for word and in order. Where Pegasus is on PATH
+they plan and run, on a pool."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from planner_world import ROOT
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
+from examples.testbed.ports import free_port
 from network_provisioner.client.broker import BrokerClient
 
 pytestmark = [pytest.mark.e2e]
 
 BIN = Path(sys.executable).parent  # .venv/bin
 SITES = ("mu", "tacc", "iplant", "local")
-SOYKB = "/tmp/soykb"  # as the pages say; here it is elsewhere
+# As the pages say; here they are elsewhere.
+SOYKB, BROKER = "/tmp/soykb", "http://127.0.0.1:8470"
+GIVEN_BACK = r"(\d+ given back|nothing is reserved that has not begun)\n\Z"
 
 
 def blocks(page: str, language: str = "") -> list[str]:
@@ -39,7 +42,8 @@ def blocks(page: str, language: str = "") -> list[str]:
 
 (SCRIPT,) = blocks("docs/tutorial-scientist.md", "python")
 LOOK, START, FOLLOW, AGAIN = blocks("docs/tutorial-scientist.md")
-TRY, SEE, PLAN = blocks("docs/tutorial-admin.md")[:3]
+TRY, SEE, PLAN, RESERVE = blocks("docs/tutorial-admin.md")
+SERVE, REQUEST, REFUSED = blocks("docs/tutorial-network.md")
 MAKE, PLAN_SOYKB = (blocks("examples/soykb/README.md", "sh")[i] for i in (1, 2))
 
 
@@ -60,13 +64,17 @@ def planned(runs: Path) -> Path:
     return found
 
 
-def typed(block: str, cwd: Path) -> str:
+def environment(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "PATH": f"{BIN}:/usr/bin:/bin"}
+
+
+def typed(block: str, cwd: Path, code: int = 0, **more: str) -> str:
     """What a block of commands prints where there is no Pegasus."""
-    env = {"HOME": str(cwd), "PATH": f"{BIN}:/usr/bin:/bin"}
     done = subprocess.run(
-        ["sh", "-ec", block], cwd=cwd, env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+        ["sh", "-ec", block], cwd=cwd, env=environment(cwd) | more, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
@@ -92,11 +100,38 @@ def test_a_workflow_is_written_and_its_sites_explained(soykb: Path, tmp_path: Pa
     assert out.count("why: ") == 3
 
 
-def test_an_admin_sees_the_placement_and_plans_it(soykb: Path) -> None:
+def test_an_admin_sees_the_placement_plans_it_and_reserves(soykb: Path, tmp_path: Path) -> None:
     out = typed(SEE, soykb)
     assert "ID0000004" in out and "why: " in out
-    out = typed(PLAN, soykb)
-    assert Path(out.splitlines()[-1], "soykb-0.dag").is_file()
+    config = {"topology": star(*SITES), "controller": {"driver": "simulated"}}
+    with broker_process(tmp_path, config) as url:
+        out = typed(PLAN.replace(BROKER, url), soykb)
+        assert Path(out.splitlines()[-1], "soykb-0.dag").is_file()
+        out = typed(RESERVE, soykb)
+    assert re.search(r"^stage_in_local_mu_0_0 .* local ", out, re.MULTILINE)
+    assert re.search(GIVEN_BACK, out)
+
+
+def test_a_network_engineer_runs_a_broker(tmp_path: Path) -> None:
+    port, example = free_port(), tmp_path / "examples/adon.yml"
+    example.parent.mkdir()
+    example.write_text((ROOT / "examples/adon.yml").read_text().replace(":8470", f":{port}"))
+    url, home = BROKER.replace("8470", str(port)), environment(tmp_path)
+    words = ["sh", "-ec", SERVE.replace("adon broker", "exec adon broker")]
+    with subprocess.Popen(words, cwd=tmp_path, env=home, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        try:
+            assert run.stdout.readline().startswith(f"broker: {url} ")
+            page = tmp_path / "network.html"
+            asked = REQUEST.replace("/tmp/network.html", str(page))
+            out = typed(asked, tmp_path, ADON_BROKER=url)
+            assert "try-1" in out and "mu > s1" in out and page.exists()
+            assert typed(REFUSED, tmp_path, 2, ADON_BROKER=url) == ""
+        finally:
+            run.terminate()
+            assert run.wait() == 0
+    assert [*example.parent.iterdir()] == [example]
+    assert (tmp_path / ".local/state/adon/adon-broker.sqlite").is_file()
 
 
 # --------------------------------------------------------------------------- with a real Pegasus
@@ -176,7 +211,9 @@ class TestPegasus:
 
     def test_an_admin_plans_what_was_mapped(self, campus: Campus) -> None:
         folder = campus.sites.parent
-        campus.typed(SEE + PLAN, folder, folder)
+        plan = PLAN.replace(BROKER, campus.broker.url)
+        out = campus.typed(SEE + plan + RESERVE, folder, folder)
+        assert re.search(GIVEN_BACK, out)
         assert (planned(folder / "submit") / "adon-placements.json").is_file()
 
     @pytest.mark.parametrize("mode", ["sharedfs", "nonsharedfs", "condorio"])

@@ -1,16 +1,19 @@
-"""Running a command as an ordinary user, from a test that root runs."""
+"""Running a command, or this process, as an ordinary user, from a test that root runs."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 ACCOUNT = "nobody"
+_CLONE_NEWNS = 0x20000  # see unshare(2)
 
 # Shows paths below closed directories: where one may not be entered, a file system in memory that
 # has only the ways to them takes its place. Arguments: paths, "--", closed directories, "--", and
@@ -62,14 +65,30 @@ def as_ordinary_user(needed: Sequence[Path]) -> list[str]:
     missing = [p for p in ("unshare", "mount", "setpriv") if shutil.which(p) is None]
     if missing:
         pytest.skip(f"the demo cannot be run as {ACCOUNT} without {' and '.join(missing)}")
-    hidden = {str(path): closed for path in needed if (closed := _closed(path))}
     user = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
     private = ["unshare", "--mount", "--propagation", "private", "--"]
-    ways = [*hidden, "--", *sorted(set(hidden.values())), "--"]
-    return [*private, "sh", "-c", _SHOW, "sh", *ways, "setpriv", *user, "--"]
+    return [*private, *_show(needed), "setpriv", *user, "--"]
 
 
-def _closed(path: Path) -> str | None:
+def _show(needed: Sequence[Path]) -> list[str]:
+    """The words before a command that may then reach ``needed``, whoever runs it."""
+    hidden = {str(path): above for path in needed if (above := closed(path))}
+    return ["sh", "-c", _SHOW, "sh", *hidden, "--", *sorted(set(hidden.values())), "--"]
+
+
+def show_here(needed: Sequence[Path]) -> None:
+    """Let every user reach ``needed``, for this process and its children alone. Needs root; raises
+    OSError or CalledProcessError where the system refuses."""
+    if not any(map(closed, needed)):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNS):
+        raise OSError(ctypes.get_errno(), "a mount namespace of its own")
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run([*_show(needed), "true"], check=True)
+
+
+def closed(path: Path) -> str | None:
     """The outermost directory above ``path`` that others may not enter."""
     found = (p for p in reversed(path.resolve().parents) if not p.stat().st_mode & 0o001)
     return str(next(found, "")) or None
