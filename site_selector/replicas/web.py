@@ -75,9 +75,7 @@ def _below(session: requests.Session, root: str) -> Iterator[SourceFile]:
 def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool, int | None]]:
     """What a folder holds: the path below it, "" for the folder itself, whether that is a folder,
     and its bytes."""
-    answer = session.request(
-        "PROPFIND", folder, data=_WANTED, headers=_LISTING, timeout=_TIMEOUT_S
-    )
+    answer = session.request("PROPFIND", folder, data=_WANTED, headers=_LISTING, timeout=_TIMEOUT_S)
     _check(answer, folder)
     items = {}
     for item in _tree(answer, folder).iterfind(".//{*}response"):
