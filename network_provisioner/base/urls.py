@@ -9,8 +9,9 @@ from urllib.parse import unquote, urlsplit
 OSDF = "osg-htc.org"
 """The federation of ``osdf:`` and ``stash:``, as ``pelican://`` names it."""
 _PORTS = {
-    "http": 80, "https": 443, "dav": 80, "davs": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811, "irods": 1247,
-    "root": 1094, "xroot": 1094, "roots": 1094, "xroots": 1094, "ssh": 22, "scp": 22, "sftp": 22,
+    "http": 80, "https": 443, "dav": 80, "davs": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811,
+    "irods": 1247, "root": 1094, "xroot": 1094, "roots": 1094, "xroots": 1094, "ssh": 22,
+    "scp": 22, "sftp": 22,
 }  # fmt: skip
 
 
