@@ -65,8 +65,15 @@ def mapping(
     }
 
 
+def integral(value: Any) -> Any:
+    """A float that has no fraction as the whole number it is: ``1e9`` is one billion in JSON. All
+    else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def whole(value: object, what: str, most: int) -> int:
     """A whole number from 0 to ``most``."""
+    value = integral(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise InputError(f"{what} is {shown(value)}, expected a whole number from 0 to {most}")
     return value
