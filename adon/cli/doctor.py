@@ -6,19 +6,22 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json
 from adon.machine import box
 from network_provisioner.base.errors import AdonError
 from network_provisioner.stores.database_url import is_database_url
+
+if TYPE_CHECKING:
+    from adon.config.sections import Config
 
 _MORE = """
 Exit codes: 0 nothing that is needed is missing; 1 something is.
@@ -81,8 +84,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     yield _network()
     yield _disk()
     if config is not None:
-        yield from (_kept(config, key) for key in _KEPT)
-        yield from _unused(config)
+        yield from _configured(config)
 
 
 def plug_in() -> Iterator[CheckResult]:
@@ -154,30 +156,35 @@ def _disk() -> CheckResult:
     )  # fmt: skip
 
 
-def _kept(file: Path, key: str) -> CheckResult:
+def _configured(file: Path) -> Iterator[CheckResult]:
+    """What the configuration names, or what is wrong in it."""
+    from adon.config.adon_yml import load_config, used_files
+
+    try:
+        config = load_config(file)
+    except AdonError as error:
+        yield CheckResult("the configuration", str(error), False, advice=f"correct {file}")
+        return
+    yield from (_kept(config, file, key) for key in _KEPT)
+    # Files that lie about and may be taken for those that are used.
+    for line in used_files(config, file):
+        if line.startswith("warning: "):
+            yield CheckResult("one archive, one state", line, False, False)
+
+
+def _kept(config: Config, file: Path, key: str) -> CheckResult:
     """Whether the broker could keep its state, or measurements, where the configuration says."""
-    from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
 
     what = f"the {_KEPT[key]} as {file} has it"
     try:
-        where = getattr(load_config(file).broker, key)
+        where = getattr(config.broker, key)
         found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
     except (AdonError, OSError) as error:
         found, works = str(error), False
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
-
-
-def _unused(file: Path) -> Iterator[CheckResult]:
-    """Files that lie about and may be taken for those that are used."""
-    from adon.config.adon_yml import load_config, used_files
-
-    with contextlib.suppress(AdonError):  # told already
-        for line in used_files(load_config(file), file):
-            if line.startswith("warning: "):
-                yield CheckResult("one archive, one state", line, False, False)
 
 
 def _database(url: str) -> tuple[str, bool]:
