@@ -9,13 +9,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from reprlib import repr as shown
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 
 T = TypeVar("T")
-_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
+_MAC = re.compile(r"([0-9a-f]{1,2}[:-]){5}[0-9a-f]{1,2}|([0-9a-f]{4}\.){2}[0-9a-f]{4}|[0-9a-f]{12}")
+_DPID_DIGITS = 16
+_DPID = re.compile(
+    r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:)?(?P<hex>[0-9a-f]{1,16})"
+    r"|(?P<pairs>[0-9a-f]{2}([:-][0-9a-f]{2}){5,7})"
+)
 
 
 def known_keys(item: object, known: Sequence[str], what: str) -> None:
@@ -72,11 +77,42 @@ def integral(value: Any) -> Any:
 
 
 def whole(value: object, what: str, most: int) -> int:
-    """A whole number from 0 to ``most``."""
-    value = integral(value)
+    """A whole number from 0 to ``most``, also in digits as text."""
+    value = integral(int(value) if _is_digits(value) else value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise InputError(f"{what} is {shown(value)}, expected a whole number from 0 to {most}")
     return value
+
+
+def _is_digits(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 20
+
+
+def dpid(value: object, what: str) -> int:
+    """The datapath id of a switch, 0 for none: a number, or as switches and controllers print it,
+    ``00005e0a53bd7f10``, ``00:00:5e:0a:53:bd:7f:10``, ``0x5e0a53bd7f10``, ``of:00005e0a53bd7f10``
+    and ``openflow:103398447611664``. Digits that may be meant both ways are refused."""
+    match = _DPID.fullmatch(value.lower()) if isinstance(value, str) else None
+    if match is None:
+        found = whole(value, what, 2**64 - 1)
+        ambiguous = len(str(found)) == _DPID_DIGITS
+    elif match["decimal"]:
+        return whole(match["decimal"], what, 2**64 - 1)
+    else:
+        digits = match["hex"] or re.sub("[:-]", "", match["pairs"])
+        found = int(digits, 16)
+        ambiguous = match[0].isdecimal() and digits[0] != "0" and 1 < len(digits) < _DPID_DIGITS
+    if ambiguous:
+        raise InputError(
+            f"{what} is {shown(value)}, expected a datapath id that is clear: {value} in quotes "
+            f"with 0x in front, 0x{value}, where it is hexadecimal, else the number without quotes"
+        )
+    return found
+
+
+def format_dpid(dpid: int) -> str:
+    """A datapath id as it is shown, in hexadecimal."""
+    return f"0x{dpid:x}"
 
 
 def number(value: object, what: str, expected: str) -> float:
@@ -109,12 +145,14 @@ def addresses(value: object, what: str) -> str:
 
 
 def mac(value: object, what: str) -> str:
-    """A MAC address, or nothing. YAML takes some for numbers where they stand without quotes."""
+    """A MAC address in lower case with colons, or nothing."""
     if value == "":
         return ""
-    if not isinstance(value, str) or not _MAC.match(value):
+    if not isinstance(value, str) or not _MAC.fullmatch(value.lower()):
         raise InputError(
             f"{what} is {shown(value)}, expected a MAC address in quotes such as "
             "'02:00:00:00:00:01'"
         )
-    return value
+    parts = re.split("[:-]", value.lower())
+    digits = "".join(part.zfill(2) for part in parts).replace(".", "")
+    return ":".join(digits[n : n + 2] for n in range(0, 12, 2))

@@ -47,7 +47,9 @@ def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -
     tables = rig.cookies(rig.s1)
     rig.s2.refuse_adds = True
     back = Circuit("b", PATH[::-1], MBPS, MBPS, rig.now() + 60)
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused the rule 10.10") as e:
+    with pytest.raises(
+        ControllerError, match=r"switch s2 \(dpid 0x2\) refused the rule 10.10"
+    ) as e:
         rig.controller.apply([before, back])
     assert "OFPFMFC_TABLE_FULL" in str(e.value)
     assert rig.cookies(rig.s1) == tables
@@ -72,7 +74,7 @@ def test_a_switch_that_does_not_answer_is_an_error_and_resynced(rig: FakeRig) ->
     rig.controller.apply([rig.circuit("a")])
     rig.s2.silent = True
     rig.wait_at_most(1.0)
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\): no answer within 1 s"):
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\): no answer within 1 s"):
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.wait_at_most(30.0)
     rig.s2.silent = False
@@ -85,7 +87,7 @@ def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None
     rig.wait_for("loss of s2", lambda: rig.controller.installed() == [])
     with pytest.raises(
         ControllerError,
-        match=r"switch s2 \(dpid 2\)(: the connection was closed| is not connected)",
+        match=r"switch s2 \(dpid 0x2\)(: the connection was closed| is not connected)",
     ):
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.controller.apply([])
@@ -189,7 +191,7 @@ def test_a_switch_that_does_not_come_is_named_and_start_can_be_repeated() -> Non
     port = free_port()
     controller = OpenFlowController(two_switches(), f"127.0.0.1:{port}")
     s1 = FakeSwitch(port, 1, [1])
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) did not connect"):
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) did not connect"):
         controller.start(0.5)
     s2 = FakeSwitch(port, 2, [2])
     try:
