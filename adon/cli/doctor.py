@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -179,7 +180,9 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     what = f"the {_KEPT[key]} as {file} has it"
     try:
         where = getattr(config.broker, key)
-        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+        found, works = (
+            _database(where) if is_database_url(where) else _file(Path(where), key == "state")
+        )
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
     except (AdonError, OSError) as error:
@@ -193,15 +196,27 @@ def _database(url: str) -> tuple[str, bool]:
     link = PostgresConnection(url)
     try:
         version = link.rows("SHOW server_version", {})[0][0]
+        link.rows("CREATE TEMPORARY TABLE adon_doctor AS SELECT 1", {})  # it takes writes
     finally:
         link.close()
     return f"{link.shown} answers: PostgreSQL {version}", True
 
 
-def _state_file(path: Path) -> tuple[str, bool]:
+def _file(path: Path, is_state: bool) -> tuple[str, bool]:
+    from network_provisioner.stores.sqlite import faults
+
     nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
     works = os.access(nearest, os.W_OK)
-    return f"{path} {'can' if works else 'cannot'} be written", works
+    said = f"{path} {'can' if works else 'cannot'} be written"
+    if works and is_state and path.exists():
+        try:
+            found = faults(path)
+        except sqlite3.Error as error:
+            found = [str(error)]
+        if found:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            return f"{path} is damaged: {'; '.join(found[:3])}{more}", False
+    return said, works
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -171,7 +171,8 @@ def test_what_is_sound_is_written_and_the_rest_is_named(
 ) -> None:
     nothing = topology_from_dict({"nodes": [], "links": []})
     section, said = section_of(as_dict(Discovered(PORTS, frozenset(links)), nothing))
-    assert len(topology_from_dict(section).links) == left
+    topology_from_dict(section)
+    assert len(section["links"]) == left
     assert [node["dpid"] for node in section["nodes"]] == [11, 12, 13]
     assert words in "\n".join(said) and bool(said) == bool(words)
 
