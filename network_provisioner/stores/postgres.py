@@ -211,6 +211,7 @@ class PostgresStore(Store):
                 self._doubted |= ids
                 raise
             self._doubted -= ids
+        self._replaced(transits)
 
     def _put_each(self, rows: list[dict[str, Any]]) -> None:
         with self._deciding.open(self._session) as db, db.transaction():

@@ -47,6 +47,7 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
 )
 _PUT = upsert("transits")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _text(raw: bytes) -> str:
@@ -181,6 +182,7 @@ class SqliteStore(Store):
         rows = [row_of(transit) for transit in transits]
         with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, rows)
+        self._replaced(transits)
 
     # -- within ------------------------------------------------------------------------------
 
@@ -203,4 +205,6 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(f"state file {self._path}: {error}") from error
+            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+            advice = "; the file is damaged, see docs/state.md" if damaged else ""
+            raise StoreError(f"state file {self._path}: {error}{advice}") from error

@@ -177,6 +177,10 @@ class Store:
                 self._leave_out(f"transit {name}", transit)
         return found
 
+    def _replaced(self, transits: Iterable[Transit]) -> None:
+        for transit in transits:
+            self.unreadable.pop(f"transit {transit.id}", None)
+
     def _leave_out(self, what: str, why: str) -> None:
         what = printable(what)
         if what not in self.unreadable:
@@ -304,7 +308,8 @@ def transit_of(name: str, body: str) -> Transit | str:
 
 def body_of(text: str) -> dict[str, Any]:
     """The inverse of :func:`text_of`. Raises ValueError."""
-    text.encode("ascii")  # all of it is
+    if not text.isascii():
+        raise ValueError("found characters beyond ASCII, which no broker writes")
     body = json.loads(text)
     if not isinstance(body, dict):
         raise ValueError(f"found {text[:40]!r}, expected an object")

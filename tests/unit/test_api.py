@@ -272,8 +272,22 @@ def test_a_store_that_fails(web: TestClient, rig: Rig, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(rig.store, "find", broken)
     monkeypatch.setattr(rig.store, "put_many", broken)
+    assert web.get("/v1/health").json()["status"] == "ok"
     assert error(web.get("/v1/transits"))[:2] == (503, "store_unavailable")
     assert error(web.post("/v1/transits", json=ASK))[:2] == (503, "store_unavailable")
+    assert web.get("/v1/health").json()["problem"] == "the store cannot be read"
+    monkeypatch.undo()
+    assert web.get("/v1/health").json()["status"] == "ok"  # as soon as it can be
+
+
+def test_rows_that_cannot_be_read_are_told_of(web: TestClient, rig: Rig) -> None:
+    web.post("/v1/transits", json=ASK)
+    rig.store._leave_out("transit x", "found an odd byte")
+    health = web.get("/v1/health").json()
+    assert (health["status"], health["problem"]) == (
+        "degraded",
+        "the store is damaged: 1 of its rows cannot be read, and are left out",
+    )
 
 
 def test_a_fault_of_ours_tells_no_secrets(
