@@ -16,6 +16,7 @@ from network_provisioner.base.suggestions import meant
 
 T = TypeVar("T")
 _MAC = re.compile(r"([0-9a-f]{1,2}[:-]){5}[0-9a-f]{1,2}|([0-9a-f]{4}\.){2}[0-9a-f]{4}|[0-9a-f]{12}")
+_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]{1,3}")
 _DPID_DIGITS = 16
 _DPID = re.compile(
     r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:)?(?P<hex>[0-9a-f]{1,16})"
@@ -116,7 +117,9 @@ def format_dpid(dpid: int) -> str:
 
 
 def number(value: object, what: str, expected: str) -> float:
-    """A finite number."""
+    """A finite number. YAML takes ``1e-5`` for a text."""
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and -1e99 < value < 1e99:
         return float(value)
     raise InputError(f"{what} is {shown(value)}, expected {expected}")

@@ -22,6 +22,7 @@ _ASKED = {"Accept-Encoding": "identity", "Want-Digest": "sha-256"}
 
 _BARE = re.compile(rb"&(?!(?:#[0-9]+|#x[0-9a-fA-F]+|amp|lt|gt|quot|apos);)")
 _NOT_ENCODED = re.compile(r"\s|%(?![0-9a-fA-F]{2})")
+_STATUS = re.compile(r"\b[1-5][0-9]{2}\b")
 _SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 _SAFE = "/!$&'()*+,;=:@"  # what a path may hold as it is
 
@@ -31,7 +32,7 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
     one PROPFIND for each folder; accounts are those of ``~/.netrc``. Raises InputError."""
     unsized = 0
     try:
-        with requests.Session() as session:
+        with _Session() as session:
             for file in _below(session, source) if source.endswith("/") else _one(session, source):
                 unsized += file.size_bytes is None
                 yield file
@@ -41,6 +42,11 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
         raise InputError(f"{source}: cannot be reached: {why}") from None
     if unsized:
         say(f"{source}: its server tells no size of {unsized} files, written without one")
+
+
+class _Session(requests.Session):
+    def rebuild_method(self, *_: object) -> None:
+        """Called by requests for a redirection: a PROPFIND stays one."""
 
 
 def _one(session: requests.Session, url: str) -> Iterator[SourceFile]:
@@ -120,8 +126,8 @@ def _tree(answer: requests.Response, folder: str) -> ElementTree.Element:
 
 def _succeeded(item: ElementTree.Element) -> bool:
     """Whether the status of a resource, or of some of its properties, is 200 or not said."""
-    status = item.findtext("{*}status", "").split()
-    return len(status) < 2 or status[1].startswith("2")
+    status = _STATUS.search(item.findtext("{*}status", ""))
+    return status is None or status[0].startswith("2")
 
 
 def _path(href: str, here: str, as_is: bool) -> str:

@@ -232,7 +232,14 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_PROPFIND(self) -> None:
-        if b"getcontentlength" not in self.rfile.read(int(self.headers["Content-Length"])):
+        if self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/moved"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        length = int(self.headers.get("Content-Length") or 0)  # none: all properties are meant
+        if length and b"getcontentlength" not in self.rfile.read(length):
             self.send_error(400)
             return
         listing = LISTINGS.get(self.path)
@@ -306,6 +313,7 @@ def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
         ("/relative/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv", "oak.csv": "oak.csv"}),
         ("/changed/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv"}),
         ("/levels/", {"d/ash.csv": "d/ash.csv"}),
+        ("/moved/relative/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv", "oak.csv": "oak.csv"}),
         ("/parts/", {"ash.csv": "ash.csv"}),
     ],
 )  # fmt: skip

@@ -151,6 +151,8 @@ def test_bad_topologies_name_the_place(data: dict[str, Any], words: list[str]) -
 
 def test_rtt_jitter_and_vlan_are_understood() -> None:
     data = spoil("links", 3, jitter="2 ms")
+    data["links"][4]["loss"] = "1e-5"  # a text for YAML
+    assert topology_from_dict(data).links[4].loss == 1e-5
     data["links"][4]["jitter"] = "1 ms"
     topology = topology_from_dict(data)
     l2, l3 = topology.candidate_paths("mu", "tacc")
