@@ -38,7 +38,7 @@ def split_address(value: object, what: str) -> tuple[str, int]:
     """``"127.0.0.1:8470"`` or ``"[::1]:8470"`` to host and port. Raises InputError."""
     host, _, port = str(value).rpartition(":")
     is_port = port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536
-    if is_port and (host.endswith("]") or (host and not _is_ipv6(host))) and host != ":":
+    if is_port and host and (":" not in host or (host[0], host[-1]) == ("[", "]")):
         return host, int(port)
     alone, example = str(value).strip("[]"), "127.0.0.1:8470"
     if _is_ipv6(host.lstrip("[")):

@@ -105,8 +105,8 @@ def dpid(value: object, what: str) -> int:
         ambiguous = match[0].isdecimal() and digits[0] != "0" and 1 < len(digits) < _DPID_DIGITS
     if ambiguous:
         raise InputError(
-            f"{what} is {shown(value)}, expected a datapath id that is clear: {value} in quotes "
-            f"with 0x in front, 0x{value}, where it is hexadecimal, else the number without quotes"
+            f"{what} is {shown(value)}, expected '0x{value}' in quotes where it is hexadecimal, "
+            f"'{format_dpid(int(str(value)))}' where it is decimal"
         )
     return found
 

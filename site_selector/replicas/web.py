@@ -85,8 +85,9 @@ def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool,
     _check(answer, folder)
     items = {}
     for item in _tree(answer, folder).iterfind(".//{*}response"):
-        if _succeeded(item):
-            items[item.findtext("{*}href", "").strip()] = item
+        href = item.findtext("{*}href", "").strip()
+        if href and _succeeded(item):
+            items[href] = item
     # Some servers do not encode paths: what no encoded path holds tells.
     as_is = any(map(_NOT_ENCODED.search, items))
     here = _path(urlsplit(answer.url).path, "", as_is=False)
