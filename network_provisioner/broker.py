@@ -19,7 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +80,7 @@ from network_provisioner.topology.link_failures import LinkFailures, LinkNews, S
 log = logging.getLogger(__name__)
 
 _FAILED_LINKS = ("network", "failed_links")  # the document that says which
+_READ_AT_START = 1000  # of the newest transits
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 
 
@@ -205,6 +206,8 @@ class Broker(Queries):
             self._lifecycle.start_due(now)
             self._serve_queue(now)
             self._lifecycle.apply(now)
+        with suppress(StoreError):  # what cannot be read is told by health from the beginning
+            self.list(limit=_READ_AT_START)
         self._notify()
 
     def stop(self) -> None:

@@ -28,7 +28,8 @@ class Issuer:
     """Who else says who somebody is: by OpenID Connect or SciTokens (JWT).
 
     ``issuer``    its URL, as ``iss`` in its tokens has it; its keys are found from there
-    ``audience``  what ``aud`` must name, one of them: this broker
+    ``audience``  what ``aud`` must name, one of them: this broker. Tokens for every service (WLCG's
+                  ``…/jwt/v1/any``, ``ANY`` of SciTokens) are taken too
     ``roles``     the first that fits; who has none of these is nobody
     ``name``      the claim that has the name
     ``suffix``    what is put behind that name, so that no two issuers' names are the same; None for

@@ -17,7 +17,7 @@ from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.load import check_window, describe_load
-from network_provisioner.stores.store import Store
+from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
@@ -52,6 +52,8 @@ class Queries:
     _ledger: Ledger
     _active: ActiveTransits
     _repository: Repository
+    _failing_list: tuple[str | None, str | None, int] | None = None
+    """What was asked for by the last list that failed."""
     _desired: DesiredState
     _failures: LinkFailures
 
@@ -67,7 +69,10 @@ class Queries:
         self, state: str | None = None, workflow: str | None = None, limit: int = 10_000
     ) -> list[Transit]:
         """The newest ``limit`` transits in a state, of a workflow (None: any), oldest first."""
-        return [self._as_now(t) for t in self._store.find(state, workflow, limit)]
+        self._failing_list = asked = state, workflow, limit
+        found = self._store.find(*asked)
+        self._failing_list = None
+        return [self._as_now(transit) for transit in found]
 
     def count(self) -> dict[str, int]:
         """How many transits there are in each state. Raises StoreError."""
@@ -81,6 +86,14 @@ class Queries:
             return "the store cannot be had"  # the log has its words, which not everybody may read
         if self._repository.behind:
             return "the store did not take the last change"
+        if self._failing_list is not None:
+            try:
+                self.list(*self._failing_list)
+            except StoreError:
+                return "the store cannot be read"
+        if self._store.unreadable:
+            count = len(self._store.unreadable)
+            return f"the store is damaged: {count} of its rows cannot be read, and are left out"
         others = (problem() for problem in self.other_problems)
         return self._failures.problem or next((why for why in others if why), "")
 

@@ -10,16 +10,21 @@ import contextlib
 import os
 import pwd
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
 from adon.cli.parsing import Nouns, add_command, add_json
 from adon.machine import box
 from network_provisioner.base.errors import AdonError
 from network_provisioner.stores.database_url import is_database_url
+
+if TYPE_CHECKING:
+    from adon.config.sections import Config
 
 _MORE = """
 Exit codes: 0 nothing that is needed is missing; 1 something is.
@@ -82,8 +87,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     yield _network()
     yield _disk()
     if config is not None:
-        yield from (_kept(config, key) for key in _KEPT)
-        yield from _unused(config)
+        yield from _configured(config)
         yield from _followed(config)
 
 
@@ -156,30 +160,37 @@ def _disk() -> CheckResult:
     )  # fmt: skip
 
 
-def _kept(file: Path, key: str) -> CheckResult:
+def _configured(file: Path) -> Iterator[CheckResult]:
+    """What the configuration names, or what is wrong in it."""
+    from adon.config.adon_yml import load_config, used_files
+
+    try:
+        config = load_config(file)
+    except AdonError as error:
+        yield CheckResult("the configuration", str(error), False, advice=f"correct {file}")
+        return
+    yield from (_kept(config, file, key) for key in _KEPT)
+    # Files that lie about and may be taken for those that are used.
+    for line in used_files(config, file):
+        if line.startswith("warning: "):
+            yield CheckResult("one archive, one state", line, False, False)
+
+
+def _kept(config: Config, file: Path, key: str) -> CheckResult:
     """Whether the broker could keep its state, or measurements, where the configuration says."""
-    from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
 
     what = f"the {_KEPT[key]} as {file} has it"
     try:
-        where = getattr(load_config(file).broker, key)
-        found, works = _database(where) if is_database_url(where) else _state_file(Path(where))
+        where = getattr(config.broker, key)
+        found, works = (
+            _database(where) if is_database_url(where) else _file(Path(where), key == "state")
+        )
         if key == "archive":
             Archive(where, read_only=True).close()  # another program's is refused
     except (AdonError, OSError) as error:
         found, works = str(error), False
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
-
-
-def _unused(file: Path) -> Iterator[CheckResult]:
-    """Files that lie about and may be taken for those that are used."""
-    from adon.config.adon_yml import load_config, used_files
-
-    with contextlib.suppress(AdonError):  # told already
-        for line in used_files(load_config(file), file):
-            if line.startswith("warning: "):
-                yield CheckResult("one archive, one state", line, False, False)
 
 
 def _followed(file: Path) -> Iterator[CheckResult]:
@@ -230,15 +241,27 @@ def _database(url: str) -> tuple[str, bool]:
     link = PostgresConnection(url)
     try:
         version = link.rows("SHOW server_version", {})[0][0]
+        link.rows("CREATE TEMPORARY TABLE adon_doctor AS SELECT 1", {})  # it takes writes
     finally:
         link.close()
     return f"{link.shown} answers: PostgreSQL {version}", True
 
 
-def _state_file(path: Path) -> tuple[str, bool]:
+def _file(path: Path, is_state: bool) -> tuple[str, bool]:
+    from network_provisioner.stores.sqlite import faults
+
     nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
     works = os.access(nearest, os.W_OK)
-    return f"{path} {'can' if works else 'cannot'} be written", works
+    said = f"{path} {'can' if works else 'cannot'} be written"
+    if works and is_state and path.exists():
+        try:
+            found = faults(path)
+        except sqlite3.Error as error:
+            found = [str(error)]
+        if found:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            return f"{path} is damaged: {'; '.join(found[:3])}{more}", False
+    return said, works
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import print_json
-from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.errors import BrokerError, InputError, printable, printable_values
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -86,14 +86,18 @@ TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can
 
 
 def client(args: argparse.Namespace) -> BrokerClient:
-    """The broker that ``--broker`` names, with what ``client.credentials`` finds.
-
-    Raises InputError.
+    """The broker that ``--broker`` names, with what ``client.credentials`` finds. Its answers hold
+    what others wrote; all of it is printable unless it is shown as JSON. Raises InputError.
     """
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.credentials import from_environment
 
-    return BrokerClient(args.broker, TIMEOUT_S, *from_environment(os.environ))
+    class Shown(BrokerClient):
+        def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+            return printable_values(super().call(method, path, body))
+
+    kind = BrokerClient if getattr(args, "json", False) else Shown
+    return kind(args.broker, TIMEOUT_S, *from_environment(os.environ))
 
 
 @contextlib.contextmanager
@@ -154,4 +158,4 @@ def placement_inputs(args: argparse.Namespace) -> PlacementInputs:
 
 def note(line: str) -> None:
     """One line on standard error about something that is done without."""
-    print(f"adon: {' '.join(line.split())}", file=sys.stderr)
+    print(f"adon: {printable(' '.join(line.split()))}", file=sys.stderr)

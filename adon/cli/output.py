@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -12,14 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from network_provisioner.base.errors import printable
 from site_selector.explain.tables import table as plain_table
 
+# Control characters, and those that turn the direction of what follows; no line breaks.
+_OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 
 
 def print_json(data: Any) -> None:
-    """Indented, with Greek letters as they are."""
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    """Indented, with Greek letters as they are, and escapes for what a terminal would obey."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def columns() -> int:
@@ -43,7 +48,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             overflow="fold",
         )
     for row in rows:
-        shown.add_row(*map(Text, row))
+        shown.add_row(*(Text(printable(cell)) for cell in row))
     console = Console(file=io.StringIO(), force_terminal=True, width=columns())
     with console.capture() as captured:
         console.print(shown)

@@ -68,12 +68,20 @@ def _show(args: argparse.Namespace) -> int:
         states = Counter(str(transit.state) for transit in store.each())
         documents = {kind: n for kind in store.kinds() if (n := len(store.documents(kind)))}
     if args.json:
-        print_json({"transits": dict(sorted(states.items())), "documents": documents})
-        return 0
+        kept = {"transits": dict(sorted(states.items())), "documents": documents}
+        print_json(kept | {"unreadable": store.unreadable})
+        return 1 if store.unreadable else 0
     for what, counts in (("transits", states), ("documents", documents)):
         told = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
         print(f"{what}: {told or 'none'}")
-    return 0
+    return _left_out(store)
+
+
+def _left_out(store: Store) -> int:
+    """Say what cannot be read; the exit code."""
+    for what, why in store.unreadable.items():
+        print(f"{what} cannot be read: {why}")
+    return 1 if store.unreadable else 0
 
 
 def _copy(args: argparse.Namespace) -> int:
@@ -85,7 +93,9 @@ def _copy(args: argparse.Namespace) -> int:
     ):
         transits, versions = copy_state(source, target)
     if args.json:
-        print_json({"transits": transits, "document_versions": versions})
+        counts = {"transits": transits, "document_versions": versions}
+        print_json(counts | {"unreadable": source.unreadable})
+        return 1 if source.unreadable else 0
     else:
         print(f"copied {transits} transits and {versions} versions of documents")
-    return 0
+    return _left_out(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from ipaddress import ip_address
 from reprlib import repr as shown
 from typing import Annotated, Any, Literal, Self
 
@@ -34,11 +35,24 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
 def split_address(value: object, what: str) -> tuple[str, int]:
-    """``"127.0.0.1:8470"`` to host and port. Raises InputError."""
+    """``"127.0.0.1:8470"`` or ``"[::1]:8470"`` to host and port. Raises InputError."""
     host, _, port = str(value).rpartition(":")
-    if not host or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
-        raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as 127.0.0.1:8470")
-    return host, int(port)
+    is_port = port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536
+    if is_port and host and (":" not in host or (host[0], host[-1]) == ("[", "]")):
+        return host, int(port)
+    alone, example = str(value).strip("[]"), "127.0.0.1:8470"
+    if _is_ipv6(host.lstrip("[")):
+        example = f"[{host.lstrip('[')}]:{port.rstrip(']')}, with the IPv6 address in brackets"
+    elif _is_ipv6(alone):
+        example = f"[{alone}]:8470, with the IPv6 address in brackets"
+    raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as {example}")
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ip_address(text).version == 6
+    except ValueError:
+        return False
 
 
 def _address(value: object, what: str) -> object:

@@ -37,16 +37,22 @@ def listening_socket(address: str) -> socket.socket:
     Raises InputError naming the address.
     """
     host, port = split_address(address, "broker.listen")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        sock.bind((host.strip("[]"), port))
-    except OSError as error:
-        sock.close()
-        why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+        family, *_, place = min(found, key=lambda one: one[0] != socket.AF_INET)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(place)
+        except BaseException:
+            sock.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        why, expected = getattr(error, "strerror", None) or error, "an address of this machine"
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            why, expected = "the port is in use", "a free one"
         raise InputError(
-            f"cannot listen on {address}: {why}; expected a free one in broker.listen"
+            f"cannot listen on {address}: {why}; expected {expected} in broker.listen"
         ) from None
     sock.set_inheritable(True)
     return sock

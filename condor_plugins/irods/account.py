@@ -14,7 +14,9 @@ import os
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +28,8 @@ from network_provisioner.base.errors import InputError
 ENVIRONMENT, PASSWORD, TOKEN = "irods_environment.json", ".irodsA", "irods.use"
 SILENCE_S = 30.0  # a connection that says nothing for so long is broken
 _PORT = 1247
+_NUMBERS = ("_port", "_size", "_rounds", "_uid", "_seconds", "_time", "_threads", "_megabytes")
+_SCHEMES = {"pam": "pam_password"}  # as servers since 4.3 call it
 _FORM = "irods://[user@][host[:port]]/zone/path, with %3F for ? and %23 for #"
 
 
@@ -104,7 +108,13 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
     except (OSError, ValueError, IndexError) as error:
         raise InputError(f"the password of iRODS: {error}, expected one that can be read") from None
     user = settings["irods_user_name"]
-    if user != "anonymous":
+    if settings.get("irods_authentication_scheme") == "gsi":
+        if find_spec("gssapi") is None:
+            raise InputError(
+                f"{file}: found irods_authentication_scheme gsi, expected the Python package "
+                f"gssapi for it, or a password in {PASSWORD}"
+            )
+    elif user != "anonymous":
         raise InputError(
             f"found no password of {user} in zone {settings['irods_zone_name']}, expected one of "
             f"{PASSWORD} among the job's input files, {usual} and HTCondor's token 'irods'"
@@ -119,7 +129,20 @@ def _environment(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: {error}, expected iRODS's settings in JSON") from None
     if not isinstance(settings, dict):
         raise InputError(f"{file}: found no object, expected iRODS's settings in JSON")
+    for name in settings:
+        if name.endswith(_NUMBERS):
+            settings[name] = _number(settings[name], f"{file}: {name}")
+    scheme = str(settings.get("irods_authentication_scheme", "native")).lower()
+    settings["irods_authentication_scheme"] = _SCHEMES.get(scheme, scheme)
     return settings
+
+
+def _number(value: object, what: str) -> int:
+    """Some clients write numbers as text."""
+    text = str(value).strip().removesuffix(".0")
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal()):
+        raise InputError(f"{what} is {shown(value)}, expected a whole number")
+    return int(text)
 
 
 def _stored(file: Path, settings: Mapping[str, Any]) -> dict[str, str]:

@@ -33,7 +33,7 @@ class UrlPath:
 
 def scheme_of(url: str) -> str:
     """How it is fetched, such as ``https``."""
-    return plain(url).partition("://")[0]
+    return plain(url).partition(":")[0].lower()
 
 
 def hosts_of(config: HookConfig) -> set[str]:

@@ -17,6 +17,7 @@ from monitors.measurements.disks.periods import (
 from monitors.measurements.run_planner import LONGEST_WAIT_MS
 from network_provisioner.api.shapes import Answer, Body, Port, Text
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
 from network_provisioner.reservations.connections import Connection
 from network_provisioner.reservations.disks import DiskSample
@@ -116,7 +117,7 @@ Bps = Annotated[float, Field(ge=0, le=MAX_RATE_BPS)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Age = Annotated[float, Field(ge=0, le=3600)]
 ProcessName = Annotated[str, Field(max_length=64)]
-Pid = Annotated[int, Field(ge=1, lt=2**31)]
+Pid = Annotated[int, Field(ge=1, lt=2**31), INTEGRAL]
 # A list in JSON.
 Second = Annotated[tuple[Age, Bps, Bps, Share], Field(strict=False)]
 Process = Annotated[tuple[ProcessName, Pid, Bps, Bps, Share | None], Field(strict=False)]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import check_believable
-from monitors.measurements.perfsonar.results import measurements_of, not_yet
+from monitors.measurements.perfsonar.results import left_out, measurements_of, not_yet
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own
 from network_provisioner.access import May
@@ -43,7 +43,7 @@ class PschedulerRun(BaseModel):
 
 class TakenAnswer(Answer):
     """How many measurements the run gave that were new; ``known`` were there already. ``ignored``
-    says why there are none, "" where there are."""
+    says why none is of what the test is made for, "" where one is."""
 
     recorded: int
     known: int
@@ -64,8 +64,7 @@ def router(archive: Archive, hosts: Hosts, clock: Callable[[], float]) -> APIRou
             check_believable(one, clock())
         sent = own(caller, of_agent(caller, measured), archive.get)
         recorded = archive.record_many(not_yet(sent, archive))
-        kind = body.test.get("type")
-        ignored = "" if sent else f"nothing is read from tests of type {kind!r:.80}"
+        ignored = left_out(run, sent)
         return answers.answer(
             {"recorded": recorded, "known": len(sent) - recorded, "ignored": ignored}
         )

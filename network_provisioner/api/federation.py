@@ -13,7 +13,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,6 +38,8 @@ _LONGEST_NAME = 200
 _ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
+
+_ANY_WLCG, _ANY_SCITOKEN = "https://wlcg.cern.ch/jwt/v1/any", "ANY"  # for every service
 
 Fetch = Callable[[str], Any]
 """The JSON document at a URL. Raises OSError, ValueError."""
@@ -76,21 +78,41 @@ class Issuers:
             )
         issuer, keys = found
         try:
-            claims = jwt.decode(
-                token,
-                keys.key(str(head.get("kid", ""))),
-                algorithms=_ALGORITHMS,
-                audience=issuer.audience,
-                issuer=issuer.issuer,
-                leeway=_LEEWAY_S,
-                options={"require": ["exp", "iss", "aud", issuer.name]},
-            )
+            fitting = keys.fitting(head.get("kid", ""), str(head.get("alg")))
+            audience = [*issuer.audience, _ANY_WLCG]
+            if str(said.get("ver")).startswith("scitoken:"):
+                audience.append(_ANY_SCITOKEN)
+            claims = _verified(token, issuer, audience, fitting)
         except jwt.ExpiredSignatureError:
             words = f"the token of {issuer.issuer} has expired"
             raise BrokerError(words, "token_expired") from None
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
             raise BrokerError(f"the token of {issuer.issuer}: {error}", "unauthorized") from None
         return _principal(issuer, claims)
+
+
+def _verified(
+    token: str, issuer: Issuer, audience: list[str], keys: Iterable[jwt.PyJWK]
+) -> Mapping[str, Any]:
+    """The claims, by the first key that made the signature. Raises PyJWTError, TypeError,
+    ValueError, and what reading the keys raises."""
+    failure: jwt.PyJWTError = jwt.InvalidKeyError("no key fits")
+    for key in keys:
+        try:
+            claims: Mapping[str, Any] = jwt.decode(
+                token,
+                key.key,
+                algorithms=_ALGORITHMS,
+                audience=audience,
+                issuer=issuer.issuer,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", issuer.name]},
+            )
+        except jwt.InvalidSignatureError as error:
+            failure = error
+        else:
+            return claims
+    raise failure
 
 
 def _suffix(issuer: Issuer) -> str:
@@ -132,28 +154,34 @@ class _Keys:
     def __init__(self, issuer: str, fetch: Fetch, clock: Callable[[], float]) -> None:
         self._issuer, self._fetch, self._clock = issuer, fetch, clock
         self._lock = threading.Lock()
-        self._keys: dict[str, Any] = {}
+        self._keys: list[jwt.PyJWK] = []
         self._read_at = self._asked_at = float("-inf")
 
-    def key(self, kid: str) -> Any:
-        """Raises BrokerError ``unauthorized``. Who has a key that is known waits for nobody."""
-        found = self._known(kid, KEPT_S)
-        if found is None:
-            usable = self._known(kid, 2 * KEPT_S)
-            if self._lock.acquire(blocking=usable is None):
-                try:
-                    self._read_again()
-                finally:
-                    self._lock.release()
-            found = self._known(kid, 2 * KEPT_S)
-        if found is None:
+    def fitting(self, kid: str, algorithm: str) -> Iterator[jwt.PyJWK]:
+        """The key of this id. Without an id on one side: all keys of the algorithm, those that are
+        known first. Raises BrokerError ``unauthorized`` where there is none. Who has a key that is
+        known waits for nobody."""
+        found = self._known(kid, algorithm, KEPT_S)
+        yield from found
+        if kid and any(key.key_id == kid for key in found):
+            return
+        usable = found or self._known(kid, algorithm, 2 * KEPT_S)
+        if self._lock.acquire(blocking=not usable):
+            try:
+                self._read_again()
+            finally:
+                self._lock.release()
+        more = [key for key in self._known(kid, algorithm, 2 * KEPT_S) if key not in found]
+        if not (found or more):
             raise BrokerError(
                 f"issuer {self._issuer} has no key {kid!r:.100} just now", "unauthorized"
             )
-        return found
+        yield from more
 
-    def _known(self, kid: str, kept_s: float) -> Any:
-        return self._keys.get(kid) if self._clock() - self._read_at <= kept_s else None
+    def _known(self, kid: str, algorithm: str, kept_s: float) -> list[jwt.PyJWK]:
+        keys = self._keys if self._clock() - self._read_at <= kept_s else []
+        same = [key for key in keys if kid and key.key_id == kid]
+        return same or [key for key in keys if not (kid and key.key_id) and _fits(key, algorithm)]
 
     def _read_again(self) -> None:
         now = self._clock()
@@ -164,7 +192,7 @@ class _Keys:
             except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
                 log.warning("the keys of issuer %s cannot be read: %.200r", self._issuer, error)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> list[jwt.PyJWK]:
         known = f"{self._issuer.rstrip('/')}/.well-known"
         try:
             said = self._fetch(f"{known}/openid-configuration")
@@ -174,13 +202,19 @@ class _Keys:
             raise ValueError(f"found the configuration of issuer {said['issuer']!r}")
         if urlsplit(said["jwks_uri"]).scheme != urlsplit(self._issuer).scheme:
             raise ValueError(f"found keys at {said['jwks_uri']!r}")
-        keys = {}
+        keys = []
         for one in self._fetch(said["jwks_uri"])["keys"]:
             # Not of a kind that we do not know.
             with suppress(jwt.PyJWTError, UnsupportedAlgorithm, ValueError, AttributeError):
                 if one.get("use", "sig") == "sig":
-                    keys[str(one.get("kid", ""))] = jwt.PyJWK(one).key
+                    keys.append(jwt.PyJWK(one))
         return keys
+
+
+def _fits(key: jwt.PyJWK, algorithm: str) -> bool:
+    if key.key_type == "RSA":
+        return algorithm.startswith(("RS", "PS"))
+    return key.algorithm_name == algorithm
 
 
 def fetched(url: str) -> Any:

@@ -63,11 +63,15 @@ class Gate:
         async def replay() -> Message:
             return messages.pop(0) if messages else await receive()
 
+        if scope["method"] == "HEAD":  # as GET; the server sends the head of the answer alone
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
         await self._app(scope, replay, send)
 
     async def _who(self, scope: Message) -> Principal:
         headers = dict(scope["headers"])
-        if self._own_host is not None and not self._keyring:
+        # HTTP/1.0 has no Host, and no browser speaks it.
+        hostless = scope["http_version"] == "1.0" and b"host" not in headers
+        if self._own_host is not None and not self._keyring and not hostless:
             name = _name_of(headers.get(b"host", b"").decode("latin-1"))
             if not self._own_host(name):
                 raise BrokerError(
@@ -95,6 +99,17 @@ class Gate:
         if token is not None and "." in token and self._keyring.federated:
             return await asyncio.to_thread(recognise)
         return recognise()
+
+
+def _without_body(send: Send) -> Send:
+    """Ends an answer with its head: some have no end of their own."""
+
+    async def head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+
+    return head
 
 
 def _name_of(host: str) -> str:

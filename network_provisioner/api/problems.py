@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from network_provisioner.base.errors import AdonError, printable
 
@@ -61,10 +62,11 @@ class ErrorBody(BaseModel):
     error: Error
 
 
-def error_answer(code: str, message: str) -> JSONResponse:
+def error_answer(code: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The answer for an error code."""
     status = STATUS.get(code, 500)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if status == 401:
+        headers = {"WWW-Authenticate": "Bearer"}
     return JSONResponse({"error": error_body(code, message)}, status, headers)
 
 
@@ -108,7 +110,14 @@ def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
                 "not_found", f"{where} is no address of this service: see /openapi.json"
             )
         if error.status_code == 405:
-            return error_answer("method_not_allowed", f"{where}: see /openapi.json")
+            methods = {m for m in ("GET", "POST", "PUT", "PATCH", "DELETE") if _takes(request, m)}
+            methods |= {"HEAD"} if "GET" in methods else set()
+            allowed = ", ".join(sorted(methods))
+            return error_answer(
+                "method_not_allowed",
+                f"{where}: expected {allowed or 'another address'}, see /openapi.json",
+                {"Allow": allowed},
+            )
         return error_answer("bad_request", f"{where}: {error.detail}")
 
     def unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -118,6 +127,11 @@ def add_errors(app: FastAPI, told: Callable[[Any, str], str]) -> None:
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, unrouted)
     app.add_exception_handler(Exception, unexpected)
+
+
+def _takes(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 def _problem(error: Mapping[str, Any]) -> str:

@@ -12,18 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
+from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.controllers.base import Capabilities, LinkCounter
 from network_provisioner.templates.advice import Advice, PathFigures
 
 _LARGEST = 2**63 - 1
 MOST_REQUESTS = 256  # together: a job moves files between far fewer pairs of sites
 MOST = 1e18  # of any rate or time: far beyond all there are, and no overflow anywhere
-Count = Annotated[int, Field(ge=0, le=_LARGEST)]
+Count = Annotated[int, Field(ge=0, le=_LARGEST), INTEGRAL]
 Seconds = Annotated[float, Field(gt=0, le=MOST)]
 Instant = Annotated[float, Field(ge=0, le=MOST)]
 Rate = Annotated[float, Field(ge=-MOST, le=MOST)]
 Text = Annotated[str, Field(max_length=1000)]
-Port = Annotated[int, Field(ge=1, le=65535)]
+Port = Annotated[int, Field(ge=1, le=65535), INTEGRAL]
 Ports = Port | Annotated[list[Port], Field(min_length=2, max_length=2)]
 
 
@@ -65,7 +66,7 @@ class TransitBody(Body):
     retry: Count = 0
     start: Instant | None = Field(default=None, description="default: now")
     end: Instant | None = Field(default=None, description="default: as long as it takes")
-    priority: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+    priority: Annotated[int, Field(ge=0, le=1_000_000), INTEGRAL] | None = Field(
         default=None, description="at most, and by default, the template's"
     )
     application: Text = ""

@@ -14,12 +14,13 @@ from network_provisioner.api.callers import Caller
 from network_provisioner.api.discreet import own_transit
 from network_provisioner.api.shapes import Answer, Body, Text
 from network_provisioner.api.turns import Turns
+from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.broker import Broker
 from network_provisioner.templates.data import template_to_dict, wanted_from_dict
 from network_provisioner.templates.entry import TemplateEntry, unknown
 from network_provisioner.templates.registry import TemplateRegistry
 
-Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Version = Annotated[int, Field(ge=1, le=2**31 - 1), INTEGRAL]
 Quantity = Annotated[str, Field(max_length=100)] | float | int
 
 
@@ -31,7 +32,7 @@ class TemplateBody(Body):
     applications: list[Text] | None = None
     qspec: dict[str, JsonValue] = Field(examples=[{"min_throughput": "25 Mb/s"}])
     rspec: dict[str, JsonValue] = Field(examples=[{"max_throughput": "150 Mb/s"}])
-    priority: int | None = None
+    priority: Annotated[int, INTEGRAL] | None = None
     weights: dict[str, float] | None = None
     tables: dict[str, list[list[Quantity]]] | None = None
     patience: Quantity | None = None
@@ -45,7 +46,7 @@ class TemplateBody(Body):
     relay: Text | None = Field(default=None, description="never, auto or always")
     relay_tls: bool | None = None
     max_age: Quantity | None = None
-    paths: int | None = None
+    paths: Annotated[int, INTEGRAL] | None = None
     tuning: dict[str, Quantity] | None = None
     peak: Quantity | None = None
 

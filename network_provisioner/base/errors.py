@@ -11,12 +11,23 @@ plug-ins) never lets any of them fail a job.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def printable(message: str) -> str:
     """The message with line breaks and control characters escaped: it may quote a foreign file."""
     if message.isprintable():
         return message
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+
+
+def printable_values(data: Any) -> Any:
+    """Plain data with every text in it printable."""
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {printable_values(key): printable_values(value) for key, value in data.items()}
+    return [printable_values(item) for item in data] if isinstance(data, list) else data
 
 
 class AdonError(Exception):

@@ -9,13 +9,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 from reprlib import repr as shown
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 
 T = TypeVar("T")
-_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
+_MAC = re.compile(r"([0-9a-f]{1,2}[:-]){5}[0-9a-f]{1,2}|([0-9a-f]{4}\.){2}[0-9a-f]{4}|[0-9a-f]{12}")
+_EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]{1,3}")
+_DPID_DIGITS = 16
+_DPID = re.compile(
+    r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:)?(?P<hex>[0-9a-f]{1,16})"
+    r"|(?P<pairs>[0-9a-f]{2}([:-][0-9a-f]{2}){5,7})"
+)
 
 
 def known_keys(item: object, known: Sequence[str], what: str) -> None:
@@ -65,15 +71,55 @@ def mapping(
     }
 
 
+def integral(value: Any) -> Any:
+    """A float that has no fraction as the whole number it is: ``1e9`` is one billion in JSON. All
+    else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def whole(value: object, what: str, most: int) -> int:
-    """A whole number from 0 to ``most``."""
+    """A whole number from 0 to ``most``, also in digits as text."""
+    value = integral(int(value) if _is_digits(value) else value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise InputError(f"{what} is {shown(value)}, expected a whole number from 0 to {most}")
     return value
 
 
+def _is_digits(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 20
+
+
+def dpid(value: object, what: str) -> int:
+    """The datapath id of a switch, 0 for none: a number, or as switches and controllers print it,
+    ``00005e0a53bd7f10``, ``00:00:5e:0a:53:bd:7f:10``, ``0x5e0a53bd7f10``, ``of:00005e0a53bd7f10``
+    and ``openflow:103398447611664``. Digits that may be meant both ways are refused."""
+    match = _DPID.fullmatch(value.lower()) if isinstance(value, str) else None
+    if match is None:
+        found = whole(value, what, 2**64 - 1)
+        ambiguous = len(str(found)) == _DPID_DIGITS
+    elif match["decimal"]:
+        return whole(match["decimal"], what, 2**64 - 1)
+    else:
+        digits = match["hex"] or re.sub("[:-]", "", match["pairs"])
+        found = int(digits, 16)
+        ambiguous = match[0].isdecimal() and digits[0] != "0" and 1 < len(digits) < _DPID_DIGITS
+    if ambiguous:
+        raise InputError(
+            f"{what} is {shown(value)}, expected '0x{value}' in quotes where it is hexadecimal, "
+            f"'{format_dpid(int(str(value)))}' where it is decimal"
+        )
+    return found
+
+
+def format_dpid(dpid: int) -> str:
+    """A datapath id as it is shown, in hexadecimal."""
+    return f"0x{dpid:x}"
+
+
 def number(value: object, what: str, expected: str) -> float:
-    """A finite number."""
+    """A finite number. YAML takes ``1e-5`` for a text."""
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and -1e99 < value < 1e99:
         return float(value)
     raise InputError(f"{what} is {shown(value)}, expected {expected}")
@@ -102,12 +148,14 @@ def addresses(value: object, what: str) -> str:
 
 
 def mac(value: object, what: str) -> str:
-    """A MAC address, or nothing. YAML takes some for numbers where they stand without quotes."""
+    """A MAC address in lower case with colons, or nothing."""
     if value == "":
         return ""
-    if not isinstance(value, str) or not _MAC.match(value):
+    if not isinstance(value, str) or not _MAC.fullmatch(value.lower()):
         raise InputError(
             f"{what} is {shown(value)}, expected a MAC address in quotes such as "
             "'02:00:00:00:00:01'"
         )
-    return value
+    parts = re.split("[:-]", value.lower())
+    digits = "".join(part.zfill(2) for part in parts).replace(".", "")
+    return ":".join(digits[n : n + 2] for n in range(0, 12, 2))

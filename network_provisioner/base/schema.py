@@ -124,7 +124,9 @@ Number = Annotated[float, checked(lambda value, what: fields.number(value, what,
 """A finite number."""
 Fraction = Annotated[Number, Field(ge=0, lt=1)]
 """A part of a whole, in [0, 1)."""
-Whole = Annotated[int, Field(strict=True)]
+INTEGRAL = BeforeValidator(fields.integral)
+"""Takes ``1e9`` and ``7.0`` where a whole number is meant."""
+Whole = Annotated[int, Field(strict=True), INTEGRAL]
 """A whole number, and no truth value."""
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
 
-_USER = re.compile("(?<=://)[^/@]*@")
+OSDF = "osg-htc.org"
+"""The federation of ``osdf:`` and ``stash:``, as ``pelican://`` names it."""
+_PORTS = {
+    "http": 80, "https": 443, "dav": 80, "davs": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811,
+    "irods": 1247, "root": 1094, "xroot": 1094, "roots": 1094, "xroots": 1094, "ssh": 22,
+    "scp": 22, "sftp": 22,
+}  # fmt: skip
 
 
 def plain(url: str) -> str:
@@ -19,15 +25,50 @@ def plain(url: str) -> str:
 def host_of(url: str) -> str:
     """Its server, empty where it names none."""
     try:
-        return urlsplit(url).hostname or ""
+        return (urlsplit(url).hostname or "").removesuffix(".")
     except ValueError:
         return ""
 
 
 def site_of_url(url: str, sources: Mapping[str, str]) -> str:
     """The site of the longest prefix of a URL or path that ``sources`` has, else that of its
-    server's name; empty where neither is there. A prefix ends where a name in the URL does, and a
-    user's name does not count."""
-    found = _USER.sub("", plain(url))
-    prefixes = [p for p in sources if "/" in p and f"{found}/".startswith(f"{p.rstrip('/')}/")]
-    return sources.get(max(prefixes, key=len, default=host_of(found)), "")
+    server's name; empty where neither is there. URLs that name one place are equal however they
+    are spelt, a prefix ends where a name in the URL does, and a user's name does not count."""
+    found, host = _names(url), host_of(plain(url))
+    lengths = {
+        len(names): site
+        for prefix, site in sources.items()
+        if "/" in prefix and found[: len(names := _names(prefix))] == names
+    }
+    if lengths:
+        return lengths[max(lengths)]
+    return next((site for key, site in sources.items() if host and key.lower() == host), "")
+
+
+@lru_cache(maxsize=4096)
+def _names(url: str) -> tuple[str, ...]:
+    """Scheme, server and the names of the path, each in the one form that all its spellings have.
+    Query and fragment are left out."""
+    try:
+        parts = urlsplit(plain(url).replace("#", "%23"))
+        scheme, host, port = parts.scheme or "file", host_of(plain(url)), parts.port
+    except ValueError:
+        return (url,)
+    path = parts.path
+    if not (path or host):
+        return (scheme,)
+    if scheme in ("osdf", "stash"):  # they name no server: what stands there is of the path
+        scheme, host, path = "osdf", "", f"{parts.netloc}/{path}"
+    elif (scheme, host) == ("pelican", OSDF):
+        scheme, host = "osdf", ""
+    elif scheme == "file" and host == "localhost":
+        host = ""
+    elif port is not None and port != _PORTS.get(scheme):
+        host = f"{host}:{port}"
+    names: list[str] = []
+    for name in map(unquote, path.split("/")):
+        if name == "..":
+            names[-1:] = []
+        elif name not in ("", "."):
+            names.append(name)
+    return (scheme, host, *names)

@@ -9,6 +9,7 @@ from enum import Enum
 from queue import SimpleQueue
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
 from network_provisioner.controllers.segments import Segment, Way
 from network_provisioner.topology.discovery import End
@@ -48,7 +49,7 @@ class SwitchBackend(ABC):
 
     def label(self, dpid: int) -> str:
         """A switch as messages name it."""
-        return f"switch {self._names.get(dpid, '?')} (dpid {dpid})"
+        return f"switch {self._names.get(dpid, '?')} (dpid {format_dpid(dpid)})"
 
     @abstractmethod
     def open(self) -> None:
@@ -131,8 +132,9 @@ def switch_names(topology: Topology) -> dict[int, str]:
     switches = [node for node in topology.nodes.values() if node.kind == "switch"]
     names = {node.dpid: node.name for node in switches}
     if not names or 0 in names or len(names) < len(switches):
+        ids = ", ".join(format_dpid(node.dpid) for node in switches)
         raise InputError(
-            f"topology: switches have the datapath ids {[node.dpid for node in switches]}, "
+            f"topology: switches have the datapath ids {ids or 'none'}, "
             "expected at least one switch, and a dpid above 0 of its own for each"
         )
     return names

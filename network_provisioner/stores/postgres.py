@@ -32,7 +32,6 @@ from network_provisioner.stores.store import (
     Store,
     StoreError,
     row_of,
-    transits_of,
     upsert,
 )
 
@@ -76,7 +75,7 @@ _PUT_ONE = _named(
 _PUT_EACH = _named(upsert("adon_transits", writer=":me", change=":change"))
 # One statement, so that the counter and the rows are of the same moment.
 _NEWS = (
-    "SELECT m.change, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
+    "SELECT m.change, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
     "ON t.change > %(seen)s AND (t.writer <> %(me)s OR t.id = ANY(%(doubted)s)) "
     "ORDER BY t.change, t.number"
 )
@@ -97,6 +96,7 @@ class PostgresStore(Store):
         The tables are made in the first schema of the session's search path. Raises StoreError.
         """
         self._clock = clock
+        self.unreadable = {}
         self._me = uuid.uuid4().hex  # whose writes are no news to us
         self._deciding = PostgresConnection(url)
         self._asking = PostgresConnection(
@@ -180,7 +180,7 @@ class PostgresStore(Store):
 
     def _news(self) -> list[Transit]:
         seen, doubted = self._seen, list(self._doubted)
-        statement = "SELECT change, NULL FROM adon_meta" if seen is None else _NEWS
+        statement = "SELECT change, NULL, NULL FROM adon_meta" if seen is None else _NEWS
         values = {"seen": seen, "me": self._me, "doubted": doubted}
         rows = self._deciding.rows(statement, values, only=self._session)
         now = rows[0][0]
@@ -191,7 +191,7 @@ class PostgresStore(Store):
             )
         self._seen = now
         self._doubted.clear()
-        return transits_of(body for _, body in rows if body is not None)
+        return self._read(row[1:] for row in rows if row[1] is not None)
 
     # -- transits ----------------------------------------------------------------------------
 
@@ -211,6 +211,7 @@ class PostgresStore(Store):
                 self._doubted |= ids
                 raise
             self._doubted -= ids
+        self._replaced(transits)
 
     def _put_each(self, rows: list[dict[str, Any]]) -> None:
         with self._deciding.open(self._session) as db, db.transaction():

@@ -10,17 +10,27 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from network_provisioner.base.errors import printable
 from network_provisioner.base.model import Transit
 from network_provisioner.base.private import make_private, open_lock
 from network_provisioner.base.wal import transaction, use_wal
-from network_provisioner.stores.store import Rows, Run, Store, StoreError, row_of, upsert
+from network_provisioner.stores.store import (
+    Rows,
+    Run,
+    Store,
+    StoreError,
+    row_of,
+    transit_of,
+    upsert,
+)
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -37,6 +47,32 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
 )
 _PUT = upsert("transits")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _text(raw: bytes) -> str:
+    """One spoilt text is not to keep all others of its table from being read."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def faults(path: Path) -> list[str]:
+    """In words, why a broker's state in a file cannot be written or be read as a whole; also while
+    a broker has it. Nothing is changed. Raises sqlite3.Error, OSError."""
+    with tempfile.TemporaryFile(dir=path.parent) as beside:  # whether there is room
+        beside.write(bytes(1 << 16))
+        beside.flush()
+        os.fsync(beside.fileno())
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, uri=True)) as db:
+        db.text_factory = _text
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+        found = [words for (words,) in db.execute("PRAGMA quick_check(3)") if words != "ok"]
+        for name, body in () if found else db.execute("SELECT id, body FROM transits"):
+            why = transit_of(name, body)
+            if isinstance(why, str):
+                found.append(f"transit {printable(name)} cannot be read: {why}")
+        return found
 
 
 class SqliteStore(Store):
@@ -51,12 +87,14 @@ class SqliteStore(Store):
         """Open or create the file and its folder; ``clock`` dates documents. Raises StoreError."""
         self._path = Path(path)
         self._clock = clock
+        self.unreadable = {}
         self._lock = threading.Lock()
         self._turn = threading.RLock()
         self._held = None if str(path) == MEMORY else self._hold()
         try:
             with self._explained():
                 self._db = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
+                self._db.text_factory = _text
         except StoreError:
             self._let_go()
             raise
@@ -144,6 +182,7 @@ class SqliteStore(Store):
         rows = [row_of(transit) for transit in transits]
         with self._lock, self._explained(), transaction(self._db):
             self._db.executemany(_PUT, rows)
+        self._replaced(transits)
 
     # -- within ------------------------------------------------------------------------------
 
@@ -166,4 +205,6 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            raise StoreError(f"state file {self._path}: {error}") from error
+            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+            advice = "; the file is damaged, see docs/state.md" if damaged else ""
+            raise StoreError(f"state file {self._path}: {error}{advice}") from error

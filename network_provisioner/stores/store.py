@@ -15,14 +15,17 @@ with a kind, a name and a version; an old version is never overwritten.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, printable
 from network_provisioner.base.model import LIVE, Transit, TransitState
+
+log = logging.getLogger(__name__)
 
 ACTIVE = LIVE | {TransitState.QUEUED}
 PAGE = 1000  # transits that are read at a time where all are wanted
@@ -68,6 +71,8 @@ class Store:
 
     shared: bool
     """Whether other brokers may be at it at the same time."""
+    unreadable: dict[str, str]
+    """What was met that cannot be read, and is left out: its name, and why."""
 
     _transits_in: str
     _documents_in: str
@@ -147,18 +152,40 @@ class Store:
         many. Those that come or change meanwhile are in it or not."""
         which = "1 = 1" if state is None else "state = :state"
         statement = (
-            f"SELECT number, body FROM {self._transits_in} WHERE {which} AND number > :last "
+            f"SELECT number, id, body FROM {self._transits_in} WHERE {which} AND number > :last "
             f"ORDER BY number LIMIT {PAGE}"
         )
         values: dict[str, Any] = {} if state is None else {"state": state}
         last = 0
         while rows := self._rows(statement, **values, last=last):
             last = rows[-1][0]
-            yield from transits_of(body for _, body in rows)
+            yield from self._read(row[1:] for row in rows)
 
     def _transits(self, clause: str, **values: Any) -> list[Transit]:
-        rows = self._rows(f"SELECT body FROM {self._transits_in} {clause}", **values)
-        return transits_of(body for (body,) in rows)
+        return self._read(
+            self._rows(f"SELECT id, body FROM {self._transits_in} {clause}", **values)
+        )
+
+    def _read(self, rows: Iterable[tuple[Any, ...]]) -> list[Transit]:
+        """The transits of rows with an id and a body each; what cannot be read is left out."""
+        found = []
+        for name, body in rows:
+            transit = transit_of(name, body)
+            if isinstance(transit, Transit):
+                found.append(transit)
+            else:
+                self._leave_out(f"transit {name}", transit)
+        return found
+
+    def _replaced(self, transits: Iterable[Transit]) -> None:
+        for transit in transits:
+            self.unreadable.pop(f"transit {transit.id}", None)
+
+    def _leave_out(self, what: str, why: str) -> None:
+        what = printable(what)
+        if what not in self.unreadable:
+            log.error("%s in the store cannot be read, it is left out: %s", what, why)
+        self.unreadable[what] = why
 
     # -- documents ---------------------------------------------------------------------------
 
@@ -255,19 +282,38 @@ class Store:
 
     def _documents(self, clause: str, **values: Any) -> list[Document]:
         statement = f"SELECT kind, name, version, body, at FROM {self._documents_in} AS d WHERE "
-        return [
-            Document(kind, name, version, json.loads(body or "{}"), at, body is None)
-            for kind, name, version, body, at in self._rows(statement + clause, **values)
-        ]
+        found = []
+        for kind, name, version, body, at in self._rows(statement + clause, **values):
+            try:
+                read = body_of(body or "{}")
+            except ValueError as error:
+                self._leave_out(f"{kind} {name} version {version}", str(error))
+            else:
+                found.append(Document(kind, name, version, read, at, body is None))
+        return found
 
     def close(self) -> None:
         """Release the file or the connections. May be called again."""
         raise NotImplementedError
 
 
-def transits_of(bodies: Iterable[str]) -> list[Transit]:
-    """Transits as they are kept."""
-    return [Transit.from_dict(json.loads(body)) for body in bodies]
+def transit_of(name: str, body: str) -> Transit | str:
+    """A transit of its row, or in words why the row cannot be read."""
+    try:
+        transit = Transit.from_dict(body_of(body))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        return printable(str(error))
+    return transit if transit.id == name else f"it holds transit {printable(str(transit.id))!r}"
+
+
+def body_of(text: str) -> dict[str, Any]:
+    """The inverse of :func:`text_of`. Raises ValueError."""
+    if not text.isascii():
+        raise ValueError("found characters beyond ASCII, which no broker writes")
+    body = json.loads(text)
+    if not isinstance(body, dict):
+        raise ValueError(f"found {text[:40]!r}, expected an object")
+    return body
 
 
 def row_of(transit: Transit) -> dict[str, Any]:

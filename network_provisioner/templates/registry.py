@@ -211,6 +211,7 @@ class TemplateRegistry:
             if not by.may(May.MANAGE):
                 check(asked, self.policy)
                 asked, words = capped(asked, self.policy)
+                self._check_number(name, by)
             now = self._entries.get(name)
             if now is None and len(self._entries) >= MOST_SAVED:
                 raise BrokerError(f"{MOST_SAVED} templates are saved, expected fewer", "conflict")
@@ -318,6 +319,15 @@ class TemplateRegistry:
         return learning.tuning_of(tuning) if isinstance(tuning, Mapping) else None
 
     # -- within ------------------------------------------------------------------------------
+
+    def _check_number(self, name: str, by: Principal) -> None:
+        most = self.policy.max_templates
+        own = [e for e in self._entries.values() if e.by == by.name and not e.configured]
+        if most is not None and name not in self._entries and len(own) >= most:
+            raise BrokerError(
+                f"{by.name} has saved {len(own)} templates, expected at most {most}: delete one",
+                "conflict",
+            )
 
     def _now(self) -> Mapping[str, TemplateEntry]:
         if self._clock() - self._looked_at >= _LOOK_AGAIN_S:

@@ -42,12 +42,13 @@ class TemplatePolicy:
     max_priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] | None = None
     max_patience_s: Annotated[Duration | None, Field(alias="max_patience")] = None
     max_paths: Annotated[Whole, Field(ge=1, le=MOST_PATHS)] | None = None
+    max_templates: Annotated[Whole, Field(ge=0)] | None = 100  # of one user
 
 
 def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
-    max_patience?, max_paths?}``; a rate or priority that it does not name is the highest of the
-    built-in templates, null is no limit. Raises InputError."""
+    max_patience?, max_paths?, max_templates?}``; a rate or priority that it does not name is the
+    highest of the built-in templates, null is no limit. Raises InputError."""
     known = templates_from_dict(None).values()
     usual = {
         "max_throughput": max(t.rspec.max_bps for t in known),

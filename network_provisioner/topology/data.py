@@ -14,7 +14,7 @@ from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema, checked, read
 from network_provisioner.topology.graph import LINK, Host, Link, Node, Topology
 
-_Dpid = Annotated[int, checked(partial(fields.whole, most=2**64 - 1))]
+_Dpid = Annotated[int, checked(fields.dpid)]
 _Port = Annotated[int, checked(partial(fields.whole, most=2**32 - 1))]
 _Vlan = Annotated[int, checked(partial(fields.whole, most=4094))]
 _Mac = Annotated[str, checked(fields.mac)]
@@ -97,7 +97,7 @@ def _node_data(node: Node) -> dict[str, Any]:
         "dtn": node.dtn,
         "address": node.address,
         "mac": node.mac,
-        "dpid": node.dpid,
+        "dpid": node.dpid and fields.format_dpid(node.dpid),
         "macs": dict(node.macs or {}),
         "dmz": node.dmz,
         "hosts": [_host_data(host) for host in node.others],

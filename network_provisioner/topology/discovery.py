@@ -7,11 +7,13 @@ topology, and can begin one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.base import Controller, ControllerError
 from network_provisioner.topology.graph import Link, Topology
@@ -71,7 +73,7 @@ def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
         "switches": [
             {
                 "dpid": dpid,
-                "name": names.get(dpid, f"switch-{dpid}"),
+                "name": names.get(dpid, f"switch-{dpid:x}"),
                 "ports": [
                     {"number": n, "name": p.name, "up": p.up, "speed_bps": p.speed_bps}
                     for n, p in sorted(ports.items())
@@ -88,23 +90,36 @@ def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
 
 def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The beginning of a ``topology`` section out of what :func:`as_dict` gave: the switches and
-    the links between them; and in words what it had to assume. Sites, routers and delays are for
-    people to add."""
-    switches = {s["dpid"]: s for s in found["switches"]}
+    the links between them; and in words what it had to assume or to leave out: a link joins two
+    ports of two switches, and no other. Sites, routers and delays are for people to add."""
+    names = {s["dpid"]: s["name"] for s in found["switches"]}
     speed = {
-        (s["dpid"], p["number"]): p["speed_bps"] for s in switches.values() for p in s["ports"]
+        (s["dpid"], p["number"]): p["speed_bps"] for s in found["switches"] for p in s["ports"]
     }
+    joined = [[(link[e]["dpid"], link[e]["port"]) for e in ("a", "b")] for link in found["links"]]
+    uses = Counter(end for ends in joined for end in set(ends))
     links, said = [], []
-    for link in found["links"]:
-        ends = [(link[end]["dpid"], link[end]["port"]) for end in ("a", "b")]
-        a, b = (switches[dpid]["name"] for dpid, _ in ends)
-        capacity = min(speed[end] for end in ends)
-        if not capacity:
-            capacity = ASSUMED_BPS
-            said.append(f"link {a}-{b}: no port says its speed, {format_rate(capacity)} assumed")
-        ports = dict(zip((a, b), (port for _, port in ends), strict=True))
-        links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})
-    nodes = [{"name": s["name"], "kind": "switch", "dpid": d} for d, s in switches.items()]
+    for ends in joined:
+        left_out = f"{' and '.join(_port(names, end) for end in ends)} are joined, left out: "
+        shared = [_port(names, end) for end in ends if uses[end] > 1]
+        unknown = [format_dpid(dpid) for dpid, _ in ends if dpid not in names]
+        (first, _), (second, _) = ends
+        if first == second:
+            said.append(f"{left_out}both are of one switch")
+        elif shared:
+            said.append(f"{left_out}{shared[0]} reaches several ports, as by a hub")
+        elif unknown:
+            said.append(f"{left_out}no switch with dpid {unknown[0]} was found")
+        else:
+            a, b = names[first], names[second]
+            capacity = min((speed[end] for end in ends if speed.get(end)), default=0)
+            if not capacity:
+                capacity = ASSUMED_BPS
+                words = f"no port says its speed, {format_rate(capacity)} assumed"
+                said.append(f"link {a}-{b}: {words}")
+            ports = dict(zip((a, b), (port for _, port in ends), strict=True))
+            links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})
+    nodes = [{"name": name, "kind": "switch", "dpid": dpid} for dpid, name in names.items()]
     return {"nodes": nodes, "links": links}, said
 
 
@@ -118,6 +133,11 @@ def differences(topology: Topology, found: Discovered) -> list[str]:
     ]
 
 
+def _port(names: Mapping[int, str], end: End) -> str:
+    dpid, number = end
+    return f"{names.get(dpid) or f'dpid {format_dpid(dpid)}'} port {number}"
+
+
 def _names(topology: Topology) -> dict[int, str]:
     return {node.dpid: node.name for node in topology.nodes.values() if node.dpid}
 
@@ -125,10 +145,10 @@ def _names(topology: Topology) -> dict[int, str]:
 def _switches(names: Mapping[int, str], found: Discovered) -> Iterator[str]:
     for dpid, name in names.items():
         if dpid not in found.ports:
-            yield f"switch {name} (dpid {dpid}) was not found"
+            yield f"switch {name} (dpid {format_dpid(dpid)}) was not found"
     for dpid in sorted(found.ports):
         if dpid not in names:
-            yield f"a switch with dpid {dpid} was found, and the topology has none"
+            yield f"a switch with dpid {format_dpid(dpid)} was found, and the topology has none"
 
 
 def _ports(topology: Topology, found: Discovered) -> Iterator[str]:
@@ -161,7 +181,7 @@ def _links(topology: Topology, names: Mapping[int, str], found: Discovered) -> I
         if ends not in found.links and all(dpid in found.ports for dpid, _ in ends):
             yield f"link {link.label}: nothing came through from port to port"
     for ends in sorted(found.links - set(said)):
-        words = " and ".join(f"{names.get(dpid, f'dpid {dpid}')} port {n}" for dpid, n in ends)
+        words = " and ".join(_port(names, end) for end in ends)
         yield f"{words} are joined, and the topology has no such link"
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import networkx as nx
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.topology.paths import PathFinder
 
 KINDS = ("site", "switch", "router", "relay")
@@ -192,8 +193,9 @@ class Topology:
                 )
             self.nodes[node.name] = node
             self._graph.add_node(node.name)
-        for key in ("mac", "dpid"):
-            _unique(key, ((getattr(node, key), node.name) for node in self.nodes.values()))
+        _unique("mac", ((node.mac, node.name) for node in self.nodes.values()))
+        dpids = [(node.dpid and format_dpid(node.dpid), n) for n, node in self.nodes.items()]
+        _unique("dpid", dpids)
         self._check_hosts()
         between: dict[frozenset[str], int] = {}
         for link in links:

@@ -11,6 +11,7 @@ look like one of ours with a slip of the pen.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from reprlib import repr as shown
@@ -23,6 +24,7 @@ from network_provisioner.topology.graph import Topology
 
 _JSON = ("ports", "devices", "macs", "hosts")
 _WHOLE = ("dpid", "vlan")
+_DECIMAL = re.compile("[1-9][0-9]{0,14}")  # of a dpid: other texts are hexadecimal
 _TRUTH = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 _SLIP = 0.74  # how alike a foreign attribute must be to one of ours to be taken for a slip
 
@@ -106,7 +108,7 @@ def _meant(key: str, value: Any) -> Any:
     try:
         if key in _JSON:
             return json.loads(value)
-        if key in _WHOLE:
+        if key == "vlan" or (key == "dpid" and _DECIMAL.fullmatch(value)):
             return int(value)
         return float(value) if key == "loss" else _TRUTH[value] if key == "dmz" else value
     except (ValueError, KeyError, RecursionError):

@@ -97,6 +97,8 @@ _START = 1000
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TIMESTAMP, _BOOLEAN = "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"
 _MERGE = "tag:yaml.org,2002:merge"
+# What YAML 1.1 takes for octal, or for numbers to base 60: nobody who writes 0200 means 128.
+_OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)\Z")
 _NO_KEY = object()
 _VALUES = (yaml.ScalarEvent, yaml.AliasEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent)
 
@@ -343,7 +345,8 @@ def _merge(container: dict[str, Any]) -> None:
 
 
 def _typed(event: Any, is_key: bool) -> Any:
-    """A number or truth value; what looks like a date is text, and so is a key like "on"."""
+    """A number or truth value; what looks like a date is text, and so is a key like "on", and
+    digits that are no decimal number."""
     try:
         tag, make = _resolved(event.value)
         return event.value if is_key and tag == _BOOLEAN else make()
@@ -355,7 +358,7 @@ def _typed(event: Any, is_key: bool) -> Any:
 def _resolved(text: str) -> tuple[str, Callable[[], Any]]:
     loader: Any = yaml.SafeLoader("")
     tag = loader.resolve(yaml.ScalarNode, text, (True, False))
-    if tag in (_TIMESTAMP, _MERGE):
+    if tag in (_TIMESTAMP, _MERGE) or _OTHER_BASE.match(text):
         return tag, lambda: text
     return tag, lambda: loader.construct_object(yaml.ScalarNode(tag, text))
 

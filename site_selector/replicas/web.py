@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from urllib.parse import unquote, urljoin, urlsplit
+from posixpath import normpath
+from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 import requests
@@ -18,13 +20,19 @@ _LISTING = {"Depth": "1", "Content-Type": "application/xml"}
 # Compressed it would have another size; a checksum is asked for as RFC 3230 has it.
 _ASKED = {"Accept-Encoding": "identity", "Want-Digest": "sha-256"}
 
+_BARE = re.compile(rb"&(?!(?:#[0-9]+|#x[0-9a-fA-F]+|amp|lt|gt|quot|apos);)")
+_NOT_ENCODED = re.compile(r"\s|%(?![0-9a-fA-F]{2})")
+_STATUS = re.compile(r"\b[1-5][0-9]{2}\b")
+_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
+_SAFE = "/!$&'()*+,;=:@"  # what a path may hold as it is
+
 
 def read_url(source: str, say: Say) -> Iterator[SourceFile]:
     """The file of a URL by one HEAD, or all below a WebDAV collection (its URL ends in ``/``) by
     one PROPFIND for each folder; accounts are those of ``~/.netrc``. Raises InputError."""
     unsized = 0
     try:
-        with requests.Session() as session:
+        with _Session() as session:
             for file in _below(session, source) if source.endswith("/") else _one(session, source):
                 unsized += file.size_bytes is None
                 yield file
@@ -34,6 +42,11 @@ def read_url(source: str, say: Say) -> Iterator[SourceFile]:
         raise InputError(f"{source}: cannot be reached: {why}") from None
     if unsized:
         say(f"{source}: its server tells no size of {unsized} files, written without one")
+
+
+class _Session(requests.Session):
+    def rebuild_method(self, *_: object) -> None:
+        """Called by requests for a redirection: a PROPFIND stays one."""
 
 
 def _one(session: requests.Session, url: str) -> Iterator[SourceFile]:
@@ -48,36 +61,84 @@ def _one(session: requests.Session, url: str) -> Iterator[SourceFile]:
 
 
 def _below(session: requests.Session, root: str) -> Iterator[SourceFile]:
-    folders = [root]
+    folders, seen = [""], set[str]()
     while folders:
         folder = folders.pop()
-        for url, size in _listed(session, folder):
-            name, here = unquote(url), unquote(folder)
-            if url == root.rstrip("/"):  # no collection but a file
+        for name, is_folder, size in _listed(session, root + quote(folder, _SAFE)):
+            path = folder + name
+            if not (path or is_folder):  # no collection but a file
+                url = root.rstrip("/")
                 yield SourceFile(_base(url), url, size)
-            elif name == here or not name.startswith(here):
-                continue  # the folder itself, and what is not below it
-            elif url.endswith("/"):
-                folders.append(url)
+            elif not name or path in seen:  # the folder itself; a server that lists all levels
+                continue
+            elif is_folder:
+                folders.append(f"{path}/")
             else:
-                yield SourceFile(name.removeprefix(unquote(root)), url, size)
+                yield SourceFile(path, root + quote(path, _SAFE), size)
+            seen.add(path)
 
 
-def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, int | None]]:
-    """The URLs of what a folder holds and of itself, folders with a ``/`` at the end, and bytes."""
-    answer = session.request("PROPFIND", folder, _WANTED, headers=_LISTING, timeout=_TIMEOUT_S)
+def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool, int | None]]:
+    """What a folder holds: the path below it, "" for the folder itself, whether that is a folder,
+    and its bytes."""
+    answer = session.request("PROPFIND", folder, data=_WANTED, headers=_LISTING, timeout=_TIMEOUT_S)
     _check(answer, folder)
-    try:
-        tree = ElementTree.fromstring(answer.content if answer.status_code == 207 else "")
-    except ElementTree.ParseError:
+    items = {}
+    for item in _tree(answer, folder).iterfind(".//{*}response"):
+        href = item.findtext("{*}href", "").strip()
+        if href and _succeeded(item):
+            items[href] = item
+    # Some servers do not encode paths: what no encoded path holds tells.
+    as_is = any(map(_NOT_ENCODED.search, items))
+    here = _path(urlsplit(answer.url).path, "", as_is=False)
+    paths = {_path(href, here, as_is): item for href, item in items.items()}
+    if here not in paths:  # behind a proxy that changes paths
+        top = min(paths, key=len, default=here)
+        if len(paths) > 1 and all(_is_within(path, top) for path in paths):
+            here = top
+    for path, item in paths.items():
+        if _is_within(path, here):
+            parts = list(filter(_succeeded, item.iterfind("{*}propstat")))
+            is_folder = any(p.find(".//{*}resourcetype/{*}collection") is not None for p in parts)
+            lengths = (whole_bytes(p.findtext(".//{*}getcontentlength", "").strip()) for p in parts)
+            size = next((length for length in lengths if length is not None), None)
+            yield path.removeprefix(here).lstrip("/"), is_folder, size
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(folder.rstrip("/") + "/")
+
+
+def _tree(answer: requests.Response, folder: str) -> ElementTree.Element:
+    if answer.status_code != 207:
         raise InputError(
             f"{folder}: found no WebDAV listing, expected a WebDAV collection or the URL of a file"
+        )
+    try:
+        try:
+            return ElementTree.fromstring(answer.content)
+        except ElementTree.ParseError:
+            return ElementTree.fromstring(_BARE.sub(b"&amp;", answer.content))
+    except ElementTree.ParseError as error:
+        raise InputError(
+            f"{folder}: found a WebDAV listing that is not well-formed XML: {error}"
         ) from None
-    for item in tree.iter("{DAV:}response"):
-        path = urlsplit(item.findtext("{DAV:}href", "").strip()).path.rstrip("/")
-        is_folder = item.find(".//{DAV:}resourcetype/{DAV:}collection") is not None
-        size = whole_bytes(item.findtext(".//{DAV:}getcontentlength", ""))
-        yield urljoin(folder, path + "/" * is_folder), size
+
+
+def _succeeded(item: ElementTree.Element) -> bool:
+    """Whether the status of a resource, or of some of its properties, is 200 or not said."""
+    status = _STATUS.search(item.findtext("{*}status", ""))
+    return status is None or status[0].startswith("2")
+
+
+def _path(href: str, here: str, as_is: bool) -> str:
+    """An href as a path from ``/``: without server, percent-encoding and dot segments."""
+    path = _SERVER.sub("", href) or "/"
+    if not as_is:
+        path = unquote(path, errors="surrogateescape")
+    if not path.startswith((*"/", here.removeprefix("/") or "/")):
+        path = f"{here}/{path}"
+    return normpath(f"/{path.lstrip('/')}")
 
 
 def _check(answer: requests.Response, url: str) -> None:

@@ -105,7 +105,7 @@ def test_a_refusal_of_the_switch_is_told_and_changes_nothing(rig: OdlRig) -> Non
         *("--", "set", "bridge", "s2", "flow_tables:0=@full"),
     )
     try:
-        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused") as caught:
+        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) refused") as caught:
             rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
         assert "TABLEFULL" in str(caught.value) and "\n" not in str(caught.value)
         assert rig.controller.installed() == ["before"]

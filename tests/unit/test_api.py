@@ -224,6 +224,36 @@ def test_unknown_transits_and_addresses(web: TestClient) -> None:
     assert error(web.put("/v1/health"))[:2] == (405, "method_not_allowed")
 
 
+def test_a_method_that_is_not_there_and_those_that_are(web: TestClient) -> None:
+    for method, path, allowed in (
+        ("PUT", "/v1/transits", "GET, HEAD, POST"),
+        ("OPTIONS", "/v1/health", "GET, HEAD"),
+        ("GET", "/v1/transits/x/release", None),  # an id may contain a slash
+        ("DELETE", "/v1/transits/x/flows", "GET, HEAD, PATCH, POST, PUT"),
+    ):
+        assert web.request(method, path).headers.get("allow") == allowed
+    for path in ("/v1/health", "/v1/transits", "/metrics", "/openapi.json"):
+        there, head = web.get(path), web.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == there.headers["content-type"]
+    assert web.head("/v1/transits/x").status_code == 404
+    assert web.head("/v1/transits/x/release/").status_code == 404
+
+
+@pytest.mark.parametrize("size", ["1e9", "1000000000.0", "10E8", "1000000000"])
+def test_whole_numbers_as_json_writes_them(web: TestClient, rig: Rig, size: str) -> None:
+    body = json.dumps(ASK)[:-1] + f', "size_bytes": {size}, "retry": 1.0, "priority": 0.0}}'
+    answer = web.post("/v1/transits", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 201
+    (transit,) = rig.broker.list()
+    assert (transit.size_bytes, type(transit.size_bytes)) == (10**9, int)
+    flows = '{"flows": [{"dst_ports": [2.0e4, 20009.0]}]}'
+    head = {"content-type": "application/json"}
+    assert web.put(f"/v1/transits/{transit.id}/flows", content=flows, headers=head).json()[
+        "flows"
+    ] == [{"protocol": "tcp", "dst_ports": [20000, 20009]}]
+
+
 def test_a_body_that_is_too_large_declared_or_not(web: TestClient, rig: Rig) -> None:
     padded = b'{"id": "' + b"a" * MAX_BODY_BYTES + b'"}'
     assert error(web.post("/v1/transits", content=padded))[:2] == (413, "too_large")
@@ -242,8 +272,22 @@ def test_a_store_that_fails(web: TestClient, rig: Rig, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(rig.store, "find", broken)
     monkeypatch.setattr(rig.store, "put_many", broken)
+    assert web.get("/v1/health").json()["status"] == "ok"
     assert error(web.get("/v1/transits"))[:2] == (503, "store_unavailable")
     assert error(web.post("/v1/transits", json=ASK))[:2] == (503, "store_unavailable")
+    assert web.get("/v1/health").json()["problem"] == "the store cannot be read"
+    monkeypatch.undo()
+    assert web.get("/v1/health").json()["status"] == "ok"  # as soon as it can be
+
+
+def test_rows_that_cannot_be_read_are_told_of(web: TestClient, rig: Rig) -> None:
+    web.post("/v1/transits", json=ASK)
+    rig.store._leave_out("transit x", "found an odd byte")
+    health = web.get("/v1/health").json()
+    assert (health["status"], health["problem"]) == (
+        "degraded",
+        "the store is damaged: 1 of its rows cannot be read, and are left out",
+    )
 
 
 def test_a_fault_of_ours_tells_no_secrets(

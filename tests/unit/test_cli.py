@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from cli_world import REPLICAS, SITES, adon, changed, config_file, write_world
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
 from monitors.archive.archive import Archive
+from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.stores.sqlite import SqliteStore
 
 VERBS = {
     "site": ("map", "explain", "show", "replicas"),
@@ -249,6 +252,27 @@ def test_doctor_says_which_files_are_used_and_which_are_not(
     assert f"{tmp_path / 's.sqlite'} can be written" in out
     assert f"{tmp_path / 'a.sqlite'} can be written" in out
     assert f"warning: {elsewhere / 'a.sqlite'} is not used, {tmp_path / 'a.sqlite'} is" in out
+
+
+def test_doctor_names_what_is_wrong_in_the_configuration(tmp_path: Path) -> None:
+    file = config_file(tmp_path, limits={"reservible": 0.8})
+    out = adon("doctor", "--config", file).out
+    assert f"MISSING  the configuration: {file}: limits has the unknown key 'reservible'" in out
+    assert "broker.state" not in out and "broker.archive" not in out
+
+
+def test_doctor_reads_the_state_and_writes_it(tmp_path: Path) -> None:
+    file, state = config_file(tmp_path), tmp_path / "s.sqlite"
+    with closing(SqliteStore(state)) as store:
+        store.put(Transit("row-1", "mu", "tacc", TransitState.RELEASED))
+    assert f"ok       the broker's state as {file} has it" in adon("doctor", "--config", file).out
+    state.write_bytes(state.read_bytes().replace(b'"src"', b'"s\xffc"'))
+    ran = adon("doctor", "--config", file)
+    assert f"{state} is damaged: transit row-1 cannot be read" in ran.out
+    ran = adon("state", "show", state)
+    assert (ran.code, ran.out.splitlines()[-1].partition(":")[0]) == (
+        1, "transit row-1 cannot be read",
+    )  # fmt: skip
 
 
 def test_doctor_is_content_where_all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ def test_show(file: Path) -> None:
     assert json.loads(adon("state", "show", str(file), "--json").out) == {
         "transits": {"held": 2, "released": 1},
         "documents": {"policy": 1},
+        "unreadable": {},
     }
 
 

@@ -44,6 +44,34 @@ def rows_of(*words: object) -> dict[tuple[str, ...], list[str]]:
     return {tuple(row[0].split(" > ")): [c.strip() for c in row[1:] if c] for row in rows}
 
 
+def test_check_says_what_the_broker_would_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = demo()
+    network["nodes"].append({"name": "far", "kind": "site"})
+    file = tmp_path / "adon.yml"
+    file.write_text(yaml.safe_dump({"topology": network}))
+    ran = adon("topology", "check", "adon.yml")
+    assert (ran.code, ran.err) == (0, "")
+    accepted, warning = ran.out.splitlines()
+    assert accepted.startswith("adon.yml: the broker accepts it: site 3, switch 2")
+    assert warning == "topology: site 'far' has no link"
+    found = json.loads(adon("topology", "check", "adon.yml", "--json").out)
+    assert (found["counts"]["switch"], found["warnings"]) == (2, [warning])
+    (tmp_path / "net.json").write_text(adon("topology", "export", "--format", "json").out)
+    assert adon("topology", "check", "net.json").out.startswith("net.json: the broker accepts it")
+    # A driver of switches needs datapath ids.
+    del network["nodes"][2]["dpid"]
+    section = {"topology": network, "controller": {"driver": "openflow", "bandwidth": "none"}}
+    file.write_text(yaml.safe_dump(section))
+    said = refusal("topology", "check", "adon.yml")
+    assert said.startswith("adon.yml: topology: switches have the datapath ids 0x0, 0x2, expected")
+    network["nodes"][2]["kind"] = "hub"
+    file.write_text(yaml.safe_dump({"topology": network}))
+    assert "has kind 'hub', expected one of" in refusal("topology", "check", "adon.yml")
+
+
 def test_load_now_and_later(rig: Rig) -> None:
     start = round(rig.clock.now + 3600)
     ask("--start", str(start), "--end", str(start + 600))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,25 @@ def test_defaults_are_loopback_and_simulated() -> None:
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT"):
         split_address(address, "x")
+
+
+@pytest.mark.parametrize(
+    ("address", "example"),
+    [
+        ("::1:18802", "[::1]:18802"),
+        ("::1", "[::1]:8470"),
+        ("[::1]", "[::1]:8470"),
+        ("[::1:18802]", "[::1]:18802"),
+        ("::", "[::]:8470"),
+        ("2001:db8::7:8470", "[2001:db8::7]:8470"),
+        ("fe80::1%eth0:8470", "[fe80::1%eth0]:8470"),
+    ],
+)
+def test_an_ipv6_address_goes_in_brackets(address: str, example: str) -> None:
+    with pytest.raises(InputError, match=f"such as {re.escape(example)}, with the IPv6 address in"):
+        split_address(address, "x")
+    host, port = split_address(example, "x")
+    assert example == f"{host}:{port}"
 
 
 FILES: dict[str, Any] = {

@@ -16,7 +16,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 
-from network_provisioner.api import connection, gate
+from network_provisioner.api import connection, create_app, gate
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.broker import BrokerClient
 
@@ -149,6 +149,37 @@ def test_an_answer_without_an_end_that_nobody_takes_is_given_up(
         assert sock.recv(100)
         sock.sendall(more)  # nor does asking for more keep it
         assert ended.wait(FOR_EVER_S)
+
+
+def test_head_of_an_answer_without_an_end_is_its_head(rig: Rig) -> None:
+    app, ended = application(rig), threading.Event()
+
+    async def for_ever() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    app.get("/for-ever")(lambda: StreamingResponse(for_ever()))
+    asked = b" HTTP/1.1\r\nHost: b\r\n"
+    with serving(app) as port:
+        said = raw(port, b"HEAD /for-ever" + asked + b"\r\n",
+                   b"HEAD /v1/health" + asked + b"Connection: close\r\n\r\n")  # fmt: skip
+        assert ended.wait(FOR_EVER_S)
+    first, second, rest = said.split(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 200") and second.startswith(b"HTTP/1.1 200")
+    assert b"content-length" in second.lower() and rest == b""
+
+
+def test_http_1_0_without_a_host_is_answered(rig: Rig) -> None:
+    app = create_app(rig.broker, own_host=lambda name: name == "localhost")
+    with serving(app) as port:
+        assert b" 200 OK" in raw(port, b"GET /v1/health HTTP/1.0\r\n\r\n")
+        named = raw(port, b"GET /v1/health HTTP/1.0\r\nHost: evil.example\r\n\r\n")
+        assert b" 403 " in named.splitlines()[0]
+        assert b" 400 " in raw(port, b"GET /v1/health HTTP/1.1\r\n\r\n").splitlines()[0]
 
 
 @pytest.mark.parametrize("declared", [True, False])

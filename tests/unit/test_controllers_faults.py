@@ -91,7 +91,7 @@ def test_a_switch_that_answers_wrong_is_an_error_and_changes_nothing(
     before = tables(rig)
     rig.s2.mangle = lambda answer: lie(answer) if answer else b""
     rig.wait_at_most(1.0)
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\)") as caught:
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\)") as caught:
         rig.controller.apply(second(rig))
     assert "\n" not in str(caught.value)
     rig.s2.mangle = lambda answer: answer

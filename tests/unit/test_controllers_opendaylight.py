@@ -140,7 +140,9 @@ def test_a_refusal_names_switch_and_reason_and_changes_nothing(rig: FakeRig) -> 
     tables = {dpid: rig.odl.owners(dpid) for dpid in rig.odl.nodes}
     rig.odl.nodes[2].refusal = REFUSAL
     other = Circuit("more", ("local", *PATH[1:]), MBPS, MBPS, rig.now() + 60)
-    with pytest.raises(ControllerError, match=r"^switch s2 \(dpid 2\) refused the rule") as caught:
+    with pytest.raises(
+        ControllerError, match=r"^switch s2 \(dpid 0x2\) refused the rule"
+    ) as caught:
         rig.controller.apply([rig.circuit("before"), other])
     assert str(caught.value).count(REFUSAL) >= 1 and "\n" not in str(caught.value)
     assert rig.controller.installed() == ["before"]
@@ -156,7 +158,7 @@ def test_a_refused_route_is_not_left_configured() -> None:
     impatient = rig.new_controller(settle_s=0.3)
     try:
         impatient.start(30.0)
-        assert "switch s2 (dpid 2) did not do what" in impatient.switches()[1].problem
+        assert "switch s2 (dpid 0x2) did not do what" in impatient.switches()[1].problem
         assert impatient.switches()[0].problem == ""
         assert rig.odl.nodes[2].config == {}
     finally:
@@ -169,7 +171,7 @@ def test_what_was_accepted_but_not_done_is_no_success() -> None:
     impatient.start(30.0)
     try:
         rig.odl.nodes[1].lazy = True
-        with pytest.raises(ControllerError, match=r"s1 \(dpid 1\) did not do .* for .*0.3 s$"):
+        with pytest.raises(ControllerError, match=r"s1 \(dpid 0x1\) did not do .* for .*0.3 s$"):
             impatient.apply([rig.circuit()])
         assert impatient.installed() == []
         rig.odl.nodes[1].lazy = False
@@ -301,7 +303,7 @@ def test_a_switch_that_is_away_keeps_circuits_from_being_added_only(rig: FakeRig
         try:
             rig.controller.apply([rig.circuit(), rig.circuit("b")])
         except ControllerError as error:
-            return str(error) == "switch s2 (dpid 2) is not connected"
+            return str(error) == "switch s2 (dpid 0x2) is not connected"
         return False
 
     rig.wait_for("loss of s2", refused)
@@ -333,7 +335,7 @@ def test_a_switch_that_does_not_come_is_named(caplog: pytest.LogCaptureFixture) 
         controller.start(0.5)
         controller.stop()
         assert (
-            "switch s2 (dpid 2) did not connect within 0.5 s to OpenDaylight at "
+            "switch s2 (dpid 0x2) did not connect within 0.5 s to OpenDaylight at "
             f"{rig.odl.url}, expected the switches' controller to be set to it"
         ) in caplog.text
     finally:

@@ -48,7 +48,9 @@ def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -
     tables = rig.cookies(rig.s1)
     rig.s2.refuse_adds = True
     back = Circuit("b", PATH[::-1], MBPS, MBPS, rig.now() + 60)
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused the rule 10.10") as e:
+    with pytest.raises(
+        ControllerError, match=r"switch s2 \(dpid 0x2\) refused the rule 10.10"
+    ) as e:
         rig.controller.apply([before, back])
     assert "OFPFMFC_TABLE_FULL" in str(e.value)
     assert rig.cookies(rig.s1) == tables
@@ -73,7 +75,7 @@ def test_a_switch_that_does_not_answer_is_an_error_and_resynced(rig: FakeRig) ->
     rig.controller.apply([rig.circuit("a")])
     rig.s2.silent = True
     rig.wait_at_most(1.0)
-    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\): no answer within 1 s"):
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\): no answer within 1 s"):
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.wait_at_most(30.0)
     rig.s2.silent = False
@@ -86,7 +88,7 @@ def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None
     rig.wait_for("loss of s2", lambda: rig.controller.installed() == [])
     with pytest.raises(
         ControllerError,
-        match=r"switch s2 \(dpid 2\)(: the connection was closed| is not connected)",
+        match=r"switch s2 \(dpid 0x2\)(: the connection was closed| is not connected)",
     ):
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.controller.apply([])
@@ -193,11 +195,11 @@ def test_without_one_switch_the_others_serve_and_it_is_named(
     rig.s2.close()
     try:
         rig.controller.start(0.5)
-        assert "switch s2 (dpid 2) did not connect within 0.5 s" in caplog.text
+        assert "switch s2 (dpid 0x2) did not connect within 0.5 s" in caplog.text
         rig.controller.apply([])
         here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
         rig.controller.apply([here])
-        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) is not connected"):
+        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
             rig.controller.apply([here, rig.circuit("over")])
         assert rig.controller.installed() == ["here"]
         rig.wait_for("what is said of s2", lambda: not rig.openflow.switches()[1].connected)
@@ -226,7 +228,7 @@ def test_rules_that_somebody_deletes_come_back_and_are_counted(
     rig.wait_for("the count", lambda: rig.openflow.switches()[1].repairs == {"rules": len(before)})
     assert rig.openflow.switches()[0].repairs == {}
     (line,) = [r.getMessage() for r in caplog.records if "repaired" in r.getMessage()]
-    assert line == f"switch s2 (dpid 2) was repaired: {len(before)} rules were missing or wrong"
+    assert line == f"switch s2 (dpid 0x2) was repaired: {len(before)} rules were missing or wrong"
 
 
 def test_what_nobody_tells_of_is_found_by_looking(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,13 @@ from topology_world import demo
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import lldp
 from network_provisioner.topology.data import topology_from_dict
-from network_provisioner.topology.discovery import Discovered, Port, differences
+from network_provisioner.topology.discovery import (
+    Discovered,
+    Port,
+    as_dict,
+    differences,
+    section_of,
+)
 from network_provisioner.topology.graph import Link
 
 TOPOLOGY = topology_from_dict(demo())
@@ -39,11 +46,11 @@ def test_as_it_was_said() -> None:
     [
         (
             replace(FOUND, ports={1: S1}, links=frozenset()),
-            ["switch s2 (dpid 2) was not found"],
+            ["switch s2 (dpid 0x2) was not found"],
         ),
         (
             replace(FOUND, ports={**FOUND.ports, 7: {}}),
-            ["a switch with dpid 7 was found, and the topology has none"],
+            ["a switch with dpid 0x7 was found, and the topology has none"],
         ),
         (
             replace(FOUND, ports={1: S1, 2: {10: S2[10]}}),
@@ -67,7 +74,7 @@ def test_as_it_was_said() -> None:
         ),
         (
             replace(FOUND, links=frozenset({JOINED, ((1, 11), (9, 3))})),
-            ["s1 port 11 and dpid 9 port 3 are joined, and the topology has no such link"],
+            ["s1 port 11 and dpid 0x9 port 3 are joined, and the topology has no such link"],
         ),
     ],
 )
@@ -138,8 +145,36 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (ran.code, ran.out) == (1, "link s1-s2: nothing came through from port to port\n")
         found = json.loads(adon("topology", "show", "--discovered", "--json").out)
         assert found["switches"][0]["ports"][0]["name"] == "s1-mu"
-        looking.found = ControllerError("switch s1 (dpid 1): it is not connected")
+        looking.found = ControllerError("switch s1 (dpid 0x1): it is not connected")
         assert refusal("topology", "show", "--discovered") == str(looking.found)
+
+
+PORTS = {d: {n: Port(f"p{n}", True, 1e9) for n in (1, 2, 3)} for d in (11, 12, 13)}
+
+
+@pytest.mark.parametrize(
+    ("links", "left", "words"),
+    [
+        ([((11, 1), (12, 1)), ((12, 2), (12, 3))], 1,
+         "switch-c port 2 and switch-c port 3 are joined, left out: both are of one switch"),
+        ([((12, 2), (12, 2))], 0, "both are of one switch"),
+        ([((11, 1), (12, 1)), ((11, 1), (13, 1)), ((12, 1), (13, 1)), ((12, 2), (13, 2))], 1,
+         "switch-b port 1 and switch-c port 1 are joined, left out: switch-b port 1 reaches several"
+         " ports, as by a hub"),
+        ([((11, 1), (12, 1)), ((11, 2), (16, 1))], 1, "left out: no switch with dpid 0x10 was"),
+        ([((11, 1), (12, 7))], 1, ""),
+        ([((11, 1), (12, 1)), ((11, 2), (12, 2))], 2, ""),
+    ],
+)  # fmt: skip
+def test_what_is_sound_is_written_and_the_rest_is_named(
+    links: list[Any], left: int, words: str
+) -> None:
+    nothing = topology_from_dict({"nodes": [], "links": []})
+    section, said = section_of(as_dict(Discovered(PORTS, frozenset(links)), nothing))
+    topology_from_dict(section)
+    assert len(section["links"]) == left
+    assert [node["dpid"] for node in section["nodes"]] == [11, 12, 13]
+    assert words in "\n".join(said) and bool(said) == bool(words)
 
 
 def test_a_controller_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,12 +63,12 @@ class Web:
         return known[url]
 
 
-def token(key: Any = EC, kid: str = "e", algorithm: str = "ES256", **claims: Any) -> str:
+def token(key: Any = EC, kid: str | None = "e", algorithm: str = "ES256", **claims: Any) -> str:
     now = time.time()
     given = {"iss": URL, "aud": AUDIENCE, "sub": "ada", "iat": now, "exp": now + 1e8,
              "scope": "openid adon.request"} | claims  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None}
-    return jwt.encode(given, key, algorithm, {"kid": kid})
+    return jwt.encode(given, key, algorithm, None if kid is None else {"kid": kid})
 
 
 def issuers(web: Web | None = None, clock: Clock | None = None) -> Issuers:
@@ -88,6 +88,33 @@ def test_a_token_names_its_holder_and_its_entitlements_give_the_role() -> None:
     web.well_known = "oauth-authorization-server"  # SciTokens
     assert issuers(web)(token()) == ada
     assert known("adon_no-jwt") is None and known("a.b.c") is None
+
+
+def test_tokens_for_every_service_are_for_this_one_too() -> None:
+    for claims in (
+        {"aud": "https://wlcg.cern.ch/jwt/v1/any", "wlcg.ver": "1.0"},
+        {"aud": ["https://else.example.org", "https://wlcg.cern.ch/jwt/v1/any"]},
+        {"aud": "ANY", "ver": "scitoken:2.0"},
+    ):
+        assert issuers()(token(**claims)).name == "ada@example.org"
+
+
+def test_a_key_id_is_a_hint() -> None:
+    web, clock = Web(), Clock(1000.0)
+    known = issuers(web, clock)
+    assert known(token(kid=None)).name == "ada@example.org"  # one key of three fits
+    assert known(token(RSA, None, "PS256")).name == "ada@example.org"
+    assert code_of(known, token(OTHER, None)) == "unauthorized"
+    # The issuer's new key has no name: tokens that name one, or none, fit it.
+    web.keys = [published(OTHER), published(RSA, kid="r")]
+    clock.now += federation.AGAIN_S + 1
+    assert known(token(OTHER, None)).name == known(token(OTHER, "x")).name == "ada@example.org"
+    assert code_of(known, token(EC, None)) == code_of(known, token(EC, "e")) == "unauthorized"
+    assert code_of(known, token(RSA, "else", "RS256")) == "unauthorized"  # it has another name
+    # Of several that fit it is the one that made the signature.
+    web.keys = [published(EC, kid="e"), published(OTHER, kid="o")]
+    known = issuers(web, clock)
+    assert known(token(OTHER, None)).name == known(token(EC, None)).name == "ada@example.org"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from irods.password_obfuscation import encode
 
+from condor_plugins.irods import account as module
 from condor_plugins.irods.account import IrodsUrl, account, parsed
 from network_provisioner.base.errors import InputError
 
@@ -25,7 +26,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def settings(folder: Path, **values: str | int) -> None:
+def settings(folder: Path, **values: str | float) -> None:
     (folder / "irods_environment.json").write_text(json.dumps(values))
 
 
@@ -92,6 +93,52 @@ def test_a_token_is_the_password(home: Path, text: str) -> None:
     (home / "creds/irods.use").write_text(text)
     found = account(URL, env(home, "creds"), home / "job")
     assert (found["password"], found["irods_authentication_scheme"]) == ("tulip", "pam_password")
+
+
+@pytest.mark.parametrize("port", ["1248", 1248, 1248.0, " 1248 "])
+def test_numbers_may_be_text(home: Path, port: str) -> None:
+    settings(home / "job", irods_host="h", irods_user_name="4711", irods_port=port,
+             irods_encryption_key_size="32", irods_encryption_num_hash_rounds="16",
+             irods_encryption_salt_size=8, irods_authentication_uid="4711")  # fmt: skip
+    (home / "job/.irodsA").write_text(encode("own", uid=4711))
+    found = account(URL, env(home), home / "job")
+    assert (found["irods_port"], found["irods_user_name"]) == (1248, "4711")
+    assert [found[f"irods_encryption_{name}"] for name in
+            ("key_size", "num_hash_rounds", "salt_size")] == [32, 16, 8]  # fmt: skip
+    assert found["password"] == "own"
+
+
+def test_what_is_no_number(home: Path) -> None:
+    settings(home / "job", irods_host="h", irods_user_name="ann", irods_port="irods")
+    with pytest.raises(InputError, match="irods_port is 'irods', expected a whole number"):
+        account(URL, env(home), home / "job")
+
+
+@pytest.mark.parametrize(
+    ("written", "scheme"),
+    [("PAM", "pam_password"), ("pam", "pam_password"), ("PAM_PASSWORD", "pam_password"),
+     ("Native", "native"), ("pam_interactive", "pam_interactive")],
+)  # fmt: skip
+def test_schemes_in_any_case(home: Path, written: str, scheme: str) -> None:
+    settings(home / "job", irods_host="h", irods_user_name="ann",
+             irods_authentication_scheme=written)  # fmt: skip
+    (home / "creds/irods.use").write_text("token")
+    found = account(URL, env(home, "creds"), home / "job")
+    assert (found["password"], found["irods_authentication_scheme"]) == ("token", scheme)
+
+
+def test_gsi_needs_no_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings(home / "job", irods_host="h", irods_user_name="ann", irods_authentication_scheme="GSI")
+    nowhere = {"HOME": str(home)}
+    monkeypatch.setattr(module, "find_spec", lambda _: object())
+    found = account(URL, nowhere, home / "job")
+    assert (found["irods_authentication_scheme"], found["password"]) == ("gsi", "")
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(
+        InputError, match=r"gsi, expected the Python package gssapi for it, or a pa"
+    ):
+        account(URL, nowhere, home / "job")
+    assert account(URL, env(home), home / "job")["irods_authentication_scheme"] == "native"
 
 
 def test_files_named_by_the_environment(home: Path) -> None:

@@ -91,17 +91,17 @@ def test_who_waits_for_a_path_again_ends_with_its_lease_unless_it_is_renewed(rig
 
 def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc")
-    away = SwitchStatus("s2", "switch s2 (dpid 2)", False, rig.clock.now, "is not connected", {})
+    away = SwitchStatus("s2", "switch s2 (dpid 0x2)", False, rig.clock.now, "is not connected", {})
     rig.controller.statuses = [away]
     rig.let_pass(1)
     assert rig.broker.get("a").state is TransitState.INSTALLED
     waits = rig.ask("b", "iplant", "tacc")
     assert waits.state is TransitState.QUEUED
-    assert "switch s2 (dpid 2) is not connected" in waits.reason
+    assert "switch s2 (dpid 0x2) is not connected" in waits.reason
     health = rig.broker.health()
     assert (health["status"], health["problem"]) == (
         "degraded",
-        "switch s2 (dpid 2) is not connected",
+        "switch s2 (dpid 0x2) is not connected",
     )
     assert health["switches"][0]["connected"] is False
     rig.controller.statuses = []

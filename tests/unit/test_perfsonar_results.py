@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.perfsonar.convert import FAILURE, histogram, quantile, seconds
-from monitors.measurements.perfsonar.results import KNOWN, measurements_of
+from monitors.measurements.perfsonar.results import KNOWN, left_out, measurements_of
 from monitors.measurements.perfsonar.settings import Hosts, Remote, settings_from_list
 from network_provisioner.base.errors import InputError
 
@@ -136,12 +136,36 @@ CLOCKLESS = {"jitter": 0.00003, "loss": 0.005}
         ("latency", LATENCY | {"histogram-latency": {"-3.1": 600}}, {}, CLOCKLESS | {"jitter": 0}),
         ("latency", LATENCY | {"histogram-latency": {}, "packets-lost": 600}, {}, {"loss": 1.0}),
         ("dns", {"succeeded": True}, {}, {}),
+        ("rtt", RTT | {"roundtrips": [], "mean": "PT0S", "loss": 1.0}, {}, {"loss": 1.0}),
+        ("rtt", RTT | {"roundtrips": [{"rtt": "PT0S"}, {"rtt": "PT0.001S"}]}, {},
+         {"rtt": 0.001, "loss": 0.2}),
+        ("disk-to-disk", {"succeeded": True, "time": "PT8S", "bytes-sent": 1e9}, {},
+         {"throughput": 1e9}),
+        ("disk-to-disk", {"succeeded": True, "time": "PT8S", "bytes-sent": "1000", "throughput": 0},
+         {}, {"throughput": 1e3}),
+        ("disk-to-disk", {"succeeded": True, "time": "PT0S", "bytes-sent": 1e9}, {}, {}),
+        ("disk-to-disk", {"succeeded": True, "time": "PT8S"}, {}, {}),
+        ("trace", {"succeeded": True, "paths": [[]]}, {}, {}),
+        ("trace", {"succeeded": True, "paths": []}, {}, {}),
+        ("trace", {"succeeded": True, "paths": [[{}, {"error": "net-unreachable"}]]}, {}, {}),
+        ("throughput", {"succeeded": True, "summary": {"streams": [
+            {"throughput-bits": 1e9}, {"throughput-bits": 2e9}]}}, {}, {"tcp_throughput": 3e9}),
+        ("throughput", {"succeeded": True, "summary": {"summary": {"throughput-bits": 0}}}, {}, {}),
     ],
 )  # fmt: skip
 def test_what_each_test_measured(
     kind: str, result: Any, spec: dict[str, Any], expected: dict[str, float]
 ) -> None:
-    assert values(posted(kind, result, **spec)) == pytest.approx(expected)
+    body = posted(kind, result, **spec)
+    assert values(body) == pytest.approx(expected)
+    mainly = {
+        "rtt": "rtt",
+        "trace": "hops",
+        "latency": "one_way_delay",
+        "latencybg": "one_way_delay",
+    }
+    lacks = not any(name.endswith(mainly.get(kind, "throughput")) for name in expected)
+    assert bool(left_out(body, measurements_of(body, HOSTS))) == lacks
 
 
 def test_a_reverse_test_is_of_the_other_direction() -> None:

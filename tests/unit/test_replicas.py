@@ -173,6 +173,46 @@ def test_a_name_that_leads_out_of_a_run_is_refused(name: str) -> None:
 # ---------------------------------------------------------------------- URLs and WebDAV
 
 
+def listing(*hrefs: str) -> str:
+    """Folders end in ``/``."""
+    items = "".join(
+        f"<response><href>{href}</href><propstat><prop><resourcetype>"
+        f"{'<collection/>' * href.endswith('/')}</resourcetype></prop></propstat></response>"
+        for href in hrefs
+    )
+    return f'<multistatus xmlns="DAV:">{items}</multistatus>'
+
+
+# What is elsewhere, itself again and again.
+ODD = listing("/odd/", "/odd/d/", "/", "/other/x", "http://h.example/odd/a", "%2e%2e/up")
+LISTINGS = {
+    "/odd/": ODD,
+    "/odd/d/": ODD,
+    "/as-is/": listing("/as-is/", "/as-is/run #7.csv", "/as-is/100%", "/as-is/a%20b", "/as-is/ü"),
+    "/encoded/": listing("/encoded/", "/encoded/a%20b", "/encoded/c#1", "/encoded/ü"),
+    "/amp/": listing("/amp/", "/amp/oak&elm.csv", "/amp/a&amp;b", "/amp/&#97;"),
+    "/twice/": listing("//twice/", "//twice//ash.csv"),
+    "/relative/": listing("./", "ash.csv", "./elm.csv", "relative/oak.csv"),
+    "/changed/": listing("/", "/ash.csv", "/elm.csv"),
+    "/levels/": listing("/levels/", "/levels/d/", "/levels/d/ash.csv"),
+    "/levels/d/": listing("/levels/d/", "/levels/d/ash.csv"),
+    "/broken/": listing("/broken/", "/broken/a<b"),
+    # As XRootD and SabreDAV write it: prefixes of their own, what is not there apart.
+    "/parts/": """<D:multistatus xmlns:D="DAV:" xmlns:lp1="DAV:">
+        <D:response><D:href>/parts</D:href><D:propstat><D:prop><lp1:resourcetype><D:collection/>
+        </lp1:resourcetype></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat><D:propstat>
+        <D:prop><D:getcontentlength/></D:prop><D:status>HTTP/1.1 404 Not Found</D:status>
+        </D:propstat></D:response>
+        <D:response><D:href>/parts/ash.csv</D:href><D:propstat><D:prop><D:getcontentlength/>
+        <D:resourcetype><D:collection/></D:resourcetype></D:prop>
+        <D:status>HTTP/1.1 404 Not Found</D:status></D:propstat><D:propstat><D:prop>
+        <lp1:getcontentlength> 20 </lp1:getcontentlength></D:prop>
+        <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>
+        <D:response><D:href>/parts/closed</D:href><D:status>HTTP/1.1 403 Forbidden</D:status>
+        </D:response></D:multistatus>""",
+}
+
+
 class Answers(BaseHTTPRequestHandler):
     """A web server without WebDAV: what it says of a file stands in its path."""
 
@@ -192,17 +232,21 @@ class Answers(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_PROPFIND(self) -> None:
-        """What a hostile or odd server may list: what is elsewhere, itself again and again."""
-        if not self.path.startswith("/odd/"):
+        if self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/moved"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        length = int(self.headers.get("Content-Length") or 0)  # none: all properties are meant
+        if length and b"getcontentlength" not in self.rfile.read(length):
+            self.send_error(400)
+            return
+        listing = LISTINGS.get(self.path)
+        if listing is None:
             self.send_error(501)
             return
-        hrefs = ["/odd/", "/odd/d/", "/", "/other/x", "http://h.example/odd/a", "%2e%2e/up", "?"]
-        items = "".join(
-            f"<response><href>{href}</href><propstat><prop><resourcetype>"
-            f"{'<collection/>' * href.endswith('/')}</resourcetype></prop></propstat></response>"
-            for href in hrefs
-        )
-        body = f'<multistatus xmlns="DAV:">{items}</multistatus>'.encode()
+        body = f'<?xml version="1.0"?>{listing}'.encode()
         self.send_response(207)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -254,10 +298,37 @@ def test_a_url_that_is_refused(web: str, path: str, said: str) -> None:
 
 def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
     said: list[str] = []
-    found = list(read_url(f"{web}/odd/", said.append))
-    assert {f.lfn for f in found} == {"a", "../up", "d/../up"}  # a catalog takes the first
-    assert {file.pfn.rpartition("/odd/")[0] for file in found} == {web}
-    assert said == [f"{web}/odd/: its server tells no size of 3 files, written without one"]
+    assert list(read_url(f"{web}/odd/", said.append)) == [SourceFile("a", f"{web}/odd/a")]
+    assert said == [f"{web}/odd/: its server tells no size of 1 files, written without one"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [
+        ("/as-is/", {"run #7.csv": "run%20%237.csv", "100%": "100%25", "a%20b": "a%2520b",
+                     "ü": "%C3%BC"}),
+        ("/encoded/", {"a b": "a%20b", "c#1": "c%231", "ü": "%C3%BC"}),
+        ("/amp/", {"oak&elm.csv": "oak&elm.csv", "a&b": "a&b", "a": "a"}),
+        ("//twice/", {"ash.csv": "ash.csv"}),
+        ("/relative/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv", "oak.csv": "oak.csv"}),
+        ("/changed/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv"}),
+        ("/levels/", {"d/ash.csv": "d/ash.csv"}),
+        ("/moved/relative/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv", "oak.csv": "oak.csv"}),
+        ("/parts/", {"ash.csv": "ash.csv"}),
+    ],
+)  # fmt: skip
+def test_listings_as_servers_write_them(web: str, folder: str, files: dict[str, str]) -> None:
+    root = web + folder
+    found = list(read_url(root, print))
+    assert {f.lfn: f.pfn for f in found} == {lfn: root + pfn for lfn, pfn in files.items()}
+    assert len(found) == len(files)
+    assert {f.size_bytes for f in found} == {20 if folder == "/parts/" else None}
+
+
+def test_a_listing_that_is_no_xml_is_said(web: str) -> None:
+    with pytest.raises(InputError, match=r"/broken/: found a WebDAV listing that is not well-formed"
+                       " XML: .*line 1, column"):  # fmt: skip
+        list(read_url(f"{web}/broken/", print))
 
 
 def test_a_server_that_is_not_there() -> None:

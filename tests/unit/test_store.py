@@ -19,7 +19,8 @@ from store_suite import AT, StoreSuite, World, transit
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.wal import use_wal
-from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.stores.opening import copy_state
+from network_provisioner.stores.sqlite import SqliteStore, faults
 from network_provisioner.stores.store import Store, StoreError
 
 _ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -211,3 +212,56 @@ def test_the_switch_to_wal_waits_for_who_has_the_file(file: Path) -> None:
             other.execute("COMMIT")
             use_wal(db, 0.0)
             assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def spoil(file: Path, row: bytes, with_bytes: bytes) -> None:
+    """Some bytes of a row's body are others."""
+    data = bytearray(file.read_bytes())
+    at = data.rfind(row) + 30
+    data[at : at + len(with_bytes)] = with_bytes
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("spoilt", [b"\xff\xfe\x00{{\x01", b"\xc3\xa9", b'"}]{"', b"\x00" * 8])
+def test_a_row_that_cannot_be_read_keeps_no_other_from_being_read(
+    file: Path, spoilt: bytes
+) -> None:
+    with closing(SqliteStore(file)) as store:
+        store.put_many([transit(f"row-{n}") for n in range(9)])
+        store.put_document("policy", "p", {"a": 1})
+    spoil(file, b"row-3", spoilt)
+    assert [words.split(":")[0] for words in faults(file)] == ["transit row-3 cannot be read"]
+    with closing(SqliteStore(file)) as store:
+        rest = [f"row-{n}" for n in range(9) if n != 3]
+        assert [t.id for t in store.find(None, None, 99)] == rest
+        assert [t.id for t in store.each()] == rest
+        assert store.get("row-3") is None
+        assert list(store.unreadable) == ["transit row-3"]
+        assert store.documents("policy")[0].body == {"a": 1}
+        with closing(SqliteStore(":memory:")) as other:
+            assert copy_state(store, other) == (8, 1)
+        store.put(transit("row-3"))  # asked for anew
+        assert store.unreadable == {} and len(store.find(None, None, 99)) == 9
+        assert faults(file) == []  # also while a broker has it
+
+
+def test_a_document_that_cannot_be_read_is_left_out(file: Path) -> None:
+    with closing(SqliteStore(file)) as store:
+        for name in ("a", "b"):
+            store.put_document("template", name, {"words": name * 50})
+    file.write_bytes(file.read_bytes().replace(b"b" * 50, b"b" * 49 + b"\xff"))
+    with closing(SqliteStore(file)) as store:
+        assert [d.name for d in store.documents("template")] == ["a"]
+        assert store.document("template", "b") is None
+        assert list(store.unreadable) == ["template b version 1"]
+
+
+def test_a_file_that_is_damaged_as_a_whole(file: Path) -> None:
+    with closing(SqliteStore(file)) as store:
+        store.put_many([transit(f"row-{n}") for n in range(200)])
+    data = bytearray(file.read_bytes())
+    data[4096 * 8 : 4096 * 12] = b"\xaa" * 4096 * 4
+    file.write_bytes(data)
+    assert faults(file)
+    with closing(SqliteStore(file)) as store, pytest.raises(StoreError, match="is damaged, see"):
+        store.find(None, None, 1000)

@@ -184,6 +184,21 @@ def test_self_service_leaves_alone_what_is_not_its_own(store: Store) -> None:
     assert book.delete("anns", researcher("ann")) is None
 
 
+def test_a_researcher_saves_so_many_and_no_more(store: Store) -> None:
+    book = TemplateRegistry({}, store, TemplatePolicy(max_templates=2))
+    for name in ("a", "b"):
+        book.save(name, body(1e8, 2e8), researcher("ann"))
+    with pytest.raises(BrokerError, match="ann has saved 2 templates, expected at most 2") as full:
+        book.save("c", body(1e8, 2e8), researcher("ann"))
+    assert full.value.code == "conflict"
+    book.save("b", body(1e8, 3e8), researcher("ann"))  # a new version is no new template
+    book.save("c", body(1e8, 2e8), researcher("ben"))  # others have their own
+    book.save("d", body(1e8, 2e8), engineer("ann"))
+    book.delete("a", researcher("ann"))
+    book.delete("d", engineer("ann"))
+    book.save("e", body(1e8, 2e8), researcher("ann"))
+
+
 def test_ceilings_are_lowered_and_said(store: Store) -> None:
     book = book_of(store)
     asked = body(1e8, 1e9, priority=9, patience=3600, paths=4)

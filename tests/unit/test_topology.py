@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from topology_world import demo
 
+from adon.config.adon_yml import load_config
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import sources_of, topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Node, Topology
@@ -98,7 +101,7 @@ def spoil(key: str, index: int, **changes: Any) -> dict[str, Any]:
         (spoil("links", 0, vlan=True), ["mu-s1", "vlan"]),
         (spoil("links", 3, vlan=7), ["s1-r1", "vlan 7 of layer l3"]),
         (spoil("links", 0, ports={"s2": 1}), ["mu-s1", "ports", "s2"]),
-        (spoil("nodes", 3, dpid=1), ["dpid 1", "'s1'", "'s2'"]),
+        (spoil("nodes", 3, dpid=1), ["dpid 0x1", "'s1'", "'s2'"]),
         (spoil("nodes", 2, dmz=True), ["s1", "dmz of a switch"]),
         (spoil("nodes", 2, dtn="x"), ["s1", "dtn of a switch"]),
         (spoil("nodes", 0, dmz=1), ["mu", "dmz: found 1", "true or false"]),
@@ -148,6 +151,8 @@ def test_bad_topologies_name_the_place(data: dict[str, Any], words: list[str]) -
 
 def test_rtt_jitter_and_vlan_are_understood() -> None:
     data = spoil("links", 3, jitter="2 ms")
+    data["links"][4]["loss"] = "1e-5"  # a text for YAML
+    assert topology_from_dict(data).links[4].loss == 1e-5
     data["links"][4]["jitter"] = "1 ms"
     topology = topology_from_dict(data)
     l2, l3 = topology.candidate_paths("mu", "tacc")
@@ -175,3 +180,67 @@ def test_sites_that_cannot_be_reached_are_said() -> None:
 def test_unknown_sites_are_named_with_what_there_is() -> None:
     with pytest.raises(InputError, match=r"unknown site 'osu'.*mu, tacc"):
         topology_from_dict(demo()).candidate_paths("mu", "osu")
+
+
+def read_from(tmp_path: Path, dpid: str, vlan: str = "7", port: str = "9", mac: str = "") -> Any:
+    """The switch and the link of an adon.yml in which identifiers are written like this."""
+    file, mac = tmp_path / "adon.yml", mac or "00:00:00:00:00:01"
+    file.write_text(
+        "topology:\n"
+        f"  nodes: [{{name: s1, kind: switch, dpid: {dpid}}},\n"
+        f"          {{name: mu, kind: site, address: 10.0.0.1, mac: {mac}}}]\n"
+        f"  links: [{{a: mu, b: s1, capacity: 01000, vlan: {vlan}, ports: {{s1: {port}}}}}]\n"
+    )
+    network = topology_from_dict(load_config(file).topology)
+    return network.nodes["s1"], network.nodes["mu"], network.links[0]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '"00005e0a53bd7f10"', "00005e0a53bd7f10", '"00:00:5e:0a:53:bd:7f:10"', "0x5e0a53bd7f10",
+        '"0x5E0A53BD7F10"', "of:00005e0a53bd7f10", "openflow:103398447611664", "103398447611664",
+        "5e0a53bd7f10", "00-00-5E-0A-53-BD-7F-10", "5e:0a:53:bd:7f:10",
+    ],
+)  # fmt: skip
+def test_datapath_ids_as_switches_and_controllers_print_them(tmp_path: Path, written: str) -> None:
+    assert read_from(tmp_path, written)[0].dpid == 0x5E0A53BD7F10
+
+
+@pytest.mark.parametrize(
+    ("written", "dpid"),
+    [
+        ("0000000000000021", 0x21), ("021", 0x21), ('"0000000000000010"', 0x10), ("16", 16),
+        ("20:00:00:00:00:00:00:07", 0x2000000000000007), ("0b101", 0b101), ('"7"', 7),
+        ('"1000000000000021"', 0x1000000000000021), ("ffffffffffffffff", 2**64 - 1),
+        ("openflow:16", 16), ('"0x16"', 0x16),
+    ],
+)  # fmt: skip
+def test_yaml_changes_no_datapath_id(tmp_path: Path, written: str, dpid: int) -> None:
+    switch, *_ = read_from(tmp_path, written)
+    assert switch.dpid == dpid
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("1000000000000021", "0x1000000000000021"), ('"16"', "0x16"), ("1:30", "'1:30'"),
+        ("switch-1", "'switch-1'"),
+    ],
+)  # fmt: skip
+def test_datapath_ids_that_may_be_meant_two_ways_are_refused(
+    tmp_path: Path, written: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(words)):
+        read_from(tmp_path, written)
+
+
+def test_yaml_changes_no_vlan_port_rate_or_mac(tmp_path: Path) -> None:
+    _, site, link = read_from(tmp_path, "1", "0200", "010", "12:40:00:00:00:01")
+    assert (link.vlan, link.ports, link.capacity_bps) == (200, {"s1": 10}, 1000.0)
+    assert site.mac == "12:40:00:00:00:01"
+    for mac in ("12-40-00-00-00-0A", "1240.0000.000a", "12400000000A", "12:40:0:0:0:a"):
+        assert read_from(tmp_path, "1", mac=mac)[1].mac == "12:40:00:00:00:0a"
+    for vlan in ("1:30", "0o200", "4095", "-1", "1.5"):
+        with pytest.raises(InputError, match="vlan: found"):
+            read_from(tmp_path, "1", vlan)

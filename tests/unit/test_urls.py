@@ -55,10 +55,48 @@ PATIENT_S = 300.0  # far above what any answer takes
         ("http://OSDF-cache.example.org:8443/x", "uchicago"),
         ("irods://data.cyverse.org/zone/a", "iplant"),
         ("http://[bad/a", ""),
+        # One place, several spellings.
+        ("HTTPS://DATA.example.org.:443/a", "tacc"),
+        ("https://data.example.org:8443/a", ""),
+        ("https://ada:secret@data.example.org/mu/a", "mu"),
+        ("https://data.example.org/%6d%75/a", "mu"),
+        ("https://data.example.org/x/../mu/./a?signed=/", "mu"),
+        ("https://data.example.org/mu/%2e%2e/a", "tacc"),
+        ("https://data.example.org/mu%2Fa", "tacc"),
+        ("https://data.example.org//mu//a", "mu"),
+        ("https://data.example.org/mu#1/a", "tacc"),
+        ("osdf:/ospool/a", "uchicago"),
+        ("osdf://ospool/a", "uchicago"),
+        ("stash:/ospool/a", "uchicago"),
+        ("STASH:///ospool/a", "uchicago"),
+        ("pelican://osg-htc.org/ospool/a", "uchicago"),
+        ("pelican://OSG-htc.org:443/ospool/a", "uchicago"),
+        ("token+pelican://osg-htc.org/ospool/a", "uchicago"),
+        ("pelican://elsewhere.org/ospool/a", ""),
+        ("pelican://osg-htc.org/ospoolx/a", ""),
+        ("osdf:///OSPOOL/a", ""),
+        ("irods://ada@data.cyverse.org:1247/zone/a", "iplant"),
     ],
 )
 def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
     assert site_of_url(url, SOURCES) == site
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["osdf:/ospool", "stash:///ospool/", "pelican://osg-htc.org/ospool", "OSDF:///%6fspool/./"],
+)
+def test_prefixes_have_several_spellings_too(prefix: str) -> None:
+    assert site_of_url("osdf:///ospool/a", {prefix: "uchicago"}) == "uchicago"
+    assert site_of_url("osdf:///ospools/a", {prefix: "uchicago"}) == ""
+
+
+def test_paths_are_those_of_file_urls() -> None:
+    sources = {"file://localhost/data/": "mu", "Cache.Example.org": "tacc"}
+    for url in ("/data/run#7?/a", "file:/data/a", "file:///data/a"):
+        assert site_of_url(url, sources) == "mu"
+    assert site_of_url("/database/a", sources) == ""
+    assert site_of_url("https://cache.example.org/a", sources) == "tacc"
 
 
 def test_what_comes_from_elsewhere_is_what_urls_name(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from monitors.measurements.probes.probe import Reading, reading
 from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.units import goodput
 
 FAILURE = "custom:perfsonar_failure"
 _LONGEST = 500  # characters of an error
@@ -39,7 +40,8 @@ def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Reading]:
     details: dict[str, Any] = {"sent_bps": sent}
     if summary.get("retransmits") is not None:
         details["retransmits"] = int(number(summary["retransmits"], "retransmits"))
-    yield reading("udp_throughput" if udp else "tcp_throughput", bits, **details)
+    if bits > 0:
+        yield reading("udp_throughput" if udp else "tcp_throughput", bits, **details)
     if udp:
         yield from lost(summary.get("lost"), summary.get("sent"))
         if summary.get("jitter") is not None:
@@ -57,18 +59,19 @@ def lost(count: object, of: object) -> Iterator[Reading]:
 
 
 def round_trips(result: Mapping[str, Any]) -> Iterator[Reading]:
-    """The result of an rtt test: the median round trip. Raises InputError."""
+    """The result of an rtt test: the median round trip. One of 0 s is none: nothing came back, or
+    the clock is too coarse. Raises InputError."""
     trips = result.get("roundtrips")
     each = [
-        seconds(trip["rtt"], "rtt")
+        took
         for trip in (trips if isinstance(trips, list) else ())
-        if isinstance(trip, Mapping) and trip.get("rtt")
+        if isinstance(trip, Mapping) and trip.get("rtt") and (took := seconds(trip["rtt"], "rtt"))
     ]
     if each:
         details = {"count": len(each), "least_s": min(each), "most_s": max(each)}
         yield reading("rtt", median(each), **details)
-    elif result.get("mean"):
-        yield reading("rtt", seconds(result["mean"], "mean"))
+    elif result.get("mean") and (mean := seconds(result["mean"], "mean")):
+        yield reading("rtt", mean)
     if result.get("loss") is not None:
         yield reading("loss", min(1.0, max(0.0, number(result["loss"], "loss"))))
     else:
@@ -110,12 +113,12 @@ def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterato
 
 
 def hops(path: object) -> Iterator[Reading]:
-    """A path as its hops in order, each with what is known of it; those that said nothing count.
-    Raises InputError."""
+    """A path as its hops in order, each with what is known of it; those that said nothing count
+    where others answered. Raises InputError."""
     if not isinstance(path, Sequence) or isinstance(path, str) or len(path) > _MOST_HOPS:
         raise InputError(f"a path is {path!r:.80}, expected a list of hops")
     route = [hop.get("ip") if isinstance(hop, Mapping) else None for hop in path]
-    if route:
+    if any(route):
         shown = [ip if isinstance(ip, str) and _is_name(ip) else None for ip in route]
         yield reading("hops", float(len(route)), **{"route": shown})
 
@@ -125,11 +128,16 @@ def _is_name(text: str) -> bool:
 
 
 def disk_to_disk(result: Mapping[str, Any]) -> Iterator[Reading]:
-    """The result of a disk-to-disk test, bits per second. Raises InputError."""
+    """The result of a disk-to-disk test, bits per second: its throughput, else bytes by time.
+    Raises InputError."""
+    found = 0.0
     if result.get("throughput") is not None:
-        bits = number(result["throughput"], "throughput")
-        if bits > 0:
-            yield reading("throughput", bits)
+        found = number(result["throughput"], "throughput")
+    sent = result.get("bytes-sent", result.get("bytessent"))
+    if found <= 0 and sent is not None and result.get("time") is not None:
+        found = goodput(number(sent, "bytes-sent"), seconds(result["time"], "time"))
+    if found > 0:
+        yield reading("throughput", found)
 
 
 def failed(error: object) -> Reading:

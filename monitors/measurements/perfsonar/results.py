@@ -23,6 +23,15 @@ from network_provisioner.base.instants import instant
 
 SOURCE = "perfsonar"
 KNOWN = ("throughput", "rtt", "latency", "latencybg", "trace", "disk-to-disk")
+_NOTHING = {
+    "throughput": ("throughput", "no throughput above 0"),
+    "rtt": ("rtt", "no round trip above 0 s"),
+    "latency": ("one_way_delay", "no delay that is larger than what the clocks may differ by"),
+    "latencybg": ("one_way_delay", "no delay that is larger than what the clocks may differ by"),
+    "trace": ("hops", "an empty path, or one of which no hop answered"),
+    "disk-to-disk": ("throughput", "neither a throughput nor bytes and a time above 0"),
+}
+"""What a test is made for, and what was found in a result that has none of it."""
 REVERSIBLE = ("throughput", "latency", "latencybg")
 """Types of tests whose data may go from the destination to the source."""
 
@@ -56,6 +65,16 @@ def measurements_of(body: Mapping[str, Any], hosts: Hosts) -> list[Measurement]:
     ]
 
 
+def left_out(body: Mapping[str, Any], found: Iterable[Measurement]) -> str:
+    """Why a run gave no measurement of what its test is made for, "" where it did or failed."""
+    kind = body["test"]["type"]
+    if kind not in KNOWN:
+        return f"nothing is read from tests of type {kind!r:.80}"
+    metric, why = _NOTHING[kind]
+    there = any(one.metric.endswith(metric) or one.metric == convert.FAILURE for one in found)
+    return "" if there else f"found {why}"
+
+
 def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reading]:
     """What a run found, or that it failed. Raises InputError."""
     result = body.get("result")
@@ -68,8 +87,7 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
 
 def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Iterable[Reading]:
     if kind == "throughput":
-        summary = _mapping(_mapping(result, "summary"), "summary")
-        return convert.throughput(summary, spec.get("udp") is True)
+        return convert.throughput(_summary(_mapping(result, "summary")), spec.get("udp") is True)
     if kind == "rtt":
         return convert.round_trips(result)
     if kind in ("latency", "latencybg"):
@@ -80,10 +98,19 @@ def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Ite
         return [*convert.delays(result["histogram-latency"], "one_way_delay", error_ms), *lost]
     if kind == "trace":
         paths = result.get("paths")
-        if not isinstance(paths, list) or not paths:
+        if not isinstance(paths, list):
             raise InputError(f"paths is {shown(paths)}, expected a list of paths")
-        return convert.hops(paths[0])
+        return convert.hops(paths[0] if paths else [])
     return convert.disk_to_disk(result)
+
+
+def _summary(whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of all streams together; some tools give it of each alone."""
+    streams = whole.get("streams")
+    if "summary" in whole or not (isinstance(streams, list) and streams):
+        return _mapping(whole, "summary")
+    rates = [_mapping({"stream": stream}, "stream").get("throughput-bits") for stream in streams]
+    return {"throughput-bits": sum(convert.number(rate, "throughput-bits") for rate in rates)}
 
 
 def measurement(

@@ -128,7 +128,7 @@ def test_a_refusal_leaves_the_circuits_as_they_were(rig: OvsRig) -> None:
         *("--", "set", "bridge", "s2", "flow_tables:0=@full"),
     )
     try:
-        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 2\) refused") as caught:
+        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) refused") as caught:
             rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
         assert "OFPFMFC_TABLE_FULL" in str(caught.value)
         assert rig.controller.installed() == ["before"]
