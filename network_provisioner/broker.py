@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
@@ -80,6 +81,7 @@ from network_provisioner.topology.link_failures import LinkFailures, LinkNews
 log = logging.getLogger(__name__)
 
 WATCHED = 32  # installed transits whose bytes one sweep looks for
+_WARNINGS_KEPT = 999
 
 
 class Broker(Queries):
@@ -118,6 +120,7 @@ class Broker(Queries):
         self._lock = threading.Lock()
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
+        self._warned: set[str] = set()
 
         self._ledger = Ledger.of(topology, limits.reservable)
         self._active = ActiveTransits(
@@ -190,6 +193,7 @@ class Broker(Queries):
         alone = can.matches and can.real_packets and not self._store.shared
         self._held.possible = alone
         self._desired.counts = can.real_packets
+        self._desired.minima = can.bandwidth == "meter"
         with self._lock, self._store.turn():
             now = self._now()
             self.relaying.begin(alone, now)
@@ -422,7 +426,9 @@ class Broker(Queries):
             return
         if isinstance(verdict, Grant):
             until = self._admission.lease_until(transit, verdict)
+            transit.warnings = self._admission.warnings(transit, template, verdict, until)
             self._lifecycle.hold(transit, verdict, until, now)
+            self._warn(transit)
             return
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
@@ -438,6 +444,13 @@ class Broker(Queries):
             self._do_without(transit, f"does not wait: {verdict.reason}", now)
         else:
             self._lifecycle.wait(transit, verdict, now)
+
+    def _warn(self, transit: Transit) -> None:
+        """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
+        for words in transit.warnings:
+            if words not in self._warned:
+                log.warning("transit %s: %s", transit.id, words)
+                self._warned = {*islice(self._warned, _WARNINGS_KEPT), words}
 
     def _decide(
         self, transit: Transit, template: Template, claims: Claims, now: float

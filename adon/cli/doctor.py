@@ -27,6 +27,7 @@ _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
 _COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
 _PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
 _DISK_BYTES = 2e9
+_ASKED_S = 5.0
 _KEPT = {"state": "broker's state", "archive": "archive of measurements"}
 
 
@@ -83,6 +84,7 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     if config is not None:
         yield from (_kept(config, key) for key in _KEPT)
         yield from _unused(config)
+        yield from _slow(config)
 
 
 def plug_in() -> Iterator[CheckResult]:
@@ -178,6 +180,31 @@ def _unused(file: Path) -> Iterator[CheckResult]:
         for line in used_files(load_config(file), file):
             if line.startswith("warning: "):
                 yield CheckResult("one archive, one state", line, False, False)
+
+
+def _slow(file: Path) -> Iterator[CheckResult]:
+    """What makes transfers slower than the network is: ceilings of templates, and what the broker
+    warns of live transits, where it runs and tells this user."""
+    from adon.config.adon_yml import load_config
+    from network_provisioner.base.model import LIVE
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+    from network_provisioner.templates.data import templates_from_dict
+    from network_provisioner.terms import small_ceiling
+    from network_provisioner.topology.data import topology_from_dict
+
+    found: list[str] = []
+    with contextlib.suppress(AdonError):  # told already
+        config = load_config(file)
+        most_bps = topology_from_dict(config.topology).largest_bps
+        templates = templates_from_dict(config.templates).values()
+        found += filter(None, (small_ceiling(one, most_bps) for one in templates))
+        url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
+        broker = BrokerClient(url, _ASKED_S, *from_environment(os.environ))
+        live = (t for t in broker.list() if t.state in LIVE)
+        found += dict.fromkeys(words for t in live for words in t.warnings)
+    for words in dict.fromkeys(found):
+        yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)
 
 
 def _database(url: str) -> tuple[str, bool]:

@@ -47,7 +47,7 @@ def test_all_templates_in_a_table(rig: Rig) -> None:
     ]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["default", "montage", "soykb"]
     assert re.split(" {2,}", rows[2]) == [
-        "soykb", "1", "built in", "25 Mb/s", "150 Mb/s", "5", "-", "soykb, soykb[-_:.]*",
+        "soykb", "1", "adon.yml", "25 Mb/s", "150 Mb/s", "5", "-", "soykb, soykb[-_:.]*",
     ]  # fmt: skip
     assert [t["name"] for t in json.loads(adon("template", "list", "--json").out)] == [
         "default", "montage", "soykb",
@@ -79,14 +79,14 @@ def test_saved_from_a_file_restored_and_deleted(rig: Rig, tmp_path: Path) -> Non
     assert rows[2].endswith("version 1  50 Mb/s  150 Mb/s")
     assert lines("template", "delete", "own") == ["template own is forgotten; its history stays"]
     assert lines("template", "history", "own")[-1].split()[-1] == "deleted"
-    assert "is built in" in refusal("template", "delete", "soykb")
+    assert "is built in" in refusal("template", "delete", "default")
 
 
 def test_a_replaced_built_in_template_stands_there_again(rig: Rig, tmp_path: Path) -> None:
     lines("template", "save", "soykb", "--file", written(tmp_path))
     said = lines("template", "delete", "soykb")
     assert said[0] == "what is built in stands there again"
-    assert said[2].split()[:4] == ["soykb", "4", "built", "in"]
+    assert said[2].split()[:4] == ["soykb", "4", "adon.yml", "25"]
 
 
 def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
