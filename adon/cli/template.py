@@ -178,7 +178,9 @@ def _delete(args: argparse.Namespace) -> int:
     def text() -> str:
         if left is None:
             return f"template {args.name} is forgotten; its history stays"
-        return f"what is {left['origin']} stands there again\n{listed([left])}"
+        origin = left["origin"]
+        which = "built-in template" if origin == "built in" else f"template of {origin}"
+        return f"the {which} stands there again\n{listed([left])}"
 
     return answered(args, "template", left, text)
 

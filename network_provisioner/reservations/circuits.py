@@ -167,7 +167,17 @@ def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     the controller ``matches``. They guarantee what it is granted now, or its minimum alone
     (``minima``)."""
     granted = transit.granted_bps
-    sure = min(granted, transit.requested_bps) if minima else granted
+    parts = tuple(
+        Part(
+            tuple(p["path"]),
+            min(p["granted_bps"], p["min_bps"]) if minima else p["granted_bps"],
+            max(p["granted_bps"], p["max_bps"]),
+        )
+        for p in transit.parts
+    )
+    sure = granted
+    if minima:
+        sure = min(granted, transit.requested_bps) if not parts else sum(p.min_bps for p in parts)
     made = Circuit(
         transit.id,
         tuple(transit.path),
@@ -176,14 +186,7 @@ def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
         transit.lease_until,
         tuple(flow_from_dict(flow) for flow in transit.flows) if matches else (),
         transit.queue,
-        tuple(
-            Part(
-                tuple(p["path"]),
-                min(p["granted_bps"], p["min_bps"]) if minima else p["granted_bps"],
-                max(p["granted_bps"], p["max_bps"]),
-            )
-            for p in transit.parts
-        ),
+        parts,
         tuple(transit.hosts) if matches else (),
     )
     return _between_relays(made, transit) if transit.relayed else made
