@@ -37,6 +37,7 @@ _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 DEFAULT_PART = 0.1  # of what a path has: more is no minimum by default
 SMALL_PART = 0.1  # of what a path has: of a ceiling below it people are warned
+LEASE_ENDS = "its lease, unless renewed, ends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ def warnings(transit: Transit, template: Template, path_bps: float, lease_s: flo
     rate_bps = min(transit.max_bps, path_bps)
     needed_s = transfer_time(transit.size_bytes or 0, rate_bps)
     if needed_s > lease_s:
-        what = "its end comes" if transit.end else "its lease, unless renewed, ends"
+        what = "its end comes" if transit.end else LEASE_ENDS
         found.append(
             f"{what} after {lease_s:.0f} s, before {format_size(transit.size_bytes or 0)} can have "
             f"moved: at {format_rate(rate_bps)} they take {needed_s:.0f} s"

@@ -16,6 +16,8 @@ from cli_world import adon
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.plan import make_plan
+from network_provisioner.controllers.shaping.htb import lay
+from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.terms import DEFAULT_PART
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
@@ -130,6 +132,7 @@ def test_what_is_slower_than_it_could_be_is_said(
     assert [caplog.text.count(words) for words in (small, late)] == [1, 1]  # not of each of many
     brief = rig.ask("v", "oak", "elm", size_bytes=2 * 10**12, lease_s=600, flows=flows(3))
     assert "at 10 Gb/s they take 1600 s" in " ".join(brief.warnings)
+    assert rig.broker.renew("v", 3600).warnings == []
     more = rig.ask("w", "oak", "elm", max_bps=2e9, template="bulk", flows=flows(4))
     assert more.warnings[0] == "2 Gb/s asked for: template 'bulk' allows at most 150 Mb/s"
     less = rig.ask("x", "oak", "elm", max_bps=100e6, template="bulk", flows=flows(5))
@@ -170,3 +173,8 @@ def test_the_largest_path_of_a_network() -> None:
     alone = topology_from_dict({"nodes": [{"name": "a", "kind": "site"}], "links": []})
     assert alone.largest_bps == 0
     assert replace(Transit("t", "a", "b", TransitState.HELD), warnings=["w"]).copy().warnings
+
+
+def test_a_packet_queue_of_a_far_and_fast_link_is_one_that_the_kernel_takes() -> None:
+    (command,) = (c for c in lay(DeviceShape("s", "s-1", 100e9, 0.3)) if "bfifo" in c)
+    assert int(command.split()[-1]) < 1 << 32
