@@ -119,7 +119,9 @@ class AdmissionControl:
             raise BrokerError(str(error), "unknown_site") from error
         template = template_for(request, self._templates)
         self.check_times(request.start, request.end, now)
-        most_bps = 0.0 if unwanted(request) else self._capacity(request.src, request.dst, template)
+        most_bps = 0.0
+        if not unwanted(request):
+            most_bps = self._admission.capacity(request.src, request.dst, self._paths(template))
         terms = settle(request, template, most_bps)
         transit = new_transit(request, template, terms, now)
         transit.hosts = self._hosts(request)
@@ -145,12 +147,14 @@ class AdmissionControl:
         if template is None or transit.requested_bps <= 0:
             why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
             raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
+        if max_bps is None and not transit.uncapped:
+            max_bps = transit.max_bps
         request = TransitRequest(
             transit.id,
             transit.src,
             transit.dst,
             min_bps=transit.requested_bps if min_bps is None else min_bps,
-            max_bps=None if max_bps is None and transit.uncapped else max_bps or transit.max_bps,
+            max_bps=max_bps,
         )
         terms = settle(request, template, transit.max_bps)
         self.check_possible(request, terms, template)
@@ -483,9 +487,6 @@ class AdmissionControl:
     def _paths(self, template: Template) -> int:
         """Over how many paths one transit may be split."""
         return template.paths if self._multipath else 1
-
-    def _capacity(self, src: str, dst: str, template: Template) -> float:
-        return self._admission.capacity(src, dst, self._paths(template))
 
     @contextmanager
     def _without(self, transit: Transit) -> Iterator[Reservation | None]:

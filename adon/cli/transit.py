@@ -294,7 +294,7 @@ def listed(transits: list[Transit]) -> str:
             str(t.state),
             t.src,
             t.dst,
-            format_rate(t.granted_bps) if t.path else "-",
+            _granted(t),
             duration(max(0, round(t.lease_until - now))) if t.state in LIVE else "-",
             f"{'-'.join(t.path)} ({t.layer})" if t.path else "-",
             "/".join(filter(None, (t.user, t.project))) or "-",
@@ -305,6 +305,14 @@ def listed(transits: list[Transit]) -> str:
     ]
     head = ("state", "from", "to", "granted>", "lease>", "path", "for", "job", "id")
     return table(head, rows)
+
+
+def _granted(t: Transit) -> str:
+    """What it has now; of one that has yet to begin what it will have at least."""
+    if not t.path:
+        return "-"
+    least = "≥ " if t.state == "held" and t.max_bps > t.granted_bps else ""
+    return least + format_rate(t.granted_bps)
 
 
 def print_reasons(transits: list[Transit]) -> None:

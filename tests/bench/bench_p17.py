@@ -29,7 +29,7 @@ from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import LIVE, TransitRequest
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, Queue
-from network_provisioner.controllers.plan import make_plan
+from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.controllers.rules import Meter
 from network_provisioner.controllers.simulated import SimulatedController
@@ -100,14 +100,12 @@ def make_request(number: int, rate_bps: float, rng: Random) -> TransitRequest:
         size_bytes=rng.choice((None, round(10 ** rng.uniform(4, 15)))),
         min_bps=rng.choice((None, None, rate_bps * rng.uniform(1e-6, 0.85))),
         application=rng.choice(APPLICATIONS),
-        lease_s=rng.choice((None, 600.0)),
         flows=() if rng.random() < 0.5 else (Flow(dst_ports=(port, port)),),
     )
 
 
-def allowed_bps(topology: Topology, circuit: Circuit, method: str) -> float:
+def allowed_bps(topology: Topology, plan: SwitchPlan, circuit: Circuit) -> float:
     """What the switches let a circuit have where all else is idle, b/s."""
-    plan = make_plan(topology, [circuit], circuit.lease_until - 1, keep=method)
     group = plan.carrier(circuit.id)
     assert group is not None
     hops = [*pairwise(group.path)]
@@ -130,6 +128,7 @@ def fewer(
     how many of them have a path."""
     rng = Random(f"{rate_bps}")
     topology = make_network(rate_bps, rng)
+    planners = [Planner(topology, method) for method in METHODS]
     less, least, live = 0, 1.0, 0
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
         controller = Told(topology)
@@ -149,7 +148,8 @@ def fewer(
                 if transit.state in LIVE:
                     live += 1
                     (circuit,) = controller.circuits
-                    got = min(allowed_bps(topology, circuit, method) for method in METHODS)
+                    plans = [one.plan([circuit], circuit.lease_until - 1) for one in planners]
+                    got = min(allowed_bps(topology, plan, circuit) for plan in plans)
                     part = got / usual.capacity_bps
                     less += part < 1
                     least = min(least, part)

@@ -72,7 +72,7 @@ def test_what_others_leave_idle_is_everybodys(tmp_path: Path, keep: str) -> None
     assert len(circuits) == 20
     plan = make_plan(rig.topology, circuits, rig.clock.now, keep=keep)
     for circuit in circuits:
-        assert allowed_bps(rig.topology, circuit, keep) == 10e9
+        assert allowed_bps(rig.topology, plan, circuit) == 10e9
     for shape in plan.shapes:
         assert all(one.ceil_bps == 10e9 for one in shape.classes)
     # What is held free by dropping is idle for nobody: minima alone are.
