@@ -15,6 +15,8 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from examples.testbed.layout import HUB, Host, Layout, Traffic
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.units import parse_rate
@@ -99,11 +101,16 @@ class Scenario:
         return replace(
             self,
             layout=replace(self.layout, links=links),
-            templates={name: _faster(one, times) for name, one in self.templates.items()},
+            templates={name: at_rates(one, times) for name, one in self.templates.items()},
         )
 
 
-def _faster(template: Mapping[str, Any], times: float) -> dict[str, Any]:
+def template_of(name: str) -> dict[str, Any]:
+    """The template of an example, as its ``template.yml`` has it."""
+    return dict(yaml.safe_load((_HERE / name / "template.yml").read_text(encoding="utf-8")))
+
+
+def at_rates(template: Mapping[str, Any], times: float) -> dict[str, Any]:
     """A template that asks for rates so many times as high."""
     qspec, rspec = dict(template["qspec"]), dict(template["rspec"])
     for spec, rate in ((qspec, "min_throughput"), (rspec, "max_throughput")):

@@ -51,6 +51,8 @@ from network_provisioner.terms import (
     settle,
     template_for,
     template_of,
+    unwanted,
+    warnings,
 )
 from network_provisioner.topology.graph import Path, Topology
 
@@ -116,7 +118,10 @@ class AdmissionControl:
             raise BrokerError(str(error), "unknown_site") from error
         template = template_for(request, self._templates)
         self.check_times(request.start, request.end, now)
-        terms = settle(request, template)
+        most_bps = 0.0
+        if not unwanted(request):
+            most_bps = self._admission.capacity(request.src, request.dst, self._paths(template))
+        terms = settle(request, template, most_bps)
         transit = new_transit(request, template, terms, now)
         transit.hosts = self._hosts(request)
         if request.ports_at and not (request.flows or request.best_effort):
@@ -141,14 +146,16 @@ class AdmissionControl:
         if template is None or transit.requested_bps <= 0:
             why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
             raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
+        if max_bps is None and not transit.uncapped:
+            max_bps = transit.max_bps
         request = TransitRequest(
             transit.id,
             transit.src,
             transit.dst,
             min_bps=transit.requested_bps if min_bps is None else min_bps,
-            max_bps=transit.max_bps if max_bps is None else max_bps,
+            max_bps=max_bps,
         )
-        terms = settle(request, template)
+        terms = settle(request, template, transit.max_bps)
         self.check_possible(request, terms, template)
         return terms
 
@@ -198,14 +205,21 @@ class AdmissionControl:
         than can ever be reserved."""
         if not terms.asked:
             return
-        paths = template.paths if self._multipath else 1
-        largest = self._admission.largest(request.src, request.dst, paths)
+        largest = self._admission.largest(request.src, request.dst, self._paths(template))
         if 0 < largest < terms.min_bps:
             raise BrokerError(
                 f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
                 f"expected at most {format_rate(largest)}, all that can be reserved between them",
                 "impossible_rate",
             )
+
+    def warnings(
+        self, transit: Transit, template: Template, grant: Grant, until: float
+    ) -> list[str]:
+        """What may make a transfer slower than it could be, with what was granted up to Unix second
+        ``until``, in words."""
+        path_bps = sum(way.path.capacity_bps for way in grant.parts)
+        return warnings(transit, template, path_bps, until - grant.start)
 
     def too_small(self, transit: Transit, template: Template, now: float) -> str:
         """Why a circuit would not pay for a transit (:mod:`~.selection.breakeven`), in words; ""
@@ -466,6 +480,10 @@ class AdmissionControl:
         return min(until, transit.lease_until) if transit.lost_path else until
 
     # -- within ------------------------------------------------------------------------------
+
+    def _paths(self, template: Template) -> int:
+        """Over how many paths one transit may be split."""
+        return template.paths if self._multipath else 1
 
     @contextmanager
     def _without(self, transit: Transit) -> Iterator[Reservation | None]:

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
@@ -82,6 +83,7 @@ log = logging.getLogger(__name__)
 _FAILED_LINKS = ("network", "failed_links")  # the document that says which
 _READ_AT_START = 1000  # of the newest transits
 WATCHED = 32  # installed transits whose bytes one sweep looks for
+_WARNINGS_KEPT = 999
 
 
 class Broker(Queries):
@@ -123,6 +125,7 @@ class Broker(Queries):
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
         self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
+        self._warned: set[str] = set()
 
         self._ledger = Ledger.of(topology, limits.reservable)
         self._active = ActiveTransits(
@@ -196,6 +199,7 @@ class Broker(Queries):
         self._held.possible = alone
         self._desired.counts = can.real_packets
         known = self._store.document(*_FAILED_LINKS)
+        self._desired.minima = can.bandwidth == "meter"
         with self._lock, self._store.turn():
             now = self._now()
             self._failures.recall([] if known is None else known.body["links"])
@@ -439,7 +443,9 @@ class Broker(Queries):
             return
         if isinstance(verdict, Grant):
             until = self._admission.lease_until(transit, verdict)
+            transit.warnings = self._admission.warnings(transit, template, verdict, until)
             self._lifecycle.hold(transit, verdict, until, now)
+            self._warn(transit)
             return
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
@@ -455,6 +461,13 @@ class Broker(Queries):
             self._do_without(transit, f"does not wait: {verdict.reason}", now)
         else:
             self._lifecycle.wait(transit, verdict, now)
+
+    def _warn(self, transit: Transit) -> None:
+        """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
+        for words in transit.warnings:
+            if words not in self._warned:
+                log.warning("transit %s: %s", transit.id, words)
+                self._warned = {*islice(self._warned, _WARNINGS_KEPT), words}
 
     def _decide(
         self, transit: Transit, template: Template, claims: Claims, now: float

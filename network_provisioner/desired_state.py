@@ -87,6 +87,8 @@ class DesiredState:
         self._reported = controller if isinstance(controller, CountsReports) else None
         self.matches = False  # whether it looks at the flows of circuits
         self.counts = False  # whether it counts their packets
+        # Whether to guarantee minima alone: what is held free by dropping is idle for nobody.
+        self.minima = False
         self._circuits: dict[str, Circuit] = {}
         self._queues: tuple[Queue, ...] = ()
         self.dirty = True  # whether what is wanted was changed since it was told
@@ -109,7 +111,7 @@ class DesiredState:
             self.dirty = self.dirty or known
             return known
         self._relays.check(transit)
-        wanted = circuit(transit, self.matches)
+        wanted = circuit(transit, self.matches, self.minima)
         changed = self._circuits.get(transit.id) != wanted
         if changed:
             self._circuits[transit.id] = wanted

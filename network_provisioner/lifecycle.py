@@ -39,6 +39,7 @@ from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
+from network_provisioner.terms import LEASE_ENDS
 from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)
@@ -286,7 +287,10 @@ class Lifecycle:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
         self.change(
             transit,
-            {"lease_until": until},
+            {
+                "lease_until": until,
+                "warnings": [w for w in transit.warnings if not w.startswith(LEASE_ENDS)],
+            },
             now,
             "the lease was not renewed",
             None if transit.end else until,  # up to its end it is reserved already

@@ -17,7 +17,7 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.base.units import format_rate, format_size
+from network_provisioner.base.units import format_rate, format_size, transfer_time
 from network_provisioner.templates.advice import Advice
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
@@ -35,14 +35,21 @@ _UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, "src_host", "dst_host", 
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
+DEFAULT_PART = 0.1  # of what a path has: more is no minimum by default
+SMALL_PART = 0.1  # of what a path has: of a ceiling below it people are warned
+LEASE_ENDS = "its lease, unless renewed, ends"
+
+
 @dataclass(frozen=True, slots=True)
 class AgreedRates:
-    """What a request settles for. ``asked`` says that the minimum is the caller's own."""
+    """What a request settles for. ``asked`` says that the minimum is the caller's own,
+    ``uncapped`` that nobody set a ceiling."""
 
     min_bps: float
     max_bps: float
     asked: bool
     priority: int = 0
+    uncapped: bool = False
 
 
 Templates = Mapping[str, Template] | TemplateRegistry
@@ -253,23 +260,31 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
     )
 
 
-def settle(request: TransitRequest, template: Template) -> AgreedRates:
+def settle(request: TransitRequest, template: Template, most_bps: float) -> AgreedRates:
     """The rates and the priority asked for, completed and bounded by the template.
 
-    The ceiling is never above the RSpec, the priority never above the template's. A ceiling asked
-    for below the QSpec's minimum lowers the minimum. Raises BrokerError ``impossible_rate`` for
-    rates that contradict each other.
+    The ceiling is never above the RSpec, the priority never above the template's. Where neither
+    request nor template sets a ceiling, it is ``most_bps``, all that the paths between the sites
+    have. A ceiling asked for below the QSpec's minimum lowers the minimum; that of the template
+    ``default``, which nobody chose, is at most a tenth of ``most_bps``, so that slow paths have
+    room for several. Raises BrokerError ``impossible_rate`` for rates that contradict each other.
     """
     for name in ("min_bps", "max_bps"):
         value = getattr(request, name)
         if value is not None and not 0 < value < math.inf:
             raise BrokerError(f"{name} is {value!r}, expected more than 0 b/s", "impossible_rate")
-    ceiling, priority = template.rspec.max_bps, template.priority
+    priority = template.priority
     if request.priority is not None:
         priority = min(request.priority, priority)
-    high = ceiling if request.max_bps is None else min(request.max_bps, ceiling)
+    ceiling = math.inf if template.rspec.max_bps is None else template.rspec.max_bps
+    limit = ceiling if request.max_bps is None else min(request.max_bps, ceiling)
+    uncapped = limit == math.inf
+    high = most_bps if uncapped else limit
     if request.min_bps is None:
-        return AgreedRates(min(template.qspec.min_bps, high), high, False, priority)
+        low = min(template.qspec.min_bps, limit)
+        if template.name == DEFAULT and most_bps > 0:
+            low = min(low, most_bps * DEFAULT_PART)
+        return AgreedRates(low, max(low, high), False, priority, uncapped)
     if request.max_bps is not None and request.min_bps > request.max_bps:
         raise BrokerError(
             f"min_bps {format_rate(request.min_bps)} is above max_bps "
@@ -282,7 +297,35 @@ def settle(request: TransitRequest, template: Template) -> AgreedRates:
             f"allows, expected at most {format_rate(ceiling)}",
             "impossible_rate",
         )
-    return AgreedRates(request.min_bps, high, True, priority)
+    return AgreedRates(request.min_bps, max(request.min_bps, high), True, priority, uncapped)
+
+
+def small_ceiling(template: Template, path_bps: float) -> str:
+    """That a template's ceiling is far below what a path has, in words; "" where it is not."""
+    ceiling = template.rspec.max_bps
+    if ceiling is None or ceiling >= SMALL_PART * path_bps:
+        return ""
+    return (
+        f"template {template.name!r} allows at most {format_rate(ceiling)} of the "
+        f"{format_rate(path_bps)} that a path has; without rspec.max_throughput it allows all"
+    )
+
+
+def warnings(transit: Transit, template: Template, path_bps: float, lease_s: float) -> list[str]:
+    """What makes a transfer slower than it could be, in words: a template's ceiling far below the
+    capacity of its path, and a lease that ends before its bytes can have moved."""
+    found = list(transit.warnings)
+    if transit.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
+        found.append(words)
+    rate_bps = min(transit.max_bps, path_bps)
+    needed_s = transfer_time(transit.size_bytes or 0, rate_bps)
+    if needed_s > lease_s:
+        what = "its end comes" if transit.end else LEASE_ENDS
+        found.append(
+            f"{what} after {lease_s:.0f} s, before {format_size(transit.size_bytes or 0)} can have "
+            f"moved: at {format_rate(rate_bps)} they take {needed_s:.0f} s"
+        )
+    return list(dict.fromkeys(found))
 
 
 def new_transit(
@@ -301,6 +344,7 @@ def new_transit(
         retry=request.retry,
         requested_bps=terms.min_bps,
         max_bps=terms.max_bps,
+        uncapped=terms.uncapped,
         size_bytes=request.size_bytes,
         requested_at=now,
         lease_s=request.lease_s,
@@ -314,4 +358,15 @@ def new_transit(
         experiment=request.experiment,
         flows=[flow.as_dict() for flow in request.flows],
         asked=fingerprint(request),
+        warnings=_cut(request, template),
     )
+
+
+def _cut(request: TransitRequest, template: Template) -> list[str]:
+    ceiling = template.rspec.max_bps
+    if ceiling is None or request.max_bps is None or request.max_bps <= ceiling:
+        return []
+    return [
+        f"{format_rate(request.max_bps)} asked for: template {template.name!r} allows at most "
+        f"{format_rate(ceiling)}"
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import pytest
-from network_world import SITES, demo_network
+from network_world import SITES, TEMPLATES, demo_network
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitRequest
@@ -212,7 +212,7 @@ class Rig:
         self.store = store or _opened(file)
         self.broker = Broker(
             self.topology,
-            templates_from_dict(templates),
+            templates_from_dict(TEMPLATES | dict(templates or {})),
             controller or self.controller,
             self.store,
             self.recorder,

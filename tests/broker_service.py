@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from network_world import TEMPLATES
 
 from examples.testbed.ports import free_port
 from network_provisioner.api import create_app
@@ -41,7 +42,7 @@ class BrokerService(AbstractContextManager["BrokerService"]):
     def up(self) -> None:
         topology = topology_from_dict(self._network)
         store = SqliteStore(self._folder / "broker.sqlite")
-        templates = templates_from_dict(self._templates)
+        templates = templates_from_dict(TEMPLATES | dict(self._templates or {}))
         broker = Broker(topology, templates, SimulatedController(topology), store)
         broker.start()
         sock = socket.create_server(("127.0.0.1", self.port))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from examples.scenario import template_of
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import HUB, Host, Layout, Link, Relay, Site, Traffic
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 
 SITES = tuple(site.name for site in LAYOUT.sites)
+TEMPLATES = {name: template_of(name) for name in ("soykb", "montage")}
+"""Those of the examples, beside the built-in one."""
 
 
 def star(*sites: str, capacity: str = "1 Gb/s") -> dict[str, Any]:

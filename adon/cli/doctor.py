@@ -14,6 +14,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
 _COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
 _PROGRAMS = ("condor_master", "globus-gridftp-server", "globus-url-copy", "bwa", "samtools")
 _DISK_BYTES = 2e9
+_ASKED_S = 5.0
+_MOST_WARNINGS = 20
 _KEPT = {"state": "broker's state", "archive": "archive of measurements"}
 
 
@@ -88,7 +91,6 @@ def findings(config: Path | None = None) -> Iterator[CheckResult]:
     yield _disk()
     if config is not None:
         yield from _configured(config)
-        yield from _followed(config)
 
 
 def plug_in() -> Iterator[CheckResult]:
@@ -174,6 +176,8 @@ def _configured(file: Path) -> Iterator[CheckResult]:
     for line in used_files(config, file):
         if line.startswith("warning: "):
             yield CheckResult("one archive, one state", line, False, False)
+    yield from _followed(config)
+    yield from _slow(config)
 
 
 def _kept(config: Config, file: Path, key: str) -> CheckResult:
@@ -193,19 +197,17 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
 
 
-def _followed(file: Path) -> Iterator[CheckResult]:
+def _followed(config: Config) -> Iterator[CheckResult]:
     """Whose homes the broker cannot read, where it is to follow the workflows of all users."""
-    from adon.config.adon_yml import load_config
     from monitors.workflows.discovery import cannot_read, unread_homes
     from monitors.workflows.service import ALL
 
+    if config.monitoring is None or ALL not in config.monitoring.workflows:
+        return
     try:
-        config = load_config(file)
-        if config.monitoring is None or ALL not in config.monitoring.workflows:
-            return
         with _as_owner(Path(config.broker.archive)) as user:
             found = unread_homes()
-    except (AdonError, OSError, KeyError):  # told already; or its user is not of this machine
+    except (OSError, KeyError):  # told already; or its user is not of this machine
         return
     yield CheckResult(
         f"workflows of all users, for {user}",
@@ -233,6 +235,29 @@ def _as_owner(file: Path) -> Iterator[str]:
         os.seteuid(before[0])
         os.setegid(before[1])
         os.setgroups(before[2])
+
+
+def _slow(config: Config) -> Iterator[CheckResult]:
+    """What makes transfers slower than the network is: ceilings of templates, and what the broker
+    warns of live transits, where it runs and tells this user."""
+    from network_provisioner.base.model import LIVE
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+    from network_provisioner.templates.data import templates_from_dict
+    from network_provisioner.terms import small_ceiling
+    from network_provisioner.topology.data import topology_from_dict
+
+    found: list[str] = []
+    with contextlib.suppress(AdonError):  # told already
+        most_bps = topology_from_dict(config.topology).largest_bps
+        templates = templates_from_dict(config.templates).values()
+        found += filter(None, (small_ceiling(one, most_bps) for one in templates))
+        url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
+        broker = BrokerClient(url, _ASKED_S, *from_environment(os.environ))
+        live = (t for t in broker.list() if t.state in LIVE)
+        found += [words for t in live for words in t.warnings]
+    for words in islice(dict.fromkeys(found), _MOST_WARNINGS):
+        yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)
 
 
 def _database(url: str) -> tuple[str, bool]:

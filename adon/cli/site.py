@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,8 +187,8 @@ def add_edge(verbs: Nouns[argparse.ArgumentParser]) -> None:
         "--name", metavar="NAME", help="name of the application (default: of the workflow)"
     )
     edge.add_argument(
-        "--template", default="soykb", metavar="NAME",
-        help="QSpec, RSpec and priority, built in or of adon.yml (default: soykb)",
+        "--template", default="default", metavar="NAME",
+        help="QSpec, RSpec and priority, built in or of adon.yml (default: %(default)s)",
     )  # fmt: skip
     edge.add_argument(
         "--priority", type=whole(0, 10**6), metavar="N",
@@ -302,7 +303,7 @@ def _needs(name: str, template: Template, edge: Edge, args: argparse.Namespace) 
         least,
         most,
         template.qspec.min_bps,
-        template.rspec.max_bps,
+        template.rspec.max_bps or math.inf,
     )
 
 

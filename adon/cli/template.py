@@ -178,7 +178,9 @@ def _delete(args: argparse.Namespace) -> int:
     def text() -> str:
         if left is None:
             return f"template {args.name} is forgotten; its history stays"
-        return f"what is {left['origin']} stands there again\n{listed([left])}"
+        origin = left["origin"]
+        which = "built-in template" if origin == "built in" else f"template of {origin}"
+        return f"the {which} stands there again\n{listed([left])}"
 
     return answered(args, "template", left, text)
 
@@ -221,7 +223,7 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
         str(entry["version"]),
         _origin(entry),
         format_rate(t["qspec"]["min_throughput"]),
-        format_rate(t["rspec"]["max_throughput"]),
+        _most(t),
         str(t["priority"]),
         format_rate(t["peak"]) if t["peak"] else "-",
         _shortened(t["applications"]),
@@ -234,7 +236,7 @@ def _version(found: Mapping[str, Any]) -> tuple[str, ...]:
     if entry is None:
         return (*when, "deleted", "", "", "")
     t = entry["template"]
-    rates = (format_rate(t["qspec"]["min_throughput"]), format_rate(t["rspec"]["max_throughput"]))
+    rates = (format_rate(t["qspec"]["min_throughput"]), _most(t))
     return (*when, _origin(entry), _source(entry["source"]), *rates)
 
 
@@ -252,7 +254,7 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("for", ", ".join(t["applications"])),
         ("needs at least", format_rate(qspec["min_throughput"])),
         ("at most", ", ".join(_limit(key, qspec[key]) for key in qspec if key.startswith("max_"))),
-        ("may have", format_rate(t["rspec"]["max_throughput"])),
+        ("may have", _most(t)),
         ("weights", ", ".join(f"{metric} {w:.3g}" for metric, w in t["weights"].items())),
         *(
             (f"scores of {metric}", _scores(metric, points))
@@ -267,6 +269,11 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("tuning", _tuning(t["tuning"])),
         ("peak", format_rate(t["peak"]) + best if t["peak"] else ""),
     ]
+
+
+def _most(t: Mapping[str, Any]) -> str:
+    most_bps = t["rspec"].get("max_throughput")
+    return "all" if most_bps is None else format_rate(most_bps)
 
 
 def _smallest(t: Mapping[str, Any]) -> str:

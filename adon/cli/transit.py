@@ -252,7 +252,7 @@ def _print_one(transit: Transit, as_json: bool) -> None:
     if as_json:
         print_json(transit.as_dict())
     else:
-        print(f"{listed([transit])}\n{transit.reason}")
+        print("\n".join((listed([transit]), transit.reason, *_warnings(transit))))
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -294,7 +294,7 @@ def listed(transits: list[Transit]) -> str:
             str(t.state),
             t.src,
             t.dst,
-            format_rate(t.granted_bps) if t.path else "-",
+            _granted(t),
             duration(max(0, round(t.lease_until - now))) if t.state in LIVE else "-",
             f"{'-'.join(t.path)} ({t.layer})" if t.path else "-",
             "/".join(filter(None, (t.user, t.project))) or "-",
@@ -305,6 +305,14 @@ def listed(transits: list[Transit]) -> str:
     ]
     head = ("state", "from", "to", "granted>", "lease>", "path", "for", "job", "id")
     return table(head, rows)
+
+
+def _granted(t: Transit) -> str:
+    """What it has now; of one that has yet to begin what it will have at least."""
+    if not t.path:
+        return "-"
+    least = "≥ " if t.state == "held" and t.max_bps > t.granted_bps else ""
+    return least + format_rate(t.granted_bps)
 
 
 def print_reasons(transits: list[Transit]) -> None:
@@ -335,7 +343,8 @@ def _summary(t: Transit) -> list[str]:
 
     lines = [
         listed([t]),
-        f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)} by template "
+        f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)}"
+        f"{', all that its path has,' if t.uncapped else ''} by template "
         f"{t.template!r} (version {t.template_version}), priority {t.priority}",
     ]
     if t.start or t.end:
@@ -366,7 +375,11 @@ def _summary(t: Transit) -> list[str]:
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
     if t.moves:
         lines.append(f"moved {t.moves} times to another path")
-    return [*lines, t.reason or "no reason was recorded"]
+    return [*lines, t.reason or "no reason was recorded", *_warnings(t)]
+
+
+def _warnings(t: Transit) -> list[str]:
+    return [f"warning: {words}" for words in t.warnings]
 
 
 def _waiting(t: Transit) -> list[str]:

@@ -22,11 +22,18 @@ from typing import Any
 from examples.montage import check
 from examples.montage.sky import BANDS, MOST_DEGREE, MOST_TILES, Recipe
 from examples.montage.workflow import COLOUR, NAME, write
-from examples.scenario import CheckedResult, Count, ResultRow, Scenario, both_ways
+from examples.scenario import (
+    CheckedResult,
+    Count,
+    ResultRow,
+    Scenario,
+    at_rates,
+    both_ways,
+    template_of,
+)
 from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_rate
-from network_provisioner.templates.data import BUILT_IN
 
 _DELAY_S = 0.005
 # The data is some thousandth of the paper's: links and rates are a fiftieth of those beyond which
@@ -55,17 +62,13 @@ def slice_of(rate_bps: float) -> Layout:
 OTHERS = tuple(Host(f"other{n}", 3 + n, f"s{n}") for n in (1, 2, 3))
 
 
-def _slower(rate: str) -> float:
-    return parse_rate(rate) / _SLOWER
-
-
-_PAPERS = BUILT_IN[NAME]
+PAPERS = template_of(NAME)
 TEMPLATE: Mapping[str, Any] = {
-    **_PAPERS,
-    "qspec": {**_PAPERS["qspec"], "min_throughput": _slower(_PAPERS["qspec"]["min_throughput"])},
-    "rspec": {"max_throughput": _slower(_PAPERS["rspec"]["max_throughput"])},
+    **at_rates(PAPERS, 1 / _SLOWER),
     "tables": {
-        "throughput": [[_slower(at), score] for at, score in _PAPERS["tables"]["throughput"]]
+        "throughput": [
+            [parse_rate(at) / _SLOWER, score] for at, score in PAPERS["tables"]["throughput"]
+        ]
     },
     "break_even": "64 KiB",
 }

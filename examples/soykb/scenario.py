@@ -23,12 +23,13 @@ from examples.scenario import (
     Count,
     ResultRow,
     Scenario,
+    at_rates,
     both_ways,
     run_program,
+    template_of,
 )
 from examples.testbed.layout import HUB, Host, Layout, Link, Site
 from network_provisioner.base.errors import InputError
-from network_provisioner.templates.data import BUILT_IN
 
 _HERE = Path(__file__).resolve().parent
 # 53 ms there and back, as between the thesis's sites.
@@ -75,12 +76,8 @@ DEMO_LAYOUT = Layout(
         for link in LAYOUT.links
     ),
 )
-TEMPLATE = {
-    **BUILT_IN["soykb"],
-    "qspec": {**BUILT_IN["soykb"]["qspec"], "min_throughput": 25e6 / _SLOWER},
-    "rspec": {"max_throughput": 150e6 / _SLOWER},
-    "break_even": "256 KiB",
-}
+PAPERS = template_of("soykb")
+TEMPLATE = {**at_rates(PAPERS, 1 / _SLOWER), "break_even": "256 KiB"}
 # Of others, between all places and both ways: about half of the routed network is left.
 _HALF_BPS = LAYOUT.link("l3").rate_bps / _SLOWER / 2
 OTHERS = tuple(Host(f"other{n}", 4 + n, f"s{n}") for n in (1, 2, 3))

@@ -58,7 +58,9 @@ class TransitBody(Body):
     dst: Text = Field(examples=["tacc"])
     size_bytes: Count | None = None
     min_bps: Rate | None = Field(default=None, description="default: the template's QSpec")
-    max_bps: Rate | None = Field(default=None, description="default: the template's RSpec")
+    max_bps: Rate | None = Field(
+        default=None, description="default: the template's RSpec, else all that the path has"
+    )
     template: Text = "default"
     lease_s: Seconds | None = None
     workflow: Text = ""

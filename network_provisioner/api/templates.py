@@ -31,7 +31,11 @@ class TemplateBody(Body):
     version: JsonValue = Field(default=None, description="ignored: the store counts")
     applications: list[Text] | None = None
     qspec: dict[str, JsonValue] = Field(examples=[{"min_throughput": "25 Mb/s"}])
-    rspec: dict[str, JsonValue] = Field(examples=[{"max_throughput": "150 Mb/s"}])
+    rspec: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="default: all that the path has",
+        examples=[{"max_throughput": "150 Mb/s"}],
+    )
     priority: Annotated[int, INTEGRAL] | None = None
     weights: dict[str, float] | None = None
     tables: dict[str, list[list[Quantity]]] | None = None

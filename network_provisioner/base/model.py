@@ -53,7 +53,8 @@ class TransitRequest:
 
     ``id``           chosen by the caller, so that asking twice gives one transit
     ``size_bytes``   None where nobody knows
-    ``min_bps``, ``max_bps``  default to the template's QSpec and RSpec
+    ``min_bps``, ``max_bps``  default to the template's QSpec and RSpec; where neither sets a
+                     ceiling, it is all that the path has
     ``start``        Unix seconds from which on it is needed, None for now
     ``end``          Unix seconds until which it is needed at most, None for as long as it takes
     ``priority``     None for the template's; never above it
@@ -124,6 +125,8 @@ class Transit:
                         less of it as others come and go
     ``start``, ``end``  when it was asked to begin, and to end at the latest; 0 for now, and for
                         as long as it takes
+    ``uncapped``        nobody set a ceiling: ``max_bps`` is what its path has, or before it has one
+                        what the paths between its sites have
     ``parts``           all its paths where it has several, each as path, layer, min_bps and
                         granted_bps; ``path`` is the first
     ``queue``           the policy's queue it shares, "" for none
@@ -153,6 +156,7 @@ class Transit:
     ``relay``           the relays src and dst that carry its connections, the port, streams,
                         congestion, buffer_bytes, chunk_bytes and tls between them, and why; why
                         alone where none do; empty where its template asks for none
+    ``warnings``        what may make its transfer slower than it could be, in words
     """
 
     id: str
@@ -213,6 +217,8 @@ class Transit:
     ports_at: str = ""
     tuning: dict[str, Any] = field(default_factory=dict)
     relay: dict[str, Any] = field(default_factory=dict)
+    uncapped: bool = False
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def relayed(self) -> bool:
@@ -249,7 +255,7 @@ class Transit:
         other.ports = list(self.ports)
         other.parts = [dict(part) for part in self.parts]
         other.changes, other.knee = list(self.changes), dict(self.knee)
-        other.relay = dict(self.relay)
+        other.relay, other.warnings = dict(self.relay), list(self.warnings)
         return other
 
     def assign(self, other: Transit) -> None:

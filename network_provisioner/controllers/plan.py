@@ -4,8 +4,8 @@ How rates are kept is one of :data:`BANDWIDTH_METHODS`: by DSCP marks and classe
 (``dscp-htb``), by the switch's queues, numbered like the marks (``queue``), by policing
 (``meter``), or not.
 
-A meter can hold traffic down but not hold bandwidth free. So circuits on a link are held to what
-fits together, and so is best effort beside them, to what they leave.
+A meter can hold traffic down but not hold bandwidth free. So best effort is held to what minima
+leave, and a circuit to its ceiling, where somebody set one; circuits share the rest as TCP does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.dscp import ACKS, SHARED, ClassKey, Marker, class_key
 from network_provisioner.controllers.groups import (
+    ACK_SHARE,
     Branch,
     CircuitGroup,
     Grouper,
@@ -64,32 +65,23 @@ BURST_S = 0.1
 
 
 def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]:
-    """The rate, in b/s, of the meter of every group with data, by its key, and of best effort on
-    every link direction that circuits cross, by its :func:`hop_key`.
+    """The rate, in b/s, of the meters: of every group with data whose ceiling is below what its
+    paths have, by its key, and of best effort on every link direction on which circuits are
+    guaranteed something, by its :func:`hop_key`.
 
-    A group gets its ceiling where the ceilings of all fit, otherwise less, but never less than it
-    was guaranteed: on every link all give up the same part of what they may take beyond that.
+    Without a ceiling nothing is dropped, and a ceiling is not lowered because others have one: what
+    is idle belongs to all. Best effort is left what circuits are guaranteed no part of.
     """
-    crossing = by_hop(groups)
-    part: dict[Pair, float] = {}
-    for hop, there in crossing.items():
-        usable = topology.link(*hop).capacity_bps * (1 - BEST_EFFORT_SHARE)
-        sure = sum(branch.min_bps for _, branch in there)
-        more = sum(_ceiling(topology, hop, branch.max_bps) - branch.min_bps for _, branch in there)
-        part[hop] = min(1.0, max(0.0, (usable - sure) / more)) if more > 0 else 1.0
     rates: dict[str, float] = {}
-    taken = dict.fromkeys(crossing, 0.0)
+    taken: dict[Pair, float] = {}
     for group in groups:
-        total = 0.0
-        for branch in group.branches:
-            hops = list(pairwise(branch.path))
-            least = min(_ceiling(topology, hop, branch.max_bps) for hop in hops)
-            extra = max(0.0, least - branch.min_bps) * min(part[hop] for hop in hops)
-            for hop in hops:
-                taken[hop] += branch.min_bps + extra + branch.ack_bps
-            total += branch.min_bps + extra
-        if group.data:
-            rates[group.key] = max(MIN_CLASS_BPS, total)
+        fits = sum(topology.path(branch.path).capacity_bps for branch in group.branches)
+        if group.data and group.max_bps < fits:
+            rates[group.key] = max(MIN_CLASS_BPS, group.max_bps)
+        for branch in group.branches if group.min_bps > 0 else ():
+            for a, b in pairwise(branch.path):
+                taken[a, b] = taken.get((a, b), 0.0) + branch.min_bps
+                taken[b, a] = taken.get((b, a), 0.0) + ACK_SHARE * branch.min_bps
     for hop, used in taken.items():
         capacity = topology.link(*hop).capacity_bps
         rates[hop_key(hop)] = max(BEST_EFFORT_SHARE * capacity, capacity - used)
@@ -100,10 +92,6 @@ def meter(dpid: int, number: int, rate_bps: float) -> Meter:
     """A meter of that rate; OpenFlow counts in whole kb/s and kb."""
     kbps = max(1, round(rate_bps / 1000))
     return Meter(dpid, number, kbps, max(1, round(kbps * BURST_S)))
-
-
-def _ceiling(topology: Topology, hop: Pair, max_bps: float) -> float:
-    return min(max_bps, topology.link(*hop).capacity_bps)
 
 
 def device_shapes(

@@ -16,7 +16,8 @@ _LEAST_BUFFER, _MOST_BUFFER = 1 << 20, 1 << 28
 def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str]:
     """Whether relays help a transfer that uses so many streams of such a buffer (0: as the system
     has it), and why, with the figures. What such transfers reached goes before what is expected of
-    them."""
+    them. Relays do not help beyond what their own buffers carry."""
+    relayed = min(1.0, _MOST_BUFFER / 2 / path.under_way) if path.under_way > 0 else 1.0
     share, how = path.reached(streams, buffer_bytes), "reached"
     if share is None:
         share, how = path.expected_bps(streams, buffer_bytes) / path.rate_bps, "would reach"
@@ -24,7 +25,7 @@ def helps(path: PathFigures, streams: int, buffer_bytes: int) -> tuple[bool, str
     why = f"{setting} {how} {share:.0%} directly, of {carried(path, buffer_bytes)}"
     if share < ENOUGH and path.overfills(streams, buffer_bytes):
         why += ", more than its queue takes"
-    return share < ENOUGH, why
+    return share < min(ENOUGH, relayed), why
 
 
 def settings(path: PathFigures) -> dict[str, Any]:

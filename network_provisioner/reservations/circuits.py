@@ -31,7 +31,10 @@ def owner(name: str) -> str:
 
 
 def take(transit: Transit, ways: Sequence[PathPart]) -> None:
-    """Put a transit on its paths."""
+    """Put a transit on its paths. Where nobody set a ceiling, it is what they have."""
+    if transit.uncapped:
+        ways = [replace(way, max_bps=max(way.path.capacity_bps, way.min_bps)) for way in ways]
+        transit.max_bps = sum(way.max_bps for way in ways)
     first = ways[0].path
     transit.path, transit.layer = list(first.nodes), first.layer
     transit.parts = [
@@ -168,22 +171,31 @@ def give(transit: Transit, rates: Mapping[str, float]) -> None:
     transit.granted_bps = sum(granted)
 
 
-def circuit(transit: Transit, matches: bool) -> Circuit:
+def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     """What the switches should carry for a transit as it stands; they look at flows only where
-    the controller ``matches``."""
+    the controller ``matches``. They guarantee what it is granted now, or its minimum alone
+    (``minima``)."""
     granted = transit.granted_bps
+    parts = tuple(
+        Part(
+            tuple(p["path"]),
+            min(p["granted_bps"], p["min_bps"]) if minima else p["granted_bps"],
+            max(p["granted_bps"], p["max_bps"]),
+        )
+        for p in transit.parts
+    )
+    sure = granted
+    if minima:
+        sure = min(granted, transit.requested_bps) if not parts else sum(p.min_bps for p in parts)
     made = Circuit(
         transit.id,
         tuple(transit.path),
-        granted,
+        sure,
         max(granted, transit.max_bps),
         transit.lease_until,
         tuple(flow_from_dict(flow) for flow in transit.flows) if matches else (),
         transit.queue,
-        tuple(
-            Part(tuple(p["path"]), p["granted_bps"], max(p["granted_bps"], p["max_bps"]))
-            for p in transit.parts
-        ),
+        parts,
         tuple(transit.hosts) if matches else (),
     )
     return _between_relays(made, transit) if transit.relayed else made

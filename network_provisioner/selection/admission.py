@@ -131,6 +131,12 @@ class Admission:
             self._paths.popitem(last=False)
         return found
 
+    def capacity(self, src: str, dst: str, paths: int = 1) -> float:
+        """Bits per second that the largest ``paths`` between two sites carry, whatever is reserved
+        there; 0 where nothing joins them."""
+        found = sorted((path.capacity_bps for path in self.paths(src, dst)), reverse=True)
+        return sum(found[:paths])
+
     def largest(self, src: str, dst: str, paths: int = 1) -> int:
         """Bits per second that two sites may reserve at most, over one path or up to ``paths``
         together; 0 where nothing joins them."""

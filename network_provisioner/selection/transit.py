@@ -139,10 +139,13 @@ def choose(
     """The path with the highest Q among those that meet the QSpec (thesis, Algorithm 3).
 
     ``min_bps`` and ``max_bps`` are what this request asks for; they default to the template's QSpec
-    and RSpec. ``guaranteed`` says that the network keeps reserved rates. Rules: see the module.
+    and RSpec, and without a ceiling to what the largest path has. ``guaranteed`` says that the
+    network keeps reserved rates. Rules: see the module.
     """
     low = template.qspec.min_bps if min_bps is None else min_bps
     high = template.rspec.max_bps if max_bps is None else max_bps
+    if high is None:
+        high = max((path.capacity_bps for path, _ in paths), default=low)
     ranked = sorted((_judge(p, m, template, low, high, guaranteed) for p, m in paths), key=_rank)
     usable = [c for c in ranked if not c.rejected]
     if not usable:

@@ -61,7 +61,9 @@ class Changes:
             "was_min_bps": was[0], "was_max_bps": was[1], "why": why,
         }  # fmt: skip
         changes = [*transit.changes, change][-_KEPT:]
-        values = {"requested_bps": low, "max_bps": high, "changes": changes}
+        values = {
+            "requested_bps": low, "max_bps": high, "uncapped": terms.uncapped, "changes": changes,
+        }  # fmt: skip
         self._lifecycle.change(transit, values, now, what, ways=ways)
         if queued:
             self._active.waitlist.ask_again(transit)

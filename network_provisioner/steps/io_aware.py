@@ -113,7 +113,7 @@ class IoAware:
         if knee_bps * HEADROOM < transit.max_bps:
             transit.knee = _asked(transit) | {"remembered_bps": knee_bps}
             low, high = _lowered(transit.knee, knee_bps * HEADROOM)
-            transit.requested_bps, transit.max_bps = low, high
+            transit.requested_bps, transit.max_bps, transit.uncapped = low, high, False
 
     @property
     def counts(self) -> bool:

@@ -62,7 +62,7 @@ class TransferTuning:
         if not paths:
             raise BrokerError(f"no path joins {src} and {dst}, expected one", "conflict")
         path = max(paths, key=lambda p: (p.capacity_bps, -p.rtt_s))
-        rate = rate_bps or min(found.rspec.max_bps, path.capacity_bps)
+        rate = rate_bps or min(found.rspec.max_bps or path.capacity_bps, path.capacity_bps)
         known = PathFigures(path.capacity_bps, path.rtt_s, path.loss)
         figures = replace(
             self._figures_of(path, user) if self._figures_of else known, rate_bps=rate

@@ -35,7 +35,8 @@ def failure(transit: Transit) -> str:
 def made_of(name: str, base: Template, transit: Transit) -> Template:
     """The template under which a transit succeeded, with the rates and the rank it had, and for
     its application alone."""
-    low, high = transit.requested_bps, max(transit.max_bps, transit.requested_bps)
+    low = transit.requested_bps
+    high = None if transit.uncapped else max(transit.max_bps, low)
     return replace(
         base,
         name=name,

@@ -97,8 +97,9 @@ def match(templates: Iterable[Template], application: str, wanted: Specification
 
 def misfit(template: Template, wanted: Specification) -> str:
     """Why a template cannot serve what is wanted; "" where it can."""
-    if wanted.min_bps is not None and wanted.min_bps > template.rspec.max_bps:
-        return f"allows {format_rate(template.rspec.max_bps)}, {format_rate(wanted.min_bps)} needed"
+    least_bps, most_bps = wanted.min_bps, template.rspec.max_bps
+    if least_bps is not None and most_bps is not None and least_bps > most_bps:
+        return f"allows {format_rate(most_bps)}, {format_rate(least_bps)} needed"
     for metric, most in wanted.limits.items():
         limit = template.qspec.limit(metric)
         if limit is None:

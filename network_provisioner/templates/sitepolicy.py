@@ -1,6 +1,6 @@
 """What a site allows templates that people save for themselves (thesis, §3.1: campus policies).
 
-Where it does not say, no rate and no priority above those of the built-in templates.
+Where it does not say, any rate, and no priority above that of the built-in template.
 
 Of what is above, the ceilings (RSpec, priority, patience, paths) are lowered and the answer says
 so. A minimum is what an application needs: lowering it would make another template of it, so one
@@ -47,13 +47,9 @@ class TemplatePolicy:
 
 def policy_from_dict(data: Mapping[str, Any] | None) -> TemplatePolicy:
     """The section ``template_policy`` of adon.yml: ``{max_throughput?, max_priority?,
-    max_patience?, max_paths?, max_templates?}``; a rate or priority that it does not name is the
-    highest of the built-in templates, null is no limit. Raises InputError."""
-    known = templates_from_dict(None).values()
-    usual = {
-        "max_throughput": max(t.rspec.max_bps for t in known),
-        "max_priority": max(t.priority for t in known),
-    }
+    max_patience?, max_paths?, max_templates?}``; a priority that it does not name is that of the
+    built-in template, null is no limit. Raises InputError."""
+    usual = {"max_priority": max(t.priority for t in templates_from_dict(None).values())}
     given = {} if data is None else data
     both = usual | dict(given) if isinstance(given, Mapping) else given
     return read(TemplatePolicy, both, "template_policy")
@@ -87,10 +83,14 @@ def capped(template: Template, policy: TemplatePolicy) -> tuple[Template, list[s
         words.append(f"{key} {shown(asked)} is lowered to {limit}")
         return most
 
-    q, rate = template.qspec, policy.max_bps
+    q, rate, most_bps = template.qspec, policy.max_bps, template.rspec.max_bps
+    if most_bps is None and rate is not None:
+        words.append(f"max_throughput is {format_rate(rate)}, the most that this site allows")
     return replace(
         template,
-        rspec=RSpec(lowered("max_throughput", template.rspec.max_bps, rate, format_rate)),
+        rspec=RSpec(rate)
+        if most_bps is None
+        else RSpec(lowered("max_throughput", most_bps, rate, format_rate)),
         qspec=replace(q, min_bps=lowered("min_throughput", q.min_bps, rate, format_rate)),
         priority=lowered("priority", template.priority, policy.max_priority),
         patience_s=lowered(

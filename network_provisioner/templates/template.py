@@ -3,7 +3,7 @@
 A template holds (thesis, §3.1 and §3.3):
 
     QSpec     what the application needs at least: throughput, and limits for delay, jitter, loss
-    RSpec     what it may have at most: the ceiling of its throughput
+    RSpec     what it may have at most: the ceiling of its throughput, where one is set
     weights   W, how much each metric counts in Q = Σ w_i·s_i; scaled here to add up to 1
     tables    metric value -> score, 0 to 10; linear between QSpec -> 1 and RSpec -> 10 by default
 
@@ -92,10 +92,10 @@ class QSpec:
 
 @dataclass(frozen=True, slots=True)
 class RSpec:
-    """The most the application may take."""
+    """The most the application may take; None for all that its path has."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
-    max_bps: Annotated[Rate, Field(alias="max_throughput")]
+    max_bps: Annotated[Rate | None, Field(alias="max_throughput")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Template:
         BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     ] = ()
     qspec: QSpec
-    rspec: RSpec
+    rspec: RSpec = RSpec()
     priority: Annotated[Whole, Field(ge=0, le=MOST_PRIORITY)] = 0
     weights: Annotated[Mapping[str, float], As(_Weights)] = field(default_factory=dict)
     tables: Annotated[Mapping[str, Table], As(_Tables)] = field(default_factory=dict)
@@ -170,8 +170,9 @@ class Template:
         """The score s_i of a metric's value, 0 to 10 (thesis, Algorithm 3 and Table 2).
 
         The template's own table where it has one. Otherwise linear: throughput scores 1 at
-        ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec); delay, jitter and loss
-        score 1 at the QSpec's limit and 10 at zero. What misses the QSpec scores 0.
+        ``min_bps`` and 10 at ``max_bps`` (both default to QSpec and RSpec; without a ceiling all
+        that meets the QSpec scores 10); delay, jitter and loss score 1 at the QSpec's limit and 10
+        at zero. What misses the QSpec scores 0.
         """
         table = self.tables.get(metric)
         if table is not None:
@@ -179,7 +180,7 @@ class Template:
         if metric == "throughput":
             low = self.qspec.min_bps if min_bps is None else min_bps
             high = self.rspec.max_bps if max_bps is None else max_bps
-            return _linear(value - low, high - low)
+            return _linear(value - low, 0.0 if high is None else high - low)
         limit = self.qspec.limit(metric)
         if limit is None:
             return MIN_SCORE

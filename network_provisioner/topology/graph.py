@@ -293,6 +293,16 @@ class Topology:
         return [n.name for n in self.nodes.values() if n.kind == "site"]
 
     @cached_property
+    def largest_bps(self) -> float:
+        """What the largest path between any two sites carries; 0 where nothing joins two."""
+        graph, sites = nx.Graph(), set(self.sites)
+        for link in sorted(self.links, key=lambda link: -link.capacity_bps):
+            graph.add_edge(link.a, link.b)
+            if len(sites & nx.node_connected_component(graph, link.a)) > 1:
+                return link.capacity_bps
+        return 0.0
+
+    @cached_property
     def warnings(self) -> list[str]:
         """What may be meant but is most likely a slip: sites that no other site reaches, and nodes
         without a link."""

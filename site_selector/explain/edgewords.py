@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -58,7 +59,7 @@ def decision_text(decision: Decision, edge: Edge, place: int | None) -> str:
         workers = str(needs.most_workers)
     lines = [
         f"{needs.application}, priority {needs.priority}: needs {workers} workers, and "
-        f"{format_rate(needs.least_bps)} to {format_rate(needs.most_bps)} on its paths",
+        f"{_between(needs.least_bps, needs.most_bps)} on its paths",
         "",
     ]
     head = ("  way", "T_q", "S_c/(N·Γ_c)", "S_t/min(Γ_t,Γ_a)", "T_t", "takes")
@@ -133,3 +134,9 @@ def _amount(resource: str, value: float) -> str:
 
 def _bare(resource: str, value: float) -> str:
     return f"{value:g}" if resource.startswith("workers") else format_rate(value)
+
+
+def _between(least_bps: float, most_bps: float) -> str:
+    if math.isinf(most_bps):
+        return f"at least {format_rate(least_bps)}"
+    return f"{format_rate(least_bps)} to {format_rate(most_bps)}"

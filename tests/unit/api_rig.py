@@ -12,6 +12,7 @@ from typing import Any
 
 from broker_rig import Rig
 from fastapi import FastAPI
+from network_world import TEMPLATES
 
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import STATUS, create_app
@@ -31,7 +32,7 @@ def books(rig: Rig, policy: TemplatePolicy | None = None) -> Registries:
     """Registries in the rig's store. The rig's broker does not follow these policies."""
     return Registries(
         PolicyRegistry(rig.topology, rig.store, rig.clock),
-        TemplateRegistry(templates_from_dict(None), rig.store, policy, rig.clock),
+        TemplateRegistry(templates_from_dict(TEMPLATES), rig.store, policy, rig.clock),
         rig.store,
     )
 

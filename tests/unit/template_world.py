@@ -98,6 +98,8 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         ),
         "peak": rates,
     }
+    if draw(st.booleans()):
+        del found["rspec"]
     return found | {key: draw(value) for key, value in more.items() if draw(st.booleans())}
 
 

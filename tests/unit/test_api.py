@@ -121,7 +121,7 @@ def test_what_is_on_the_switches(web: TestClient, rig: Rig) -> None:
     [
         ({"src": "mars"}, "unknown_site", "unknown site 'mars', expected one of mu, tacc"),
         ({"template": "x"}, "unknown_template", "unknown template 'x', expected one of default, "),
-        ({"min_bps": 1e12}, "impossible_rate", "is above what template 'default' allows"),
+        ({"min_bps": 1e12}, "impossible_rate", "all that can be reserved between them"),
         ({"min_bps": -1}, "impossible_rate", "expected more than 0 b/s"),
         ({"id": ""}, "bad_request", "body.id: String should match"),
         ({"id": 7}, "bad_request", "body.id: Input should be a valid string (found 7)"),

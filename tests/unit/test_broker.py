@@ -277,9 +277,9 @@ def test_sites_that_are_not_joined_and_templates_no_path_can_meet(tmp_path: Path
     rig = Rig(tmp_path / "s", topology_from_dict({"nodes": nodes, "links": links}))
     apart = rig.ask("x", "a", "c")
     assert (apart.state, apart.reason) == (TransitState.BEST_EFFORT, "no path joins a and c")
-    weak = rig.ask("y", "a", "b")
+    weak = rig.ask("y", "a", "b", template="soykb")
     assert weak.state is TransitState.BEST_EFFORT
-    assert "900 kb/s free, 5 Mb/s needed (a>b, which carries no more)" in weak.reason
+    assert "900 kb/s free, 25 Mb/s needed (a>b, which carries no more)" in weak.reason
 
 
 @pytest.mark.parametrize(

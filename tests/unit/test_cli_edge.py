@@ -48,7 +48,8 @@ def test_where_nothing_fits_it_waits_with_the_reason(workflow: Path) -> None:
         "running:\n- {application: big, priority: 9, workers: {mu: 4, tacc: 8}}\n"
         "waiting:\n- {application: early, priority: 5}\n- {application: late, priority: 4}\n"
     )
-    ran = adon("site", "edge", workflow, "--holdings", "held.yml", "--save", "held.yml")
+    asked = ("--holdings", "held.yml", "--save", "held.yml", "--priority", 5)
+    ran = adon("site", "edge", workflow, *asked)
     assert ran.code == 1
     assert "local at mu lacks workers at mu: 1 needed, 0 of 4 free, held by big" in ran.out
     assert "waits in the scheduler's queue (place 2): no application of lower priority" in ran.out
@@ -59,13 +60,14 @@ def test_where_nothing_fits_it_waits_with_the_reason(workflow: Path) -> None:
 def test_who_could_give_way_is_named(workflow: Path, tmp_path: Path) -> None:
     Path("held.yml").write_text(
         "running:\n- {application: neuro, priority: 3, workers: {mu: 4}, layer: l2,\n"
-        "   bandwidth: {'mu>tacc': 190 Mb/s}}\n"
+        "   bandwidth: {'mu>tacc': 198 Mb/s}}\n"
     )
     asked = ("site", "edge", workflow, "--local", "mu", "--remote", "tacc", "--output-site", "mu")
-    ran = adon(*asked, "--holdings", "held.yml", "--config", config_file(tmp_path))
+    asked += ("--holdings", "held.yml", "--config", config_file(tmp_path))
+    ran = adon(*asked, "--priority", 5)
     assert ran.code == 1
     assert "it would fit if neuro (priority 3) gave way in layer 2" in ran.out
-    ran = adon(*asked, "--holdings", "held.yml", "--config", config_file(tmp_path), "--priority", 2)
+    ran = adon(*asked, "--priority", 2)
     assert "no application of lower priority" in ran.out
 
 
@@ -129,7 +131,10 @@ def test_a_path_of_which_nothing_is_left_is_named(workflow: Path) -> None:
     [
         (["--local", "muu"], "site 'muu' is not in the site catalog"),
         (["--local", "mu", "--remote", "mu"], "'mu' is given as local and as remote"),
-        (["--template", "soykbb"], "template 'soykbb' is none of default, soykb"),
+        (
+            ["--template", "defualt"],
+            "template 'defualt' is none of default, did you mean",
+        ),
         (["--workers", "0"], "expected a whole number from 1"),
         (["--holdings", "none.yml"], "none.yml"),
         (["--holdings", "sites.yml"], "sites.yml: holdings"),

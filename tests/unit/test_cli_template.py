@@ -47,7 +47,7 @@ def test_all_templates_in_a_table(rig: Rig) -> None:
     ]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["default", "montage", "soykb"]
     assert re.split(" {2,}", rows[2]) == [
-        "soykb", "1", "built in", "25 Mb/s", "150 Mb/s", "5", "-", "soykb, soykb[-_:.]*",
+        "soykb", "1", "adon.yml", "25 Mb/s", "150 Mb/s", "5", "-", "soykb, soykb[-_:.]*",
     ]  # fmt: skip
     assert [t["name"] for t in json.loads(adon("template", "list", "--json").out)] == [
         "default", "montage", "soykb",
@@ -56,7 +56,7 @@ def test_all_templates_in_a_table(rig: Rig) -> None:
 
 def test_one_template_in_full(rig: Rig) -> None:
     shown = lines("template", "show", "montage")
-    assert shown[0] == "template              montage, version 1, built in"
+    assert shown[0] == "template              montage, version 1, adon.yml"
     assert "may have              2 Gb/s" in shown
     assert (
         "scores of throughput  100 Mb/s 1, 300 Mb/s 4, 500 Mb/s 6, 900 Mb/s 8, 2 Gb/s 10" in shown
@@ -79,14 +79,14 @@ def test_saved_from_a_file_restored_and_deleted(rig: Rig, tmp_path: Path) -> Non
     assert rows[2].endswith("version 1  50 Mb/s  150 Mb/s")
     assert lines("template", "delete", "own") == ["template own is forgotten; its history stays"]
     assert lines("template", "history", "own")[-1].split()[-1] == "deleted"
-    assert "is built in" in refusal("template", "delete", "soykb")
+    assert "is built in" in refusal("template", "delete", "default")
 
 
 def test_a_replaced_built_in_template_stands_there_again(rig: Rig, tmp_path: Path) -> None:
     lines("template", "save", "soykb", "--file", written(tmp_path))
     said = lines("template", "delete", "soykb")
-    assert said[0] == "what is built in stands there again"
-    assert said[2].split()[:4] == ["soykb", "4", "built", "in"]
+    assert said[0] == "the template of adon.yml stands there again"
+    assert said[2].split()[:4] == ["soykb", "4", "adon.yml", "25"]
 
 
 def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
@@ -98,10 +98,10 @@ def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
         "transit", "release", "run", "--moved", "100 MB", "--took", "10 s", "--outcome", "success"
     )
     shown = "\n".join(lines("template", "save", "blast", "--from", "run"))
-    assert "made of         transit run (default 1)" in shown
-    assert "for             blast" in shown
-    assert "needs at least  40 Mb/s" in shown
-    assert "peak            80 Mb/s (run, 4 streams" in shown
+    assert "made of          transit run (default 1)" in shown
+    assert "for              blast" in shown
+    assert "needs at least   40 Mb/s" in shown
+    assert "peak             80 Mb/s (run, 4 streams" in shown
     assert "unknown transit 'nope'" in refusal("template", "save", "x", "--from", "nope")
 
 
@@ -123,7 +123,7 @@ REFUSED = [
     (("match", "--min", "2 Gb/s", "--max", "1 Gb/s"), "is above max_throughput"),
     (("save", "a b", "--file", "own.yml"), "expected letters, digits and . _ -"),
     (("save", "x", "--file", "none.yml"), "none.yml: cannot be read"),
-    (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad' has no 'rspec'"),
+    (("save", "x", "--file", "bad.yml"), "bad.yml: template 'bad' has no 'qspec'"),
     (("save", "x"), "one of the arguments --from --file --version is required"),
     (("save", "x", "--version", "1"), "unknown template 'x'"),
     (("history", "x"), "unknown template 'x'"),
@@ -134,6 +134,6 @@ REFUSED = [
 
 def test_what_cannot_be_is_one_line(rig: Rig, tmp_path: Path) -> None:
     written(tmp_path)
-    (tmp_path / "bad.yml").write_text("qspec: {min_throughput: 1}\n", encoding="utf-8")
+    (tmp_path / "bad.yml").write_text("rspec: {max_throughput: 1}\n", encoding="utf-8")
     for words, said in REFUSED:
         assert said in refusal("template", *words)

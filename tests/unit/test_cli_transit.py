@@ -147,7 +147,7 @@ def test_rates_are_changed_while_it_runs(rig: Rig) -> None:
     ask("--id", "a")
     assert adon("transit", "change", "a", "--min", "8 Mb/s", "--max", "20 Mb/s").code == 0
     assert (rig.broker.get("a").requested_bps, rig.broker.get("a").max_bps) == (8e6, 20e6)
-    assert "8 Mb/s to 20 Mb/s, before 5 Mb/s to 1 Gb/s" in adon("transit", "explain", "a").out
+    assert "8 Mb/s to 20 Mb/s, before 5 Mb/s to 200 Mb/s" in adon("transit", "explain", "a").out
     assert "expected at most 180 Mb/s" in refusal("transit", "change", "a", "--min", "190 Mb/s",
                                                   "--max", "200 Mb/s")  # fmt: skip
     assert (

@@ -24,19 +24,29 @@ OURS = Circuit("a", L3, 14 * MBPS, 14 * MBPS, NOW + 60)
 
 @FEW
 @given(st.data())
-def test_caps_fit_every_link_and_keep_guarantees(data: st.DataObject) -> None:
+def test_a_circuit_is_held_to_its_own_ceiling_alone(data: st.DataObject) -> None:
     topology = data.draw(topologies())
     groups = Grouper(topology).group(data.draw(circuit_sets(topology)), NOW)
     rates = caps(topology, groups)
     for group in groups:
-        if group.data:
-            assert rates[group.key] >= min(group.min_bps, group.max_bps) * (1 - 1e-9)
-            assert rates[group.key] <= max(group.max_bps, 1000.0) * (1 + 1e-9)
+        fits = sum(topology.path(branch.path).capacity_bps for branch in group.branches)
+        held = group.data and group.max_bps < fits
+        assert rates.get(group.key) == (max(group.max_bps, 1000.0) if held else None)
     for hop, there in by_hop(groups).items():
         capacity = topology.link(*hop).capacity_bps
-        data_bps = sum(rates[g.key] for g, _ in there if g.data)
-        assert data_bps <= capacity * (1 + 1e-9) + 1000.0 * len(there)
-        assert rates[hop_key(hop)] >= 0.01 * capacity
+        sure = sum(branch.min_bps for _, branch in there)
+        beside = rates.get(hop_key(hop), capacity)
+        assert beside >= 0.01 * capacity and beside + sure <= 1.01 * capacity * (1 + 1e-9)
+
+
+def test_without_a_ceiling_no_packet_of_a_circuit_is_dropped() -> None:
+    circuits = [replace(OURS, id=str(n), min_bps=MBPS, max_bps=20 * MBPS) for n in range(3)]
+    plan = make_plan(two_switches(), circuits, NOW, keep="meter")
+    assert {rule.meter for rule in plan.rules} == {0}
+    # What is idle belongs to best effort, too: it is held to what minima leave.
+    router = next(r for r in plan.routes if (r.dpid, r.out_port, r.src) == (1, 11, "10.10.0.4"))
+    meters = {entry.number: entry for entry in plan.entries if isinstance(entry, Meter)}
+    assert meters[router.meter].rate_kbps == 17_000
 
 
 def test_a_circuit_and_what_it_leaves_are_metered_where_they_enter() -> None:

@@ -16,11 +16,11 @@ import yaml
 from adon.planning.placement import place
 from examples.montage import check
 from examples.montage.fits import image_bytes
-from examples.montage.scenario import SCENARIO, TEMPLATE, result
+from examples.montage.scenario import PAPERS, SCENARIO, TEMPLATE, result
 from examples.montage.sky import Pixels, Recipe, Sky
 from examples.montage.workflow import HEAD, TOOLS, write
 from examples.workflows.jobs import SIZE_ESTIMATE
-from network_provisioner.templates.data import BUILT_IN, template_from_dict
+from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner.model import Options
 from pegasus_hooks.planner.plan import plan
@@ -127,7 +127,7 @@ def test_all_tiles_are_wanted_back_from_one_rack_where_that_is_asked_for(tmp_pat
 
 
 def test_rates_of_the_template_are_the_papers_scaled_alike() -> None:
-    paper, ours = (template_from_dict("montage", one) for one in (BUILT_IN["montage"], TEMPLATE))
+    paper, ours = (template_from_dict("montage", one) for one in (PAPERS, TEMPLATE))
     scale = paper.rspec.max_bps / ours.rspec.max_bps
     assert ours.qspec.min_bps * scale == paper.qspec.min_bps
     least, most = ours.qspec.min_bps, ours.rspec.max_bps

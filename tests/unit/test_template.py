@@ -65,17 +65,27 @@ def test_only_throughput_counts_where_nothing_is_said() -> None:
 
 
 def test_the_built_in_ones_are_valid_and_can_be_replaced() -> None:
-    assert set(templates_from_dict(None)) == set(BUILT_IN) == {"default", "soykb", "montage"}
-    soykb = templates_from_dict({"own": BASE})["soykb"]
-    assert (soykb.qspec.min_bps, soykb.rspec.max_bps) == (25e6, 150e6)
-    assert templates_from_dict({"soykb": BASE})["soykb"].qspec.min_bps == 1e9
+    assert set(templates_from_dict(None)) == set(BUILT_IN) == {"default"}
+    default = templates_from_dict({"own": BASE})["default"]
+    assert default.rspec.max_bps is None and not default.applications
+    # Nothing that a slow or far network has is left out.
+    assert all(default.qspec.limit(metric) is None for metric in ("delay", "jitter", "loss"))
+    assert templates_from_dict({"default": BASE})["default"].qspec.min_bps == 1e9
+
+
+def test_without_a_ceiling_there_is_none() -> None:
+    for body in ({"qspec": BASE["qspec"]}, {"qspec": BASE["qspec"], "rspec": {}}):
+        template = template_from_dict("x", body)
+        assert template.rspec.max_bps is None
+        assert template_from_dict("x", template_to_dict(template)) == template
+        assert template_to_dict(template)["rspec"] == {}
+        assert template.score("throughput", 1e9) == 10 and template.score("throughput", 1) == 0
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"qspec": {}}, "has no 'min_throughput'"),
-        ({"rspec": {}}, "has no 'max_throughput'"),
         ({"qspec": {"min_throughput": 0}}, "qspec.min_throughput: found 0, expected more than 0"),
         ({"qspec": {"min_throughput": "1 GB/s"}}, "expected bits per second"),
         ({"qspec": {"min_throughput": "20 Gb/s"}}, "is below qspec.min_throughput"),

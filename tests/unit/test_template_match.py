@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from network_world import TEMPLATES
 from template_world import bodies, body, plain
 
 from network_provisioner.base.errors import InputError
@@ -19,7 +20,7 @@ from network_provisioner.templates.data import (
 from network_provisioner.templates.match import Specification, distance, match, misfit
 from network_provisioner.templates.template import Template
 
-BUILT_IN = list(templates_from_dict(None).values())
+EXAMPLES = list(templates_from_dict(TEMPLATES).values())
 
 
 def named(name: str, low: float = 1e8, high: float = 1e9, **more: Any) -> Template:
@@ -39,11 +40,16 @@ def named(name: str, low: float = 1e8, high: float = 1e9, **more: Any) -> Templa
         ("", None, ""),
     ],
 )
-def test_the_templates_that_ship_are_found(
+def test_the_templates_of_the_examples_are_found(
     application: str, template: str | None, how: str
 ) -> None:
-    found = match(BUILT_IN, application, Specification())
+    found = match(EXAMPLES, application, Specification())
     assert (found.template.name if found.template else None, found.how) == (template, how)
+
+
+@pytest.mark.parametrize("name", ["soykb", "montage", "mProjectPP", "1000genome", "Default-run"])
+def test_nobodys_application_is_one_of_ours(name: str) -> None:
+    assert match(templates_from_dict(None).values(), name, Specification()).template is None
 
 
 def test_the_name_goes_before_patterns_and_more_letters_before_fewer() -> None:
@@ -76,7 +82,7 @@ def test_limits_that_are_promised_or_not() -> None:
 
 
 def test_the_nearest_specification_lends_figures_but_no_rank() -> None:
-    known = [*BUILT_IN, named("vip", 5e8, 1e9, priority=9, peak=8e8)]
+    known = [*EXAMPLES, named("vip", 5e8, 1e9, priority=9, peak=8e8)]
     found = match(known, "unheard-of", Specification(min_bps=6e8))
     assert found.template is not None
     assert (found.template.name, found.how, found.template.priority) == ("vip", "nearest", 0)

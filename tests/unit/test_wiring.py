@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cli_world import CONFIG
-from network_world import star
+from network_world import TEMPLATES, star
 
 from adon.config.adon_yml import parse_config
 from adon.config.sections import Config
@@ -122,7 +122,7 @@ def test_sections_that_cannot_be(tmp_path: Path, section: dict[str, Any], words:
 
 
 def test_a_broker_with_its_books(tmp_path: Path) -> None:
-    given = config(tmp_path, template_policy={"max_priority": 1})
+    given = config(tmp_path, template_policy={"max_priority": 1}, templates=TEMPLATES)
     with Archive(tmp_path / "a.sqlite") as archive:
         broker, books = make_broker(given, Outbox(archive))
         broker.start()

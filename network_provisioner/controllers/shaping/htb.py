@@ -38,6 +38,7 @@ _QUANTUM_BYTES = 70_000
 _MOST_QUANTA = 5.0
 _MIN_QUEUE_BYTES = 262_144
 _MIN_QUEUE_S = 0.05
+_MOST_QUEUE_BYTES = (1 << 32) - 1  # the kernel's limits have 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,7 @@ def _make(shape: DeviceShape, class_id: str, c: _HtbClass) -> list[str]:
     if c.prio is not None:
         held_s = max(_MIN_QUEUE_S, 2 * shape.delay_s)
         limit = max(_MIN_QUEUE_BYTES, round(shape.capacity_bps / 8 * held_s))
+        limit = min(limit, _MOST_QUEUE_BYTES)
         # The leaf's handle is the class minor: unique on the device, and readable.
         lines.append(
             f"qdisc replace dev {shape.device} parent {class_id} "
