@@ -189,6 +189,30 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
 
 
 @pytest.mark.long
+def test_cores_that_no_waiting_job_can_have_are_no_supply(pool: Pool, tmp_path: Path) -> None:
+    """A job has nearly all of a machine's disk, and those that wait need some."""
+    config = configured(pool, tmp_path, cores=4)
+    slots = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "TotalSlotDisk"]
+    more = "request_memory = 64\nrequest_disk = {:.0f}\nqueue\n"
+    with at_work(pool, adon(config, "run"), tmp_path):
+        pool.run(adon(config, "enlarge", "--for", "night", "--slots", "2", "--lease", "1h"))
+        until(lambda: pool.run(slots).split(), "a machine")
+        disk = float(pool.run(slots).split()[0])
+        for name, seconds, part in (("a", 3600, 0.9), ("b", 1, 0.3)):
+            sub = f"executable = /bin/sleep\narguments = {seconds}\nlog = {name}.log\n"
+            (tmp_path / f"{name}.sub").write_text(sub + more.format(part * disk))
+            pool.run(["condor_submit", "-terse", f"{name}.sub"], cwd=tmp_path)
+            until(lambda name=name: happened(tmp_path / f"{name}.log", "001"), f"{name} to begin")
+            pool.run(adon(config, "shrink", "--for", "night"))
+        assert not happened(tmp_path / "a.log", "005")
+        pool.run(["condor_rm", "-all"])
+        until(lambda: none_left(pool, config), "the machines to be gone")
+    told = " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    assert "idle cores: 1 that no waiting job can have, on adon-" in told
+    assert len(recorded(tmp_path, "machine")) == 2
+
+
+@pytest.mark.long
 def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
     pool: Pool, tmp_path: Path
 ) -> None:

@@ -329,7 +329,7 @@ def test_a_slot_of_the_pool_that_takes_no_job_is_no_supply(world: World, archive
     ad = world.ads["own"]
     del ad["AdonWorker"]
     ad["Requirements"] = classad2.ExprTree("TARGET.RequestDisk <= MY.Disk")
-    ad.update({"PartitionableSlot": True, "Disk": 0, "TotalSlotDisk": 100})
+    ad.update({"PartitionableSlot": True, "Cpus": 2, "Disk": 0, "TotalSlotDisk": 100})
     world.submit()
     ours = expander(world, archive)
     assert not ours.turn().acts

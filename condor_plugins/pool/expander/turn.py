@@ -124,10 +124,9 @@ class Expander:
             whys["not counted"] = f"{name}{more}: {why}"
         if found.partly:
             names = ", ".join(list(found.partly)[:_NAMES])
-            whys["idle cores"] = (
-                f"{sum(found.partly.values())} of {len(found.partly)} machines fit no job that "
-                f"waits: {names}"
-            )
+            more = ", …" if len(found.partly) > _NAMES else ""
+            count = sum(found.partly.values())
+            whys["idle cores"] = f"{count} that no waiting job can have, on {names}{more}"
         own = [machine for machine in found.machines if machine.name not in ours]
         return replace(view, supply=supplied, own=own), whys
 
