@@ -10,8 +10,8 @@ import contextlib
 import os
 import pwd
 import shutil
-import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -273,19 +273,24 @@ def _database(url: str) -> tuple[str, bool]:
 
 
 def _file(path: Path, is_state: bool) -> tuple[str, bool]:
-    from network_provisioner.stores.sqlite import faults
-
     nearest = next(p for p in (path, *path.absolute().parents) if p.exists())
     works = os.access(nearest, os.W_OK)
     said = f"{path} {'can' if works else 'cannot'} be written"
-    if works and is_state and path.exists():
+    if works:
+        folder = nearest if nearest.is_dir() else nearest.parent
         try:
-            found = faults(path)
-        except sqlite3.Error as error:
-            found = [str(error)]
-        if found:
+            with tempfile.TemporaryFile(dir=folder) as trial:
+                trial.write(bytes(1 << 16))
+                trial.flush()
+                os.fsync(trial.fileno())
+        except OSError as error:
+            return f"{path} cannot be written: {folder}: {error.strerror}", False
+    if works and is_state and path.exists():
+        from network_provisioner.stores.sqlite import faults
+
+        if found := faults(path):
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            return f"{path} is damaged: {'; '.join(found[:3])}{more}", False
+            return f"{path}: {'; '.join(found[:3])}{more}", False
     return said, works
 
 

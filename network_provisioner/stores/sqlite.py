@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,17 +56,21 @@ def _text(raw: bytes) -> str:
 
 def faults(path: Path) -> list[str]:
     """In words, why a broker's state in a file cannot be written or be read as a whole; also while
-    a broker has it. Nothing is changed. Raises sqlite3.Error, OSError."""
-    with tempfile.TemporaryFile(dir=path.parent) as beside:  # whether there is room
-        beside.write(bytes(1 << 16))
-        beside.flush()
-        os.fsync(beside.fileno())
+    a broker has it. Nothing is changed."""
+    try:
+        return _faults(path)
+    except sqlite3.Error as error:
+        return [str(error)]
+
+
+def _faults(path: Path) -> list[str]:
     uri = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, uri=True)) as db:
         db.text_factory = _text
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
-        found = [words for (words,) in db.execute("PRAGMA quick_check(3)") if words != "ok"]
+        checked = db.execute("PRAGMA quick_check(3)")
+        found = [f"the file is damaged: {words}" for (words,) in checked if words != "ok"]
         for name, body in () if found else db.execute("SELECT id, body FROM transits"):
             why = transit_of(name, body)
             if isinstance(why, str):
