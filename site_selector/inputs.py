@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from urllib.parse import urlsplit
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
@@ -186,7 +185,7 @@ def check_inputs(
     absent = set()
     for file in workflow.files.values():
         if file.producer is None:
-            replica = _raw_input(workflow, sites, replicas, file.lfn)
+            replica = _raw_input(workflow, replicas, file.lfn)
             if replica is None:
                 absent.add(file.lfn)
             else:
@@ -366,10 +365,9 @@ def _candidates(
     return found
 
 
-def _raw_input(
-    workflow: Workflow, sites: Mapping[str, Site], replicas: ReplicaCatalog, lfn: str
-) -> Replica | None:
-    """An input where it can be read; None for one that is optional and not there."""
+def _raw_input(workflow: Workflow, replicas: ReplicaCatalog, lfn: str) -> Replica | None:
+    """Where an input lies, be that a site of the catalog or not; None for one that is optional and
+    not there."""
     file = workflow.files[lfn]
     replica = replicas.find(lfn)
     if replica is None or not replica.places:
@@ -379,16 +377,4 @@ def _raw_input(
             file.consumers[0],
             f"input {lfn!r} is written by no job and has no replica in {replicas.document.name}",
         )
-    # A remote URL may lie at a place that is no site of ours (a web server); a path may not.
-    near = tuple(
-        (site, pfn)
-        for site, pfn in replica.places
-        if site in sites or urlsplit(pfn).scheme not in ("", "file")
-    )
-    if not near:
-        raise workflow.job_error(
-            file.consumers[0],
-            f"input {lfn!r} lies at the unknown site {replica.places[0][0]!r}, expected one of "
-            + ", ".join(sites),
-        )
-    return replace(replica, places=near)
+    return replica
