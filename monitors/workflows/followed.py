@@ -29,6 +29,7 @@ from monitors.workflows.logs.dagman import (
 )
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind
 from monitors.workflows.logs.job_events import JobEvents
+from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
@@ -165,6 +166,11 @@ class FollowedWorkflow:
         ended = replace(status, state=how.state, at=at, reason=how.why)
         self._change(f"gone:{dagman.cluster}:{dagman.submitted:.3f}", ended, "condor")
 
+    def _complaint(self) -> list[str]:
+        """What DAGMan said where it could not write its log."""
+        text = end_of(self.dir.dag.with_name(self.dir.dag.name + ".lib.err"))
+        return [line.strip() for line in text.splitlines() if line.strip()][-3:]
+
     def _has_written(self) -> bool:
         try:
             return self.dir.dagman_out.stat().st_size > 0
@@ -230,8 +236,9 @@ class FollowedWorkflow:
         failed, self._reading.failed = self._reading.failed, []
         for names, run, at in failed:
             self._measurements += jobs.never_submitted(names, run, at)
-        if self.ended:
-            self._measurements += jobs.workflow_ended()
+        if self.ended and self.status is not None:
+            well = self.status.state is WorkflowState.DONE
+            self._measurements += jobs.workflow_ended(self.status.at, well)
         if self._reading.done is not None:  # when all events are read
             began, done = self._reading.done
             self._reading.done = None
@@ -305,6 +312,8 @@ class FollowedWorkflow:
                 elif told.step is StepKind.STARTED:
                     self._take_events(told.at)
                     self._next_run(told)
+                elif told.step is StepKind.SUBMITTED:
+                    reading.jobs.attempts.names[told.cluster] = told.node
                 elif told.step is StepKind.POST_ENDED:
                     reading.jobs.post_script_ended(told)
         while reading.runs.taken < known:
@@ -396,5 +405,12 @@ class FollowedWorkflow:
         if event.kind is Kind.ABORTED:
             state = WorkflowState.REMOVED
         key = f"dagman:{event.cluster}:{event.at:.3f}"
-        status = replace(self.status or NOT_STARTED, state=state, at=event.at, reason=event.reason)
+        status = self.status or NOT_STARTED
+        reason = event.reason
+        if state is WorkflowState.FAILED and not status.fail and event.returned is not None:
+            code = event.returned
+            how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
+            words = self._reading.parser.last_words or self._complaint()
+            reason = f"DAGMan {how}: {'; '.join(words) or 'it does not say why'}"
+        status = replace(status, state=state, at=event.at, reason=reason)
         self._change(key, status)

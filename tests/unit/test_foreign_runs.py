@@ -150,6 +150,16 @@ def test_dagmans_last_words_where_no_job_failed() -> None:
     assert last_status(starting() + table(START, done=1) + cycle + exiting(START, 0)).reason == ""
 
 
+def test_a_dagman_that_never_wrote_its_log(planned: Submitted, archive: Archive) -> None:
+    planned.dagman.write_text(submitted(9, START) + executing(9, START) + terminated(9, START, 127))
+    planned.out.with_name("wf-0.dag.lib.err").write_text("condor_dagman: libx.so: not found\n")
+    known, _ = followed(planned.path, archive)
+    assert known.status is not None
+    assert known.status.reason == (
+        "DAGMan ended with status 127: condor_dagman: libx.so: not found"
+    )
+
+
 def test_why_a_job_could_not_be_submitted() -> None:
     parser = DagmanParser()
     where = "(-1.-1.-1) {11/14/23 22:13:20}"
@@ -432,6 +442,28 @@ def test_a_run_without_its_execute_event(planned: Submitted, archive: Archive) -
     (planned.path / "00/00" / f"{ONE}.err").write_text("leaves.txt: line 7: not a leaf\n")
     found = followed(planned.path, archive)[1]
     assert (found.lost_s, found.failures[0].exitcode) == (44.0, 2)
+
+
+def test_runs_that_lost_their_submission_or_their_end(planned: Submitted, archive: Archive) -> None:
+    with (planned.path / "wf-0.dag").open("a") as file:
+        file.write(f"SCRIPT POST {STAGE} /bin/true\n")
+    named = f"Event: ULOG_SUBMIT for HTCondor Node {ONE} (1.0.0) {{{stamp(START)}}}"
+    planned.out.write_text(
+        starting() + f"{stamp(START)} {named}\n" + table(START + 90, done=3)
+        + exiting(START + 91, 0)
+    )  # fmt: skip
+    posted = "(1) Normal termination (return value 0)", f"DAG Node: {STAGE}"
+    planned.nodes.write_text(
+        executing(1, START + 1) + terminated(1, START + 9)
+        + submitted(2, START + 10, TWO) + executing(2, START + 11)
+        + submitted(3, START + 12, STAGE) + executing(3, START + 13)
+        + event(16, 3, START + 20, "POST Script terminated.", *posted)
+    )  # fmt: skip
+    (planned.path / "00/00" / f"{TWO}.out").write_text(record_line(START + 15, START + 59, {}))
+    found = followed(planned.path, archive)[1]
+    assert found.outcomes == {"done": 3}
+    values = {one.details["job"]: one.value for one in archive.query("job")}
+    assert values == {ONE: 8.0, TWO: 44.0, STAGE: 7.0}
 
 
 def process(number: int, text: str) -> str:

@@ -87,12 +87,14 @@ class Attempt:
 class Attempts:
     """All attempts of one workflow, fed event by event.
 
-    ``job`` gives the planned job of a name, ``workflow`` is the UUID. Events of jobs whose
-    submission was not seen are passed over: what they belong to is not known.
+    ``job`` gives the planned job of a name, ``workflow`` is the UUID, ``names`` are the jobs' by
+    HTCondor's numbers as DAGMan tells them. Events of jobs whose submission nobody told of are
+    passed over: what they belong to is not known.
     """
 
     job: Callable[[str], PlannedJob]
     workflow: str = ""
+    names: dict[int, str] = field(default_factory=dict)
     all: list[Attempt] = field(default_factory=list)
     _live: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     _by_job: dict[str, list[Attempt]] = field(default_factory=dict)
@@ -108,6 +110,10 @@ class Attempts:
             self._submitted(event)
             return None
         attempt = self.of(event)
+        if attempt is None and event.kind in (Kind.EXECUTE, Kind.TERMINATED):
+            # The log has lost its submission, and DAGMan may have told of it.
+            self._submitted(replace(event, node=self.names.get(event.cluster, "")))
+            attempt = self.of(event)
         if attempt is None:
             return None
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
@@ -233,7 +239,9 @@ def run_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measuremen
     output ratio, bytes out over bytes in, tells how much will have to be moved afterwards.
     """
     job = attempt.job
-    if not _teaches(attempt) or not (records or attempt.start):
+    if not _teaches(attempt):
+        return []
+    if not records and (not attempt.start or attempt.returned is None):
         return []
     if job.is_clustered:
         good = [(n, one) for n, one in enumerate(records) if one.exitcode == 0]

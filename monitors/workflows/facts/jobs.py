@@ -106,6 +106,9 @@ class JobFacts:
         if event.kind is Kind.POST_SCRIPT_TERMINATED:
             ended = self.attempts.of(event)
             name = "" if ended is None else ended.job.name
+            if ended is not None and not ended.end:  # the log has lost its end
+                ended.end = event.at
+                return facts + self._attempt_facts(ended, event.at)
             if any(waiting is ended for waiting in self._pending.get(name, ())):
                 for waiting in self._pending.pop(name):
                     facts += self._attempt_facts(waiting, event.at)
@@ -127,9 +130,17 @@ class JobFacts:
             for one in self._pending.get(event.node, ())
         )
 
-    def workflow_ended(self) -> list[Measurement]:
-        """What is left to tell when DAGMan has ended: attempts whose POST never came."""
+    def workflow_ended(self, at: float, well: bool) -> list[Measurement]:
+        """What is left to tell when DAGMan has ended then (Unix seconds), ``well`` or not: attempts
+        whose POST never came, or whose end is in their own records alone."""
         facts: list[Measurement] = []
+        for attempt in self.attempts.all if well else ():
+            if attempt.start and not attempt.end:
+                record = read_output(attempt.job, attempt.start, at, complained=False).record
+                if record is not None:
+                    attempt.end, attempt.returned = record.end, record.exitcode
+                    attempt.outcome = Outcome.FAILED if record.exitcode else Outcome.DONE
+                    facts += self._attempt_facts(attempt)
         for attempt in [one for waiting in self._pending.values() for one in waiting]:
             facts += self._facts_without_post(attempt)
         self._pending.clear()

@@ -46,7 +46,7 @@ from itertools import count
 from pathlib import Path
 
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
-from monitors.workflows.logs.tail import Lines
+from monitors.workflows.logs.tail import Lines, without_holes
 from monitors.workflows.planned.owned import opened
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
@@ -201,7 +201,7 @@ class DagmanParser:
     def feed(self, data: bytes) -> Iterator[StatusChange | DagmanStep]:
         """What the next portion of the file tells. A start or an end comes before the change that
         it makes; :attr:`failed` is as it was when each was told."""
-        for _, line in self._lines.feed(data):
+        for _, line in self._lines.feed(without_holes(data)):
             if _TROUBLE.search(line):
                 self._hear(line)
             # Most lines are of no interest, and looking for a word is cheap.

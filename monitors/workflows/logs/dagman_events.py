@@ -21,7 +21,7 @@ from pathlib import Path
 from monitors.workflows.logs.dagman import message_of
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
-from monitors.workflows.logs.tail import Lines, Tail
+from monitors.workflows.logs.tail import Lines, Tail, without_holes
 
 _KINDS = {
     b"SUBMIT": Kind.SUBMIT,
@@ -59,7 +59,7 @@ class DagmanEventTail:
         for piece in self._tail.read():
             if piece.first:
                 self._lines, self._open = Lines(), None
-            for _, line in self._lines.feed(piece.data):
+            for _, line in self._lines.feed(without_holes(piece.data)):
                 if any(word in line for word in _WORDS):
                     yield from self._line(line)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from monitors.workflows.logs.event_ads import AdLines
 from monitors.workflows.logs.stamps import HERE, STAMP, LocalClock, LogTimes, read_stamp
-from monitors.workflows.logs.tail import Lines, Tail
+from monitors.workflows.logs.tail import Lines, Tail, without_holes
 
 
 class Kind(IntEnum):
@@ -131,7 +131,6 @@ _STEPS = {
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
 _NUMBERS = frozenset(int(kind) for kind in Kind)
 _STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
-_HOLE = re.compile(rb"\0+")
 _LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 _MOST_LINES = 500  # of one event
 _LARGEST = 1e18
@@ -156,9 +155,8 @@ class EventParser:
 
     def feed(self, data: bytes) -> list[JobEvent]:
         """The events that became whole with the next portion of the file."""
-        # A file system that lost what was written leaves zero bytes in its place.
-        whole = _HOLE.sub(b"\n", data) if b"\0" in data else data
-        return [event for _, line in self._lines.feed(whole) for event in self._line(line)]
+        lines = self._lines.feed(without_holes(data))
+        return [event for _, line in lines for event in self._line(line)]
 
     def _line(self, line: bytes) -> Iterator[JobEvent]:
         if line.rstrip() == b"...":

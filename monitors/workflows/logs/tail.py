@@ -18,7 +18,14 @@ _MARK_BYTES = 256  # the last bytes that were read, to notice that they are no l
 MAX_LINE_BYTES = 1 << 16  # no line that is of interest is longer
 
 # What programs append to a log's name when they put it aside: DAGMan, HTCondor, logrotate.
+_HOLE = re.compile(rb"\0+")
 _ASIDE = re.compile(r"\.(old|\d{1,3}|\d{8}T\d{6}|\d{8})")
+
+
+def without_holes(data: bytes) -> bytes:
+    """Part of a log, lines begun anew behind the zero bytes that a file system put in the place of
+    what it lost."""
+    return _HOLE.sub(b"\n", data) if b"\0" in data else data
 
 
 class Lines:

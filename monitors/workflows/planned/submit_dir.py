@@ -160,6 +160,7 @@ _PREFIXES = {
 }
 
 _NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
+_DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
 _HEAD_BYTES = 1 << 16
 
 
@@ -249,8 +250,16 @@ class SubmitDir:
 
     @property
     def dagman_out(self) -> Path:
-        """What DAGMan says about itself; the tables of :mod:`monitors.workflows.logs.dagman`."""
-        return self.dag.with_name(self.dag.name + ".dagman.out")
+        """What DAGMan says about itself: beside the DAG, or where its submit file sends it
+        (``condor_submit_dag -outfile_dir``)."""
+        usual = self.dag.with_name(self.dag.name + ".dagman.out")
+        submit = self.dag.with_name(self.dag.name + ".condor.sub")
+        if not is_file(usual) and is_file(submit):
+            with suppress(InputError):
+                named = _DAGMAN_OUT.search(text_of(submit))
+                if named and is_file(path := self.here(self.path / named[1])):
+                    return path
+        return usual
 
     @property
     def nodes_log(self) -> Path:
