@@ -329,6 +329,7 @@ class FollowedWorkflow:
             for _ in range(count_before):
                 self._take_event()
         known = runs.begin(begun.at)
+        self._reading.jobs.attempts.names.clear()  # numbers may begin anew
         if not begun.again:
             self._begun(begun.at, surely=known and not self.statuses.is_old)
 

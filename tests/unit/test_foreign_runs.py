@@ -210,6 +210,17 @@ def test_files_of_a_moved_directory_are_found_below_it(tmp_path: Path) -> None:
     assert plan.offset_s == -8 * 3600
 
 
+def test_a_directory_of_pegasus_4(tmp_path: Path) -> None:
+    here = moved(tmp_path)
+    (here / "braindump.yml").unlink()
+    (here / "braindump.txt").write_text(
+        "dag wf-0.dag\nwf_uuid 1b2c\nsubmit_dir /home/bert/run0002\ndax_label count leaves\n"
+    )
+    plan = SubmitDir(here)
+    assert (plan.workflow, plan.name) == ("1b2c", "count leaves")
+    assert plan.job(ONE).output == here / "00/00" / f"{ONE}.out"
+
+
 def test_files_named_by_another_spelling_are_found_beside_the_submit_file(tmp_path: Path) -> None:
     here = moved(tmp_path)
     sub = here / "00/00" / f"{ONE}.sub"

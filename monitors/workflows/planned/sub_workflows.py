@@ -20,7 +20,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of, is_planned
 from network_provisioner.base.errors import InputError
 
 _NUMBERED = re.compile(r"(.+)\.(\d{3})")
@@ -82,7 +82,7 @@ def _plans_before(newest: SubmitDir) -> list[SubmitDir]:
     earlier: list[SubmitDir] = []
     for number in range(int(found[2])):
         folder = newest.path.with_name(f"{found[1]}.{number:03d}")
-        if (folder / "braindump.yml").is_file():
+        if is_planned(folder):
             with suppress(InputError):  # nothing but its own history is lost
                 earlier.append(SubmitDir(folder))
     return earlier
@@ -102,7 +102,7 @@ def root_of(path: Path) -> Path:
         if root in ("", dump.get("wf_uuid")):
             return path
         for above in _real(path).parents:
-            if (above / "braindump.yml").is_file() and SubmitDir(above).workflow == root:
+            if is_planned(above) and SubmitDir(above).workflow == root:
                 return above
     except InputError:
         pass
@@ -112,7 +112,7 @@ def root_of(path: Path) -> Path:
 def _planned(dag: Path) -> SubmitDir | None:
     """The submit directory that was planned for a DAG, where it has one of its own."""
     folder = _real(dag.parent)
-    if not (folder / "braindump.yml").is_file():
+    if not is_planned(folder):
         return None
     found = SubmitDir(folder)
     return found if found.dag.name == dag.name else None

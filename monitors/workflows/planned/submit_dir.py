@@ -416,9 +416,17 @@ _KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
 _OPENING = frozenset("\"'[{")  # of what is no whole text
 
 
+def is_planned(folder: Path) -> bool:
+    """Whether Pegasus planned a workflow there: before 5.0 it wrote ``braindump.txt``."""
+    return any(is_file(folder / f"braindump.{ending}") for ending in ("yml", "txt"))
+
+
 def _braindump(folder: Path) -> dict[str, str]:
     if not (folder / "braindump.yml").exists():
-        return {}
+        if not is_planned(folder):
+            return {}
+        pairs = (line.split(None, 1) for line in text_of(folder / "braindump.txt").splitlines())
+        return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
     known = braindump(folder)
     torn = [key for key in _KEYS if known.get(key, "")[:1] in _OPENING]
     if not known or torn:
