@@ -219,7 +219,8 @@ class Expander:
             errors = _together(partial(self._cloud.start, flavour, name) for name in names)
             for name, error in zip(names, errors, strict=True):
                 if error is None:
-                    self._look.accepted(Server(name, flavour, MachineState.BOOTING, now))
+                    asked = self._clock()  # requests may have taken their time
+                    self._look.accepted(Server(name, flavour, MachineState.BOOTING, asked))
                     count -= 1
             for error in filter(None, errors):
                 if isinstance(error, CloudError):
