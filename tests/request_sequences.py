@@ -125,6 +125,7 @@ class MemoryStore:
         self.rows = rows
         self._read: int | None = None
         self.doubted: set[str] = set()
+        self.unreadable: dict[str, str] = {}
         self.mend()
 
     def mend(self) -> None:
@@ -178,6 +179,10 @@ class MemoryStore:
 
     def active(self) -> list[Transit]:
         return [t.copy() for t in self.rows.values() if t.state in ACTIVE]
+
+    def find(self, state: str | None, workflow: str | None, limit: int) -> list[Transit]:
+        assert state is workflow is None
+        return [t.copy() for t in list(self.rows.values())[-limit:]]
 
 
 class Watched(SimulatedController):

@@ -46,7 +46,6 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
 )
 _PUT = upsert("transits")
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _text(raw: bytes) -> str:
@@ -208,6 +207,6 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
             advice = "; the file is damaged, see docs/state.md" if damaged else ""
             raise StoreError(f"state file {self._path}: {error}{advice}") from error
