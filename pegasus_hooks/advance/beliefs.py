@@ -72,6 +72,8 @@ class BeliefReader:
         except InputError as error:
             self._note = f"sizes and run times by the archive alone: {error}"
             try:
+                if files.catalog("site") is None:
+                    raise InputError("found no site catalog")
                 self._catalog = all_sites(None, files, lambda _: None)
             except InputError as other:
                 self._note += f"; sites and paths by default: {other}"

@@ -5,7 +5,8 @@
 A checkout is a folder, such as one of pegasus-isi/pegasus or pegasushub/pegasus-site-catalogs.
 Workflows are the YAML files that have jobs, and what the generators below ``test/core`` and
 ``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
-Every catalog that lies alone is read. With a real ``pegasus-plan`` its answer stands beside.
+Every catalog that lies alone is read. Variables that are not set are given a value. A real
+``pegasus-plan`` plans as well where it is named; else the embedded planner does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +34,7 @@ from site_selector.catalogs.entries import replicas_of, transformations_of
 
 _BIN = Path(sys.executable).parent
 _LIMIT_S = 40.0
+_VARIABLE = re.compile(r"(?<!\\)\$\{(\w+)\}")
 _STAND_IN = f"""#!{sys.executable}
 import json, os, sys
 open(os.environ["PLANNED"], "w").write(json.dumps([os.getcwd(), sys.argv[1:]]))
@@ -44,8 +47,15 @@ _VARIANTS = (
     "sharedfs",
 )  # folders of settings, named on the command line
 _TOOLS = ("config", "version", "run", "status", "keg", "transfer", "kickstart")
-_PASSED = {"--sites": "--execution-sites", "--output-sites": "--output-site",
-           "--input-dir": "--input-dir", "--conf": "--conf"}  # fmt: skip
+_PASSED = {
+    "--sites": "--execution-sites",
+    "--output-sites": "--output-site",
+    "--input-dir": "--input-dir",
+    "--conf": "--conf",
+    "--sites-file": "--sites",
+    "--replicas-file": "--replicas",
+    "--transformations-file": "--transformations",
+}
 _CATALOGS = {"sites": "sites", "replicas": "replicas", "transformations": "transformations"}
 
 
@@ -60,20 +70,21 @@ class Found:
     options: list[str] = field(default_factory=list)
     mapped: str = ""
     planned: str = ""
-    pegasus: str | None = None
 
 
 def main() -> int:
     """Print the table; exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.pegasus_inputs")
     parser.add_argument("checkout", type=Path, nargs="+")
-    parser.add_argument("--pegasus-plan", type=Path, help="a real one, to compare with")
+    parser.add_argument("--pegasus-plan", type=Path, help="a real one, to plan with")
     parser.add_argument("--refused", action="store_true", help="one line for each refusal as well")
     args = parser.parse_args()
+    if args.pegasus_plan:
+        os.environ["PATH"] = f"{args.pegasus_plan.absolute().parent}:{os.environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="pegasus-inputs-") as scratch:
         found = [f for c in args.checkout for f in _found(c.resolve(), Path(scratch))]
         for item in found:
-            _try(item, args.pegasus_plan)
+            _try(item)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     _print(found, args.refused)
@@ -92,7 +103,11 @@ def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
             if kind == "workflow":
                 folder = scratch / f"as-is-{len(list(scratch.iterdir()))}"
                 shutil.copytree(file.parent, folder, ignore_dangling_symlinks=True)
-            yield Found(str(file.relative_to(checkout)), kind, folder, file.name)
+            words = []
+            for catalog in _CATALOGS if kind == "workflow" else ():
+                if (folder / "catalogs" / f"{catalog}.yml").exists():
+                    words += [f"--{catalog}-file", f"catalogs/{catalog}.yml"]
+            yield Found(str(file.relative_to(checkout)), kind, folder, file.name, words)
 
 
 def _kind_of(file: Path) -> str:
@@ -148,7 +163,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{tools}:{_BIN}:{os.environ['PATH']}", "HOME": str(folder)}
 
 
-def _try(item: Found, planner: Path | None) -> None:
+def _try(item: Found) -> None:
     if item.kind != "workflow":
         option = {"sites": ["site", "show", "--sites"]}.get(item.kind)
         item.mapped = _run([*option, item.file], item.folder) if option else _read(item)
@@ -159,13 +174,13 @@ def _try(item: Found, planner: Path | None) -> None:
     item.mapped = _run(["site", "map", item.file, *options], item.folder)
     if not item.mapped:
         item.planned = _run(["plan", item.file, "--dir", ".planned", *options], item.folder)
-    if planner is not None:
-        words = [w for w in item.options if w not in (item.file, "--submit", "--json", "-vvv")]
-        item.pegasus = _pegasus([str(planner), *words, item.file], item.folder)
 
 
 def _run(words: Sequence[str], folder: Path) -> str:
     """In this process, which has loaded all that takes long."""
+    for file in folder.rglob("*.yml"):
+        for name in _VARIABLE.findall(file.read_text(encoding="utf-8", errors="replace")):
+            os.environ.setdefault(name, f"/{name.lower()}")
     said, before, home = io.StringIO(), Path.cwd(), os.environ.get("HOME", "")
     os.chdir(folder)
     os.environ["HOME"] = str(folder)
@@ -187,13 +202,6 @@ def _read(item: Found) -> str:
     return ""
 
 
-def _pegasus(words: Sequence[str], folder: Path) -> str:
-    env = {**os.environ, "HOME": str(folder)}
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return "" if done.returncode == 0 else lines[-1].strip()
-
-
 def _print(found: Sequence[Found], refused: bool) -> None:
     print("| kind | found | mapped or read | planned as well |")
     print("|---|---|---|---|")
@@ -206,8 +214,6 @@ def _print(found: Sequence[Found], refused: bool) -> None:
         for step, told in (("mapped", item.mapped), ("planned", item.planned)):
             if told:
                 print(f"{item.name}: not {step}: {told}")
-        if item.pegasus is not None and bool(item.pegasus) != bool(item.mapped):
-            print(f"{item.name}: differs, pegasus-plan: {item.pegasus or 'plans it'}")
 
 
 if __name__ == "__main__":
