@@ -136,10 +136,11 @@ class JobFacts:
         facts: list[Measurement] = []
         for attempt in self.attempts.all if well else ():
             if attempt.start and not attempt.end:
-                record = read_output(attempt.job, attempt.start, at, complained=False).record
-                if record is not None:
-                    attempt.end, attempt.returned = record.end, record.exitcode
-                    attempt.outcome = Outcome.FAILED if record.exitcode else Outcome.DONE
+                records = read_output(attempt.job, attempt.start, at, complained=False).records
+                if records:
+                    failed = next((one.exitcode for one in records if one.exitcode), 0)
+                    attempt.end, attempt.returned = max(one.end for one in records), failed
+                    attempt.outcome = Outcome.FAILED if failed else Outcome.DONE
                     facts += self._attempt_facts(attempt)
         for attempt in [one for waiting in self._pending.values() for one in waiting]:
             facts += self._facts_without_post(attempt)
