@@ -50,6 +50,6 @@ bench: setup ## measure and write bench-results.json; ONLY=P3 measures one id, T
 
 clean: ## remove what was made here, also what killed runs left (downloads in ~/.cache/adon stay)
 	@[ ! -x .venv/bin/python ] || .venv/bin/python -m examples.testbed.procs .adon
-	@rm -rf demo-report compare-report.html figure18 bench-results.json .adon .venv *.egg-info build dist
+	@rm -rf demo-report compare-report.html sweep-report.* figure18 bench-results.json .adon .venv *.egg-info build dist
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

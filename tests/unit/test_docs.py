@@ -105,6 +105,27 @@ def check_known(parser: argparse.ArgumentParser, words: str) -> None:
             assert name in options, f"adon {words}"
 
 
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A command, or all those below it."""
+    nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    yield from (leaf for a in nested for one in a.choices.values() for leaf in leaves(one))
+    if not nested:
+        yield parser
+
+
+def test_every_example_of_the_help_is_a_command() -> None:
+    parser = build_parser()
+    examples = [
+        words.partition(" > ")[0]
+        for leaf in leaves(parser)
+        for words in re.findall(r"(?m)^  adon (.*)$", (leaf.epilog or "").replace("\\\n", " "))
+    ]
+    assert len(examples) > 100
+    for words in examples:
+        # What an example does stands behind it, apart.
+        assert parser.parse_args(shlex.split(re.split(r" {3,}(?![ -])", words)[0], comments=True))
+
+
 def test_the_list_of_commands_is_whole() -> None:
     listed = text_of(ROOT / "docs/cli.md")
     nouns = next(a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))

@@ -368,10 +368,8 @@ def _has_ipv6() -> bool:
 def test_a_halt_ends_what_waits(port: int) -> None:
     halt = Halt()
     threading.Timer(0.2, halt.set).start()
-    begin = time.monotonic()
     with pytest.raises(ProbeError, match="the agent was stopped"):
-        echo.server(order("echo", 60.0, role="server", port=port, secret=b"s", halt=halt), 0.0)
-    assert time.monotonic() - begin < 30
+        echo.server(order("echo", 600.0, role="server", port=port, secret=b"s", halt=halt), 0.0)
 
 
 # -- ping and trace ------------------------------------------------------------------------------
