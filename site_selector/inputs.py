@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -142,16 +143,23 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     if flow.document.root.get(REPLICA_CATALOG) is not None:
         inside = replicas_of(flow.document, (REPLICA_CATALOG,))
     kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
-    files = [] if file is None or kind == "JDBCRC" else [(kind, str(file))]
-    found = find_replicas(
-        (f.lfn for f in flow.files.values() if f.producer is None),
-        files,
-        [str(folder) for folder in sources.input_dirs],
-        None,
-        sources.properties if sources.replicas is None else {},
+    files = [] if file is None else [(None if kind == "JDBCRC" else kind, str(file))]
+    find = partial(
+        find_replicas,
+        [f.lfn for f in flow.files.values() if f.producer is None],
+        directories=[str(folder) for folder in sources.input_dirs],
         inside=inside,
         variables=sources.variables,
     )
+    if kind == "JDBCRC":
+        unread: list[str] = []
+        found = find(files=[], note=unread.append, properties=sources.properties)
+        for line in unread:
+            _log.warning("%s", line)
+        if unread:
+            found = find(files=files, note=None)
+    else:
+        found = find(files=files, note=None)
     name = str(file or "a replica catalog")
     return ReplicaCatalog(replace(flow.document, name=name), found, ())
 

@@ -153,8 +153,8 @@ def _generated(program: Path, checkout: Path, scratch: Path) -> Iterator[Found]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    tools = folder / ".bin"
-    tools.mkdir(exist_ok=True)
+    tools = folder / ".pegasus" / "bin"  # the client of Pegasus.api looks for that name
+    tools.mkdir(parents=True)
     for name in [f"pegasus-{tool}" for tool in _TOOLS] + ["condor_version", "condor_config_val"]:
         (tools / name).write_text(_QUIET)
     (tools / "pegasus-plan").write_text(_STAND_IN)

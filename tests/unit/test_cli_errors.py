@@ -166,22 +166,12 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
                 )
             },
             "workflow.yml:1: job ID1: profile execution.site 'mars' is not in the site catalog, which"
-            " lists local, mu, tacc",
-        ),
-        (
-            {"replicas": without(REPLICAS, "replicas", 0, "metadata")},
-            "replicas.yml:1: replica 'reads' has no size; give its bytes as 'metadata: {size: 12345}'"
-            " here or as 'size' where a job uses it",
+            " lists local, mu, tacc, condorpool",
         ),
         (
             {"replicas": changed(REPLICAS, "replicas", 0, "lfn", to="other")},
             "workflow.yml:1: job ID1: input 'reads' is written by no job and has no replica in"
             " replicas.yml",
-        ),
-        (
-            {"replicas": changed(REPLICAS, "replicas", 0, "pfns", 0, "site", to="mars")},
-            "replicas.yml:1: replica 'reads' lies at the unknown site 'mars', expected one of local,"
-            " mu, tacc",
         ),
         (
             {
@@ -191,7 +181,7 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
                 )
             },
             "workflow.yml:1: job ID1: no site can run align: it is at mars, execution sites are among"
-            " local, mu, tacc",
+            " mu, tacc, condorpool",
         ),
         (
             {"sites": changed(SITES, "sites", 1, "profiles", "pegasus", "adon.worker", to=3)},
@@ -235,7 +225,7 @@ def test_options_of_site(tmp_path: Path) -> None:
     assert refusal(*asked, "--sites", "none.yml") == f"none.yml: {NO_FILE} site catalog"
     assert refusal(*asked, "--output-site", "tac") == (
         "output site 'tac' is not in the site catalog, which lists local, mu, tacc,"
-        " did you mean 'tacc'?"
+        " condorpool, did you mean 'tacc'?"
     )
     assert refusal("site", "explain", "workflow.yml", "--job", "ID3") == (
         "job 'ID3' is not in workflow 'small', did you mean 'ID2'?"
