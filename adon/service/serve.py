@@ -68,6 +68,8 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
 
     config = load_config(config_file)
     controller = make_controller(config.controller, topology_from_dict(config.topology))
+    if not callable(getattr(controller, "clear", None)):
+        raise InputError(f"controller.driver: {config.controller.driver} has no clear()")
     controller.start(_SWITCHES_CONNECT_S)
     try:
         controller.clear()

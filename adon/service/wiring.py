@@ -136,7 +136,8 @@ def _foreign(config: ControllerConfig, topology: Topology) -> Controller:
         raise InputError(f"{where}: {_said(error)}; it takes topology and options") from error
     except Exception as error:
         raise InputError(f"{where} cannot be made: {_said(error)}") from error
-    needed = (name for name in vars(Controller) if not name.startswith("_"))
+    # Drivers written before there was `clear` take everything off when they stop.
+    needed = (name for name in vars(Controller) if not name.startswith("_") and name != "clear")
     lacking = [name for name in needed if not callable(getattr(made, name, None))]
     if lacking:
         raise InputError(f"{where} has no {lacking[0]}(), expected a Controller")

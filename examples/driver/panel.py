@@ -97,12 +97,16 @@ class PanelDriver:
         ]
 
     def stop(self) -> None:
-        """See Controller. Never fails."""
+        """See Controller. What is on the panels stays."""
         self._stopping.set()
         keeper, self._keeper = self._keeper, None
-        if keeper is None:
-            return
-        keeper.join()
+        if keeper is not None:
+            keeper.join()
+        with self._lock:
+            self._circuits = ()
+
+    def clear(self) -> None:
+        """See Controller. Never fails."""
         with self._lock:
             self._circuits = ()
             for switch in self._switches:

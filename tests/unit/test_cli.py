@@ -204,7 +204,7 @@ def test_the_life_of_a_transit(broker: Rig) -> None:
     assert "highest score" in reason
     assert adon("transit", "list").out.splitlines()[1].split()[-1] == "a"
     ran = adon("transit", "explain", "a")
-    assert ran.code == 0 and "\nQ 1.75  mu-s1-s2-tacc (l2), 180 Mb/s free\n" in ran.out
+    assert ran.code == 0 and "\nQ 6.33  mu-s1-s2-tacc (l2), 180 Mb/s free\n" in ran.out
     assert "left out: 18 Mb/s free, 70 Mb/s needed" in ran.out
     assert "throughput  180 Mb/s  reservations   2.06    0.70" in ran.out
     ran = adon("transit", "release", "a")

@@ -223,20 +223,21 @@ def test_a_wrong_answer_on_the_way_is_put_back(rig: FakeRig, step: str) -> None:
 
 _OUTPUT = "opendaylight-direct-statistics:output"
 _UNREAD_FLOW = {
-    "table_id": 0, "priority": "much", "cookie": 1, "byte-count": 0,
+    "table_id": 0, "priority": "much", "cookie": TRANSIT_OWNER << 48, "byte-count": 0,
     "match": {"ethernet-match": {"ethernet-type": {"type": 34998}}},
     "duration": {"second": 1, "nanosecond": 0},
 }  # fmt: skip
 
 
 def test_flows_that_are_none_are_an_error(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("before")])
+    before, more = rig.circuit("before"), rig.circuit("more")
+    rig.controller.apply([before])
     lists = (7, [[]], [{}], [_UNREAD_FLOW])
     outputs = [{_OUTPUT: {"flow-and-statistics-map-list": listed}} for listed in lists]
     for body in (*outputs, {_OUTPUT: []}, {}):
         rig.odl.wrong = instead("get-flow-statistics$", body)
         with pytest.raises(ControllerError) as caught:
-            rig.controller.apply([])
+            rig.controller.apply([before, more])
         assert str(caught.value).isprintable()
         assert rig.controller.installed() == []  # not known, so not said
     rig.odl.wrong = None
@@ -528,7 +529,7 @@ def test_flows_of_others_stay_where_the_filter_by_cookie_is_ignored(
     rig.odl.restart(1)
     rig.controller.apply([rig.circuit()])
     rig.controller.apply([])
-    rig.controller.stop()
+    rig.controller.clear()
     assert rig.odl.owners(1) == [0, 0]
 
 

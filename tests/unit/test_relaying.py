@@ -296,7 +296,7 @@ def test_nothing_is_relayed_without_a_path(rig: RelayRig) -> None:
     rig.poll()
     rig.broker.sweep()
     found = rig.broker.get("a")
-    assert (found.state, found.relay) == (TransitState.BEST_EFFORT, {})
+    assert (found.state, found.relay) == (TransitState.QUEUED, {})
     assert rig.controller.circuits == {} and told(rig, "ra") == {}
 
 
