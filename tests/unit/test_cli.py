@@ -206,7 +206,7 @@ def test_the_life_of_a_transit(broker: Rig) -> None:
     ran = adon("transit", "explain", "a")
     assert ran.code == 0 and "\nQ 6.33  mu-s1-s2-tacc (l2), 180 Mb/s free\n" in ran.out
     assert "left out: 18 Mb/s free, 70 Mb/s needed" in ran.out
-    assert "throughput  180 Mb/s  reservations   2.06    0.70" in ran.out
+    assert "throughput  180 Mb/s  reservations   8.62    0.70" in ran.out
     ran = adon("transit", "release", "a")
     assert ran.code == 0 and ran.out.splitlines()[1].startswith("released")
     assert adon("transit", "release", "a").out == ran.out
