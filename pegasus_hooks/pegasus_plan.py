@@ -97,6 +97,8 @@ def plan(
         if sources.input_dirs:
             folders = ",".join(str(folder.absolute()) for folder in sources.input_dirs)
             command[-1:-1] = ["--input-dir", folders]
+        if sources.staging_site:
+            command[-1:-1] = ["--staging-site", sources.staging_site]
         planned = _planned((run or runner())(command))
         if hooks is not None:
             _make_room(planned.submit_dir)

@@ -133,7 +133,8 @@ def read_inputs(
         [site for name, site in everywhere.items() if name in used],
         default_configuration,
     )
-    return replace(inputs, staging=staging_of(configuration), notes=tuple(notes))
+    staging = staging_of(configuration, sources.staging_site is not None)
+    return replace(inputs, staging=staging, notes=tuple(notes))
 
 
 def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:

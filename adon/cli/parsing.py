@@ -130,6 +130,11 @@ def add_inputs(parser: CommandParser, optional: bool = False) -> None:
         "catalog, else condorio; sharedfs where no pegasus-plan is on PATH)",
     )  # fmt: skip
     parser.add_argument(
+        "--staging-site", metavar="SITE|SITE=SITE,...",
+        help="where jobs' files are staged, as pegasus-plan's --staging-site (default: where each "
+        "job runs)",
+    )  # fmt: skip
+    parser.add_argument(
         "--order", default="rank", choices=("rank", "pegasus"),
         help="in which order jobs that wait are taken to start: by the priorities that ADON hands "
         "over, or by those that Pegasus gives (default: rank)",

@@ -102,10 +102,10 @@ def counted(pool: Mapping[str, int], idle: Mapping[str, int], at: float) -> dict
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
     """What a workflow is placed with: its catalogs (those left out stand inside it or beside it),
-    where its jobs may run and its results go, Pegasus's properties, directories of inputs and data
-    configuration, whose ``order`` they start in ("rank" or "pegasus"); ``archive``, ``config``,
-    ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks. Without a workflow,
-    ``sites`` is what is meant."""
+    where its jobs may run and its results go, Pegasus's properties, directories of inputs, data
+    configuration and staging site, and the ``order`` that its jobs start in ("rank" or "pegasus");
+    ``archive``, ``config``, ``pool``, ``broker`` and ``holdings`` are whom :func:`sources` asks.
+    Without a workflow, ``sites`` is what is meant."""
 
     workflow: Path | None
     sites: Path | None = None
@@ -114,6 +114,7 @@ class PlacementInputs:
     execution_sites: Sequence[str] | None = None
     output_site: str | None = None
     data_configuration: str | None = None
+    staging_site: str | None = None
     order: str = "rank"
     conf: Path | None = None
     input_dirs: Sequence[Path] = ()
@@ -133,6 +134,7 @@ class PlacementInputs:
             self.conf,
             self.input_dirs,
             self.data_configuration,
+            self.staging_site,
         )
 
     def inputs(self, say: Say | None = None) -> Inputs:

@@ -82,6 +82,11 @@ def plan(
     options = options or Options()
     refuse_what_cannot_be_planned(inputs.workflow)
     _check_output_site(inputs, output_site)
+    if sources.staging_site:
+        raise InputError(
+            f"staging site {sources.staging_site}: the embedded planner stages files where jobs "
+            "run, expected no --staging-site, or a pegasus-plan on PATH"
+        )
     used = [inputs.sites[site] for site in {*mapping.values()} if site in inputs.sites]
     configuration = configuration_of(sources.configuration(), used, CONFIGURATION)
     if configuration != CONFIGURATION:

@@ -33,8 +33,9 @@ class Sources:
     """A workflow and what is read with it.
 
     ``sites``, ``replicas`` and ``transformations`` are catalogs that an option names, ``conf`` a
-    property file, ``input_dirs`` directories of inputs on this machine; ``data_configuration`` is
-    what an option says. ``home`` is the user's, ``environment`` what variables stand for.
+    property file, ``input_dirs`` directories of inputs on this machine; ``data_configuration`` and
+    ``staging_site`` are what options say. ``home`` is the user's, ``environment`` what variables
+    stand for.
     """
 
     workflow: Path
@@ -44,6 +45,7 @@ class Sources:
     conf: Path | None = None
     input_dirs: Sequence[Path] = ()
     data_configuration: str | None = None
+    staging_site: str | None = None
     home: Path = field(default_factory=Path.home)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 

@@ -51,6 +51,8 @@ _PASSED = {
     "--sites": "--execution-sites",
     "--output-sites": "--output-site",
     "--input-dir": "--input-dir",
+    "--staging-site": "--staging-site",
+    "--staging": "--staging-site",
     "--conf": "--conf",
     "--sites-file": "--sites",
     "--replicas-file": "--replicas",
@@ -70,6 +72,7 @@ class Found:
     options: list[str] = field(default_factory=list)
     mapped: str = ""
     planned: str = ""
+    pegasus: str = ""  # what pegasus-plan says of what was refused
 
 
 def main() -> int:
@@ -85,6 +88,8 @@ def main() -> int:
         found = [f for c in args.checkout for f in _found(c.resolve(), Path(scratch))]
         for item in found:
             _try(item)
+            if args.pegasus_plan and item.kind == "workflow" and (item.mapped or item.planned):
+                item.pegasus = _pegasus(args.pegasus_plan.absolute(), item)
             print(".", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     _print(found, args.refused)
@@ -176,6 +181,18 @@ def _try(item: Found) -> None:
         item.planned = _run(["plan", item.file, "--dir", ".planned", *options], item.folder)
 
 
+def _pegasus(planner: Path, item: Found) -> str:
+    """What pegasus-plan says of a workflow where its author's options are all that it is given."""
+    options = [word for word in item.options if word not in ("--submit", "-s")]
+    done = subprocess.run(
+        [str(planner), "--dir", ".pegasus-planned", *(options or [item.file])],
+        cwd=item.folder, timeout=_LIMIT_S, capture_output=True, text=True, check=False,
+        env={**os.environ, "HOME": str(item.folder)},
+    )  # fmt: skip
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return "plans it" if done.returncode == 0 else said[-1] if said else f"exit {done.returncode}"
+
+
 def _run(words: Sequence[str], folder: Path) -> str:
     """In this process, which has loaded all that takes long."""
     for file in folder.rglob("*.yml"):
@@ -203,17 +220,21 @@ def _read(item: Found) -> str:
 
 
 def _print(found: Sequence[Found], refused: bool) -> None:
-    print("| kind | found | mapped or read | planned as well |")
-    print("|---|---|---|---|")
+    print("| kind | found | mapped or read | planned as well | refused by pegasus-plan too |")
+    print("|---|---|---|---|---|")
     for kind in ("workflow", *_CATALOGS):
         of_kind = [item for item in found if item.kind == kind]
         good = [item for item in of_kind if not item.mapped]
         planned = sum(not item.planned for item in good) if kind == "workflow" else ""
-        print(f"| {kind} | {len(of_kind)} | {len(good)} | {planned} |")
+        too = sum(item.pegasus not in ("", "plans it") for item in of_kind)
+        row = [kind, len(of_kind), len(good), planned, too if kind == "workflow" else ""]
+        print("| " + " | ".join(map(str, row)) + " |")
     for item in found if refused else ():
         for step, told in (("mapped", item.mapped), ("planned", item.planned)):
             if told:
                 print(f"{item.name}: not {step}: {told}")
+        if item.pegasus:
+            print(f"{item.name}: pegasus-plan: {item.pegasus}")
 
 
 if __name__ == "__main__":

@@ -184,3 +184,11 @@ def test_without_pegasus(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         pegasus_plan.plan(case.sources, mapping(), case.root / "submit", "store")
     with pytest.raises(MissingError, match="pegasus-run: not on PATH"):
         pegasus_plan.start(case.root)
+
+
+def test_a_staging_site_is_passed_on(case: Case, home: Path, tmp_path: Path) -> None:
+    planner = Planner(Finished(1, "", "no"))
+    sources = replace(case.sources, staging_site="pool=store")
+    with pytest.raises(InputError):
+        pegasus_plan.plan(sources, mapping(), tmp_path / "submit", "store", run=planner)
+    assert option(planner.command, "--staging-site") == "pool=store"
