@@ -599,6 +599,25 @@ def test_jobs_that_no_log_knows_of_are_told_by_their_records(
     assert (found.outcomes, found.cumulative_s, found.waits) == ({"done": 1}, 44.0, [])
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(2, "exit code 2"), (-9, "killed by signal 9"), (-128, "the program could not be started")],
+)
+def test_how_a_program_ended(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 60, 1)
+    )
+    planned.out.write_text(
+        starting() + table(START + 70, fail=1, unready=2) + exiting(START + 71, 1)
+    )
+    (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 2, START + 59, {}, code))
+    adon("monitor", "run", str(planned.path))
+    assert f"{ONE} at mu on node1: {said}\n" in adon("monitor", "show", str(planned.path)).out
+
+
 def process(number: int, text: str) -> str:
     return text.replace(".000.000)", f".{number:03d}.000)")
 
