@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adon.cli.output import columns, duration, fits, fitted, wrapped
+from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.status import for_people
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate, format_size
@@ -226,9 +227,7 @@ def _paths(row: Row) -> str:
 
 
 def _failure(failed: Row, inside: str) -> Iterable[str]:
-    how = "removed" if failed["outcome"] == "removed" else f"exit code {failed['exitcode']}"
-    if failed["exitcode"] is None and failed["outcome"] != "removed":
-        how = failed["outcome"]
+    how = _how(failed)
     where = f" at {printable(failed['site'])}" if failed["site"] else ""
     part = f" of {printable(inside)}" if inside else ""
     host = f" on {printable(failed['host'])}" if failed["host"] else ""
@@ -249,6 +248,16 @@ def _failure(failed: Row, inside: str) -> Iterable[str]:
         yield f"  output not found: {printable(failed['not_found'])}"
     for line in failed["stderr"].splitlines():
         yield f"  | {printable(line)}"
+
+
+def _how(failed: Row) -> str:
+    """How a job ended."""
+    code = failed["exitcode"]
+    if failed["outcome"] == "removed" or code is None:
+        return str(failed["outcome"])
+    if code == NOT_STARTED:
+        return "the program could not be started"
+    return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
 def _tasks(failed: Sequence[Row]) -> str:

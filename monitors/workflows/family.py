@@ -13,6 +13,7 @@ from pathlib import Path
 
 from monitors.archive.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
+from monitors.workflows.facts.runs import ENDS
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.planned.sub_workflows import sub_workflows
@@ -242,6 +243,9 @@ class Family:
             if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
                 plans = self._plans(member, event.job)
                 if not plans:
+                    if event.event.kind in ENDS:
+                        missing = f"found no workflow that job {event.job} ran, though it has ended"
+                        self._complain(member.dir.path, f"{member.dir.path}: {missing}")
                     member.waiting.append(event)
                     continue
                 changed.update(dict.fromkeys(plans))

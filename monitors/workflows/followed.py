@@ -36,6 +36,7 @@ from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
+_YEAR_S = 363 * 86400.0  # less than one, with the grace that clocks have
 _LATE_S = 10.0  # how often events after the end are read: all is read again for them
 
 
@@ -52,6 +53,7 @@ class _Reading:
 
     def __init__(self, submit_dir: SubmitDir) -> None:
         self._dir = submit_dir
+        self._last: tuple[object, float] | None = None  # how DAGMan's log was, its last time
         self._times = LogTimes(submit_dir.offset_s, self._latest)
         self.jobs = JobFacts(submit_dir, self._times)
         self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser(times=self._times)
@@ -70,9 +72,15 @@ class _Reading:
         self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._times)
 
     def _latest(self) -> float:
-        """When DAGMan wrote last: its log has years."""
-        times = LogTimes(self._dir.offset_s)
-        return last_moment(self._dir.dagman_out, times) or time.time()
+        """When DAGMan wrote last: its log has years. Where it has none, less than a year after the
+        workflow was planned."""
+        path = self._dir.dagman_out
+        state = state_of(path)
+        if self._last is None or self._last[0] != state:
+            newest = min(time.time(), (self._dir.planned_at or math.inf) + _YEAR_S)
+            times = LogTimes(self._dir.offset_s, lambda: newest)
+            self._last = (state, last_moment(path, times) or newest)
+        return self._last[1]
 
     @property
     def seen(self) -> tuple[object, ...]:
@@ -235,10 +243,11 @@ class FollowedWorkflow:
             self.statuses.hold(held)
         failed, self._reading.failed = self._reading.failed, []
         for names, run, at in failed:
-            self._measurements += jobs.never_submitted(names, run, at)
+            self._measurements += jobs.failed_unseen(names, run, at)
         if self.ended and self.status is not None:
-            well = self.status.state is WorkflowState.DONE
-            self._measurements += jobs.workflow_ended(self.status.at, well)
+            removed = self.status.state is WorkflowState.REMOVED
+            began = self._reading.parser.started_at
+            self._measurements += jobs.workflow_ended(began, self.status.at, removed)
         if self._reading.done is not None:  # when all events are read
             began, done = self._reading.done
             self._reading.done = None

@@ -26,6 +26,7 @@ from network_provisioner.stores.store import (
     Run,
     Store,
     StoreError,
+    body_of,
     row_of,
     transit_of,
     upsert,
@@ -46,6 +47,10 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS documents_by_kind ON documents (kind)",
 )
 _PUT = upsert("transits")
+_ADVICE = {
+    sqlite3.SQLITE_CORRUPT: "; the file is damaged, see docs/state.md",
+    sqlite3.SQLITE_NOTADB: "; the file is damaged or another program's, see docs/state.md",
+}
 
 
 def _text(raw: bytes) -> str:
@@ -68,13 +73,33 @@ def _faults(path: Path) -> list[str]:
         db.text_factory = _text
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
+        if layout := _unknown_layout(db):
+            return [f"it {layout}"]
         checked = db.execute("PRAGMA quick_check(3)")
         found = [f"the file is damaged: {words}" for (words,) in checked if words != "ok"]
-        for name, body in () if found else db.execute("SELECT id, body FROM transits"):
+        if found:
+            return found
+        for name, body in db.execute("SELECT id, body FROM transits"):
             why = transit_of(name, body)
             if isinstance(why, str):
                 found.append(f"transit {printable(name)} cannot be read: {why}")
+        for kind, name, body in db.execute("SELECT kind, name, body FROM documents"):
+            try:
+                body_of(body or "{}")
+            except ValueError as error:
+                found.append(f"{printable(kind)} {printable(name)} cannot be read: {error}")
         return found
+
+
+def _unknown_layout(db: sqlite3.Connection) -> str:
+    """In words, that a file has tables that this version does not know; "" where it has not."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version in range(_LAYOUT + 1):
+        return ""
+    return (
+        f"has layout {version}, expected at most {_LAYOUT}: "
+        "it was written by a later version of ADON"
+    )
 
 
 class SqliteStore(Store):
@@ -154,12 +179,8 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._db.isolation_level = None  # each statement is its own transaction
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in range(_LAYOUT + 1):
-            raise StoreError(
-                f"state file {self._path} has layout {version}, expected at most {_LAYOUT}: "
-                "it was written by a later version of ADON"
-            )
+        if layout := _unknown_layout(self._db):
+            raise StoreError(f"state file {self._path} {layout}")
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
         if tables and "transits" not in tables:
             raise StoreError(
@@ -207,6 +228,5 @@ class SqliteStore(Store):
         try:
             yield
         except sqlite3.Error as error:
-            damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
-            advice = "; the file is damaged, see docs/state.md" if damaged else ""
+            advice = _ADVICE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "")
             raise StoreError(f"state file {self._path}: {error}{advice}") from error

@@ -301,6 +301,8 @@ def transit_of(name: str, body: str) -> Transit | str:
     """A transit of its row, or in words why the row cannot be read."""
     try:
         transit = Transit.from_dict(body_of(body))
+    except KeyError as error:
+        return printable(f"found no {error}")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return printable(str(error))
     return transit if transit.id == name else f"it holds transit {printable(str(transit.id))!r}"

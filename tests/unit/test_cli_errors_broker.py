@@ -75,7 +75,10 @@ def test_a_state_file_that_is_none(tmp_path: Path) -> None:
     assert refusal("broker") == f"state file {tmp_path}: found a directory, expected a file"
     config["broker"]["state"] = "adon.yml"
     Path("adon.yml").write_text(yaml.safe_dump(config))
-    assert refusal("broker") == f"state file {tmp_path}/adon.yml: file is not a database"
+    assert refusal("broker") == (
+        f"state file {tmp_path}/adon.yml: file is not a database;"
+        " the file is damaged or another program's, see docs/state.md"
+    )
 
 
 def test_no_tc_is_said_before_switches_are_waited_for(

@@ -130,6 +130,11 @@ def test_the_command_shows_holds_and_removals(
     assert (job["job"], job["reason"], job["code"]) == (TWO, WHY, 13)
 
 
+def test_a_reason_of_several_lines_is_told_whole() -> None:
+    (found,) = parse(held(1, START, "the starter failed\n\tquota exceeded").encode())
+    assert (found.reason, found.code) == ("the starter failed quota exceeded", 13)
+
+
 def last_status(text: str) -> Status:
     told = [one for one in DagmanParser().feed(text.encode()) if isinstance(one, StatusChange)]
     return told[-1].status
@@ -219,6 +224,35 @@ def test_a_directory_of_pegasus_4(tmp_path: Path) -> None:
     plan = SubmitDir(here)
     assert (plan.workflow, plan.name) == ("1b2c", "count leaves")
     assert plan.job(ONE).output == here / "00/00" / f"{ONE}.out"
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    here = moved(tmp_path)
+    for name in ("braindump.yml", "wf-0.dag"):
+        (here / name).write_bytes(b"\xef\xbb\xbf" + (here / name).read_bytes())
+    plan = SubmitDir(here)
+    assert (next(iter(plan.braindump)), plan.job_names()[0]) == ("wf_uuid", ONE)
+
+
+def test_the_dag_of_a_workflow_inside_may_be_renamed(tmp_path: Path) -> None:
+    here = moved(tmp_path)
+    dag = here / "00/00/inner_J9/wf-0.dag"
+    dag.rename(dag.with_name("other-0.dag"))
+    (inner,) = sub_workflows(SubmitDir(here), "subwf")
+    assert (inner.workflow, inner.dag.name) == ("inner", "other-0.dag")
+
+
+def test_a_workflow_inside_that_is_not_there_is_told_of(
+    tmp_path: Path, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = moved(tmp_path)
+    shutil.rmtree(here / "00/00/inner_J9")
+    (here / "wf-0.dag.nodes.log").write_text(
+        submitted(1, START, "subwf") + executing(1, START) + terminated(1, START + 9, 1)
+    )
+    Follower(here, archive).poll()
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said == f"{here}: found no workflow that job subwf ran, though it has ended"
 
 
 def test_files_named_by_another_spelling_are_found_beside_the_submit_file(tmp_path: Path) -> None:
@@ -328,11 +362,21 @@ def test_an_event_log_that_dagman_keeps_elsewhere(
     elsewhere = tmp_path / "local" / "events.log"
     elsewhere.parent.mkdir()
     elsewhere.write_text(submitted(1, START, ONE) + executing(1, START) + terminated(1, START + 9))
+    planned.nodes.write_text("")  # of an earlier run
     planned.out.write_text(
-        starting() + f"{stamp(START)} Default node log file is: <{elsewhere}>\n"
+        starting() + f"{stamp(START)} Default node log file is: <../local/events.log>\n"
         + table(START + 9, done=1, unready=2)
     )  # fmt: skip
     assert followed(planned.path, archive)[1].outcomes == {"done": 1}
+
+
+def test_an_event_log_that_is_not_where_dagman_keeps_it_is_named(
+    planned: Submitted, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = f"{stamp(START)} Default node log file is: </nowhere/events.log>\n"
+    planned.out.write_text(starting() + named + table(START, done=3) + exiting(START, 0))
+    followed(planned.path, archive)
+    assert caplog.records[0].getMessage().startswith("/nowhere/events.log: found no event log")
 
 
 def test_a_finished_workflow_without_any_events_says_so(
@@ -447,6 +491,16 @@ def test_years_are_dagmans_where_the_event_log_has_none(
     assert followed(planned.path, archive)[1].first_at == START
 
 
+def test_years_are_those_of_the_plan_where_dagman_says_nothing(
+    planned: Submitted, archive: Archive
+) -> None:
+    with (planned.path / "braindump.yml").open("a") as file:
+        file.write('timestamp: "20231114T221000+0000"\n')
+    log = submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 9)
+    planned.nodes.write_text(log.replace("2023-11-", "11/"))
+    assert followed(planned.path, archive)[1].first_at == START
+
+
 def test_a_run_without_its_execute_event(planned: Submitted, archive: Archive) -> None:
     planned.nodes.write_text(submitted(1, START, ONE) + terminated(1, START + 60, 2))
     (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}, 2))
@@ -475,6 +529,93 @@ def test_runs_that_lost_their_submission_or_their_end(planned: Submitted, archiv
     assert found.outcomes == {"done": 3}
     values = {one.details["job"]: one.value for one in archive.query("job")}
     assert values == {ONE: 8.0, TWO: 44.0, STAGE: 7.0}
+
+
+FAILED_JOB = f"""{stamp(START + 70)} ERROR: the following job(s) failed:
+{stamp(START + 70)}       Node Name: {ONE}
+{stamp(START + 70)}           Error: Job proc (1.0.0) failed with status 2
+"""
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        submitted(1, START, ONE),
+        submitted(1, START, ONE) + executing(1, START + 1),
+        submitted(1, START, ONE)
+        + event(16, 1, START + 61, "POST Script terminated.",
+                "(1) Normal termination (return value 1)", f"DAG Node: {ONE}"),
+    ],
+    ids=["everything", "start-and-end", "end", "all-but-post"],
+)  # fmt: skip
+def test_what_the_log_has_lost_of_a_failed_job(
+    planned: Submitted, archive: Archive, log: str
+) -> None:
+    planned.nodes.write_text(log)
+    planned.out.write_text(
+        starting() + table(START + 70, fail=1, unready=2) + FAILED_JOB + exiting(START + 71, 1)
+    )
+    (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}, 2))
+    (planned.path / "00/00" / f"{ONE}.err").write_text("leaves.txt: line 7: not a leaf\n")
+    found = followed(planned.path, archive)[1]
+    (failed,) = found.failures
+    assert (found.outcomes, found.lost_s, failed.exitcode) == ({"failed": 1}, 44.0, 2)
+    assert (failed.stderr, failed.job) == ("leaves.txt: line 7: not a leaf", ONE)
+
+
+def test_what_dagman_says_of_a_job_without_end_or_record(
+    planned: Submitted, archive: Archive
+) -> None:
+    planned.nodes.write_text(submitted(1, START, ONE))
+    planned.out.write_text(
+        starting() + table(START + 70, fail=1, unready=2) + FAILED_JOB + exiting(START + 71, 1)
+    )
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert failed.reason == "Job proc (1.0.0) failed with status 2"
+
+
+def test_dagman_alone_tells_that_a_post_script_failed(planned: Submitted, archive: Archive) -> None:
+    with (planned.path / "wf-0.dag").open("a") as file:
+        file.write(f"SCRIPT POST {ONE} /bin/true\n")
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 60)
+    )
+    why = "POST Script failed with status 1"
+    listed = FAILED_JOB.replace("Job proc (1.0.0) failed with status 2", why)
+    planned.out.write_text(
+        starting() + table(START + 70, fail=1, unready=2) + listed + exiting(START + 71, 1)
+    )
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert (failed.outcome, failed.reason) == ("failed", why)
+
+
+def test_jobs_that_no_log_knows_of_are_told_by_their_records(
+    planned: Submitted, archive: Archive
+) -> None:
+    planned.out.write_text(starting() + table(START + 90, done=3) + exiting(START + 91, 0))
+    (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 15, START + 59, {}))
+    found = followed(planned.path, archive)[1]
+    assert (found.outcomes, found.cumulative_s, found.waits) == ({"done": 1}, 44.0, [])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(2, "exit code 2"), (-9, "killed by signal 9"), (-128, "the program could not be started")],
+)
+def test_how_a_program_ended(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + terminated(1, START + 60, 1)
+    )
+    planned.out.write_text(
+        starting() + table(START + 70, fail=1, unready=2) + exiting(START + 71, 1)
+    )
+    (planned.path / "00/00" / f"{ONE}.out").write_text(record_line(START + 2, START + 59, {}, code))
+    adon("monitor", "run", str(planned.path))
+    assert f"{ONE} at mu on node1: {said}\n" in adon("monitor", "show", str(planned.path)).out
 
 
 def process(number: int, text: str) -> str:

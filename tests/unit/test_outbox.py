@@ -93,6 +93,19 @@ def test_an_archive_that_is_locked_says_so(tmp_path: Path, monkeypatch: pytest.M
         assert archive.problem == ""
 
 
+def test_an_archive_that_is_damaged_while_it_is_open_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write() -> None:
+        raise base.DamagedArchiveError("found a file that is not a whole SQLite database")
+
+    with Archive(":memory:") as archive:
+        monkeypatch.setattr(archive.engine, "write", write)
+        with pytest.raises(ArchiveError):
+            archive.record(measured(1))
+        assert "not a whole SQLite database" in archive.problem
+
+
 def test_what_fails_beside_the_broker_degrades_its_health(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "state.sqlite")
     rig.broker.other_problems.append(lambda: "the archive cannot be written")

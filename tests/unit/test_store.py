@@ -90,6 +90,7 @@ def test_a_file_of_another_version(file: Path) -> None:
         db.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match=r"has layout 99, expected at most 2: .* later version"):
         SqliteStore(file)
+    assert faults(file)[0].startswith("it has layout 99")
     with pytest.raises(StoreError, match="has layout 99"):  # and it was not kept locked
         SqliteStore(file)
 
@@ -254,6 +255,7 @@ def test_a_document_that_cannot_be_read_is_left_out(file: Path) -> None:
         assert [d.name for d in store.documents("template")] == ["a"]
         assert store.document("template", "b") is None
         assert list(store.unreadable) == ["template b version 1"]
+    assert [words.split(":")[0] for words in faults(file)] == ["template b cannot be read"]
 
 
 def test_a_file_that_is_damaged_as_a_whole(file: Path) -> None:

@@ -25,6 +25,10 @@ class ArchiveError(AdonError):
     code = "archive_unavailable"
 
 
+class DamagedArchiveError(ArchiveError, InputError):
+    """What is in the archive's place is no whole database: when it is opened, or later."""
+
+
 def check_texts(values: Sequence[object]) -> None:
     """Raises InputError where a question has a text in it that no database takes."""
     for value in values:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from monitors.archive.measurement import COLUMNS
 from monitors.archive.stores import base, schema
-from monitors.archive.stores.base import ArchiveError, Row, Rows
+from monitors.archive.stores.base import ArchiveError, DamagedArchiveError, Row, Rows
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.private import make_private
 from network_provisioner.base.wal import transaction
@@ -238,11 +238,11 @@ class _Writing:
         return self._db.executemany(_INSERT, rows).rowcount
 
 
-def _explained(path: Path, error: sqlite3.Error) -> AdonError:
+def _explained(path: Path, error: sqlite3.Error) -> ArchiveError:
     """SQLite's error in the words of a user."""
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return InputError(
+        return DamagedArchiveError(
             f"archive {path}: found a file that is not a whole SQLite database,"
             " expected an ADON archive or no file"
         )

@@ -72,6 +72,7 @@ class JobFacts:
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
         self._scripts: dict[tuple[int, int], DagmanStep] = {}  # how they ended
         self._lost: Counter[tuple[str, float]] = Counter()  # jobs that were never submitted
+        self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
         self._dagman_hold: Hold | None = None
         self._placed = False  # whether the placements were recorded
@@ -108,6 +109,8 @@ class JobFacts:
             name = "" if ended is None else ended.job.name
             if ended is not None and not ended.end:  # the log has lost its end
                 ended.end = event.at
+                self._end_by_record(ended, event.at)
+                ended.posted(event.returned or 0)
                 return facts + self._attempt_facts(ended, event.at)
             if any(waiting is ended for waiting in self._pending.get(name, ())):
                 for waiting in self._pending.pop(name):
@@ -130,23 +133,50 @@ class JobFacts:
             for one in self._pending.get(event.node, ())
         )
 
-    def workflow_ended(self, at: float, well: bool) -> list[Measurement]:
-        """What is left to tell when DAGMan has ended then (Unix seconds), ``well`` or not: attempts
-        whose POST never came, or whose end is in their own records alone."""
+    def workflow_ended(self, began: float, at: float, removed: bool) -> list[Measurement]:
+        """What is left to tell when DAGMan has ended ``at`` a time (Unix seconds): attempts whose
+        POST never came, or whose end is in their own records alone. Where it was ``removed``,
+        HTCondor may yet tell how its jobs ended."""
         facts: list[Measurement] = []
-        for attempt in self.attempts.all if well else ():
-            if attempt.start and not attempt.end:
-                records = read_output(attempt.job, attempt.start, at, complained=False).records
-                if records:
-                    failed = next((one.exitcode for one in records if one.exitcode), 0)
-                    attempt.end, attempt.returned = max(one.end for one in records), failed
-                    attempt.outcome = Outcome.FAILED if failed else Outcome.DONE
-                    facts += self._attempt_facts(attempt)
+        for attempt in [] if removed else [*self.attempts.all, *self._unseen(began)]:
+            if not attempt.end and self._end_by_record(attempt, at):
+                facts += self._attempt_facts(attempt)
         for attempt in [one for waiting in self._pending.values() for one in waiting]:
             facts += self._facts_without_post(attempt)
         self._pending.clear()
         facts += self._ask() if self._asking else []
         return facts
+
+    def _unseen(self, began: float) -> list[Attempt]:
+        """For each job of which the log has lost everything, an attempt of the DAGMan that began
+        then (Unix seconds)."""
+        try:
+            names = [name for name in self.dir.job_names() if not self.attempts.of_job(name)]
+        except InputError:
+            return []
+        new = [name for name in names if name not in self._looked_for] if began else []
+        self._looked_for.update(new)
+        return [self._lost_attempt(name, 0, began) for name in new]
+
+    def _lost_attempt(self, name: str, number: int, submit: float) -> Attempt:
+        lost = Attempt(self.dir.job(name), 0, number, 0, submit)
+        lost.workflow = self.dir.workflow
+        return lost
+
+    def _end_by_record(self, attempt: Attempt, until: float) -> bool:
+        """Takes from an attempt's own record how it ended before then (Unix seconds), where there
+        is one: the log has lost it."""
+        later = (one.submit for one in self.attempts.of_job(attempt.job.name))
+        until = min([until, *(at for at in later if at > attempt.submit)])
+        began = attempt.start or attempt.submit
+        records = read_output(attempt.job, began, until, complained=False).records
+        if records:
+            if not attempt.cluster:  # nor is it known when it was submitted
+                attempt.submit = min(one.start for one in records)
+            attempt.end = max(one.end for one in records)
+            attempt.returned = next((one.exitcode for one in records if one.exitcode), 0)
+            attempt.outcome = Outcome.FAILED if attempt.returned else Outcome.DONE
+        return bool(records)
 
     def overhead(self, began: float, ended: float) -> list[Measurement]:
         """What the run of a workflow took beside its jobs (Unix seconds): DAGMan's start and end,
@@ -176,12 +206,12 @@ class JobFacts:
         attempt.posted(posted.number)
         return self._attempt_facts(attempt, posted.at)
 
-    def never_submitted(
+    def failed_unseen(
         self, failed: Mapping[str, str], run: tuple[float, int], at: float
     ) -> list[Measurement]:
-        """Of the jobs that DAGMan says ``failed``, with its reasons, those that no event log knows
-        of: their PRE scripts failed, or their submission. ``run`` is that DAGMan, submitted then
-        (Unix seconds) under that number, which ended ``at``."""
+        """Of the jobs that DAGMan says ``failed``, with its reasons, those whose end no event log
+        knows of: it was lost, or their PRE scripts failed, or their submission. ``run`` is that
+        DAGMan, submitted then (Unix seconds) under that number, which ended ``at``."""
         later = [other for other in self._runs if other > run]
         if later and self.dir.workflow_log is None:
             return []  # the next run emptied the only log that tells which of them ran
@@ -189,13 +219,30 @@ class JobFacts:
         facts = []
         for name, reason in failed.items():
             tries = self.attempts.of_job(name)
-            if not any(run <= (one.submit, one.cluster) < after for one in tries):
-                # Of those that are told at one time, each has a number.
-                number = self._lost[name, at]
-                self._lost[name, at] += 1
-                lost = Attempt(self.dir.job(name), 0, number, 0, at, end=at, outcome=Outcome.FAILED)
-                lost.workflow = self.dir.workflow
-                facts.append(_job_fact(lost, JobOutput(stderr=reason)))
+            own = [one for one in tries if run <= (one.submit, one.cluster) < after]
+            if any(one.end for one in own):
+                for one in self._pending.get(name, ()):  # how its POST ended is lost
+                    if one.outcome is Outcome.DONE and (one.cluster, one.proc) not in self._scripts:
+                        one.outcome, one.reason = Outcome.FAILED, reason
+                continue
+            if own:
+                last = own[-1]
+                if not self._end_by_record(last, at):
+                    last.end, last.reason = at, reason
+                last.outcome = Outcome.FAILED
+                facts += self._attempt_facts(last)
+                continue
+            # Of those that are told at one time, each has a number.
+            number = self._lost[name, at]
+            self._lost[name, at] += 1
+            self._looked_for.add(name)
+            lost = self._lost_attempt(name, number, run[0])
+            if run[0] and self._end_by_record(lost, at):
+                lost.outcome = Outcome.FAILED
+                facts += self._attempt_facts(lost)
+                continue
+            lost.submit, lost.end, lost.outcome = at, at, Outcome.FAILED
+            facts.append(_job_fact(lost, JobOutput(stderr=reason)))
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:

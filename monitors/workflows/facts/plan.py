@@ -19,11 +19,9 @@ the truth is known, how far off beliefs of this source are becomes metric ``beli
 
 from __future__ import annotations
 
-import calendar
 import json
 import os
 import pwd
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -206,7 +204,7 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
     dump, workflow = submit_dir.braindump, submit_dir.workflow
     # A part's DAG may lie elsewhere, and be called as another one in the directory.
     folder, dag = submit_dir.path, submit_dir.dag
-    planned_at = _planned_at(dump.get("timestamp", "")) or _written_at(submit_dir)
+    planned_at = submit_dir.planned_at or _written_at(submit_dir)
     return Measurement(
         id=f"workflow:{workflow}",
         metric="workflow",
@@ -228,16 +226,6 @@ def workflow_facts(submit_dir: SubmitDir, root: str = "", parent: str = "") -> M
             "planned_at": planned_at,
         },
     )
-
-
-def _planned_at(text: str) -> float:
-    """Pegasus's ``20261121T212105+0000``; 0 for anything else."""
-    try:
-        at = calendar.timegm(time.strptime(text[:15], "%Y%m%dT%H%M%S"))
-        zone = int(text[15:18]) * 3600 + int(text[15] + text[18:20]) * 60 if text[15:] else 0
-    except (ValueError, OverflowError):
-        return 0.0
-    return float(at - zone)
 
 
 def _written_at(submit_dir: SubmitDir) -> float:

@@ -74,7 +74,8 @@ _FAILED = re.compile(rb"ERROR: the following (?:job|[Nn]ode)\(s\) failed:")
 _TROUBLE = re.compile(
     rb"\b(?:ERROR|Error|Unrecognized|Aborting|Assertion|EXCEPT|[Ff]ailed|[Ff]ailure|FATAL|Fatal"
     rb"|[Ii]nvalid|[Ii]llegal|[Uu]nable|[Cc]annot|Can't|[Pp]ermission denied|No such file|REJECT"
-    rb"|must be|not permitted|older than|on NFS|cycle exists|too many)\b"
+    rb"|must be|not permitted|older than|on NFS|cycle exists|too many|No .{1,60} specified"
+    rb"|[Mm]issing|[Uu]nknown|[Uu]ndefined|not found|mismatch)\b"
 )
 _NO_TROUBLE = re.compile(
     rb"setting:|Daemon Log is|passwords\.d|TOKEN|DAG status|job proc|Node Name:|^\s*\[|^[Ww]arning"

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -297,8 +298,11 @@ def _with_details(event: JobEvent, text: bytes, *lines: bytes) -> JobEvent:
         told["step"] = _STEPS[step[1].split()[0], step[2]]
     elif kind is Kind.SUBMIT and (schedd := _SCHEDD.match(text)):
         told["schedd"] = schedd_of(_text(schedd[1]))
-    elif kind in (Kind.ABORTED, Kind.HELD) and lines and not _CODE.match(lines[0]):
-        reason = _text(lines[0]).strip()
+    elif kind in (Kind.ABORTED, Kind.HELD):
+        # Below the reason of a removal may stand who ended the job.
+        most = 1 if kind is Kind.ABORTED else None
+        about = takewhile(lambda line: not _CODE.match(line), lines[:most])
+        reason = " ".join(_text(line).strip() for line in about).strip()
         told["reason"] = "" if reason == _NO_REASON else reason
     for line in lines:
         if "node" not in told and (node := _NODE.search(line)):

@@ -78,7 +78,7 @@ _ABOUT = re.compile(r"^      (lfn|size|output): *\"?([^\"\n]*)\"?\s*$", re.MULTI
 _VALUE = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^\s,\"]+))")  # of a line of pegasus-cluster
 
 _IN_ORDER = ("prejob", "mainjob", "postjob")  # the first that fails is the last that runs
-_NOT_STARTED = -128  # as pegasus-analyzer
+NOT_STARTED = -128  # as pegasus-analyzer
 _CLUSTER = "pegasus-cluster"
 _UNKNOWN: Mapping[str, str] = {}
 _CLOCK_S = 1.0  # kickstart and pegasus-cluster write times in milliseconds, or whole seconds
@@ -275,7 +275,7 @@ def _exitcode(name: str, status: int) -> int:
     if name != "raw":
         return status
     if status < 0:
-        return _NOT_STARTED
+        return NOT_STARTED
     return -(status & 127) or status >> 8
 
 

@@ -81,7 +81,7 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
     try:
         with os.fdopen(opened(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            return file.read(most_bytes).decode(errors="replace")
+            return file.read(most_bytes).decode(errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError):  # ValueError: a name with a zero byte in it
         return ""
 

@@ -58,6 +58,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, errors: str = "strict", most: int = MOST_BYTES) -> str:
-    """All of it as text. Raises OSError, ValueError (UnicodeDecodeError)."""
-    text = read_bytes(path, most).decode("utf-8", errors)
+    """All of it as text, without a byte order mark. Raises OSError, ValueError
+    (UnicodeDecodeError)."""
+    text = read_bytes(path, most).decode("utf-8-sig", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

@@ -43,6 +43,8 @@ def sub_workflows(parent: SubmitDir, job: str) -> list[SubmitDir]:
         folder = _newest(parent.beside(job, values.get("initialdir", "")), parent)
         name = dag_of(values.get("arguments", ""))
         dag = folder / name if name else None
+        if dag is not None and not dag.is_file() and is_planned(folder):
+            dag = SubmitDir(folder).dag  # it may have been renamed
     else:
         folder, dag = parent.nodes[job].folder, file
     if dag is None or not dag.is_file():

@@ -7,10 +7,12 @@ DAG is followed as well; its jobs then have no site.
 
 from __future__ import annotations
 
+import calendar
 import os
 import re
 import socket
 import stat
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -216,8 +218,8 @@ class SubmitDir:
         self.workflow = workflow or self.braindump.get("wf_uuid") or place(self.dag)
         self.name = self.braindump.get("dax_label") or self.dag.stem
         log = self.braindump.get("condor_log", "")
-        planned_at = self.braindump.get("submit_dir", "")
-        self._planned_at = Path(os.path.normpath(planned_at)) if planned_at else None
+        planned_path = self.braindump.get("submit_dir", "")
+        self._planned_path = Path(os.path.normpath(planned_path)) if planned_path else None
         self.workflow_log = self.here(self.path / log) if log else None
         self.forget()
 
@@ -236,6 +238,18 @@ class SubmitDir:
         """Lets go of what was read of jobs; it is read again when it is asked for."""
         self._nodes: dict[str, DagNode] | None = None
         self._jobs: dict[str, PlannedJob] = {}
+
+    @property
+    def planned_at(self) -> float:
+        """When Pegasus planned it (Unix seconds), from its ``20261121T212105+0000``; 0 where nobody
+        says."""
+        text = self.braindump.get("timestamp", "")
+        try:
+            at = calendar.timegm(time.strptime(text[:15], "%Y%m%dT%H%M%S"))
+            zone = int(text[15:18]) * 3600 + int(text[15] + text[18:20]) * 60 if text[15:] else 0
+        except (ValueError, OverflowError):
+            return 0.0
+        return float(at - zone)
 
     @property
     def offset_s(self) -> int | None:
@@ -266,13 +280,13 @@ class SubmitDir:
         """The events of the workflow's jobs: beside the DAG, or where DAGMan says that it keeps
         them."""
         usual = self.dag.with_name(self.dag.name + ".nodes.log")
-        if is_file(usual):
+        if is_file(usual) and usual.stat().st_size:
             return usual
         with suppress(OSError, ValueError), self.as_owner():
             with os.fdopen(opened(self.dagman_out), "rb") as file:
                 named = _NODES_LOG.findall(file.read(_HEAD_BYTES))
-            if named and is_file(path := self.here(Path(os.fsdecode(named[-1])))):
-                return path
+            if named:
+                return self.here(self.path / os.fsdecode(named[-1]))
         return usual
 
     @property
@@ -310,9 +324,9 @@ class SubmitDir:
     def here(self, path: Path) -> Path:
         """A file of the workflow where its directory is now: that may have been moved, or copied
         to another machine, since the files were written."""
-        if self._planned_at is not None and path.is_absolute():
+        if self._planned_path is not None and path.is_absolute():
             with suppress(ValueError):
-                return self.path / Path(os.path.normpath(path)).relative_to(self._planned_at)
+                return self.path / Path(os.path.normpath(path)).relative_to(self._planned_path)
         return path
 
     def beside(self, name: str, path: str) -> Path:
