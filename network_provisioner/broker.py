@@ -202,7 +202,7 @@ class Broker(Queries):
         self._desired.minima = can.bandwidth == "meter"
         with self._lock, self._store.turn():
             now = self._now()
-            self._failures.recall([] if known is None else known.body["links"])
+            self._failures.recall({"links": []} if known is None else known.body)
             self.relaying.begin(alone, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)
@@ -280,11 +280,10 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
-        if self._failures.news:
+        if self._failures.is_news:
             notify(self._failures.news, self.link_listeners, "told", self._complaints)
             try:
-                links = {"links": self._failures.described()}
-                self._store.put_document(*_FAILED_LINKS, links, keep=1)
+                self._store.put_document(*_FAILED_LINKS, self._failures.remembered(), keep=1)
             except StoreError as error:
                 log.warning("failed links are not remembered: %s", error)
 

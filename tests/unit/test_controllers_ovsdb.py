@@ -58,7 +58,9 @@ class Database(Vsctl):
 @pytest.mark.parametrize(("on", "cleared"), [("our-qos", True), ("theirs", False), ("[]", False)])
 def test_the_qos_that_somebody_has_put_on_a_port_stays_there(on: str, cleared: bool) -> None:
     vsctl = Database(on)
-    VsctlShaper(vsctl)._remove("s1-a")
+    shaper = VsctlShaper(vsctl)
+    shaper.begin([ONE])  # of an earlier run
+    shaper.clear()
     last = vsctl.asked[-1]
     assert ("clear" in last) is cleared
     assert [last[i + 1 : i + 3] for i, w in enumerate(last) if w == "destroy"] == [

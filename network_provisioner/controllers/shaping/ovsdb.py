@@ -36,7 +36,10 @@ class VsctlShaper:
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See Shaper."""
         for shape in shapes:
-            if not self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"]):
+            there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
+            if there:
+                self._qos[shape.device] = there[0]
+            else:
                 self._lay(shape)
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
