@@ -93,6 +93,9 @@ class FakeController:
     def known_ways(self) -> set[Way]:
         return self.ways
 
+    def unheard_links(self) -> set[tuple[str, str]]:
+        return set()
+
     def expect_ways(self, ways: Set[Way]) -> None:
         self.ways |= ways
 

@@ -209,6 +209,10 @@ class ProbesLinks(Protocol):
         """All that something has come through since the start, or was expected. Asks no switch."""
         ...
 
+    def unheard_links(self) -> Set[tuple[str, str]]:
+        """Every directed link that is probed, and that nothing has come through. Asks no switch."""
+        ...
+
     def expect_ways(self, ways: Set[Way]) -> None:
         """Something came through these before a restart: where nothing does now, they fail."""
         ...

@@ -8,6 +8,7 @@ providers keep LLDP to themselves, and firewalls drop packets to ports that nobo
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from functools import cached_property
@@ -37,9 +38,11 @@ class LinkWatch:
             for link in topology.whole_links
             for name, number in (link.ports or {}).items()
         }
+        self._lock = threading.Lock()
         self.known: frozenset[Way] = frozenset()
         """What a probe has come through once, or was expected to."""
         self._missed: dict[Way, int] = {}  # rounds, of those that can be probed now
+        self._awaited: set[Way] = set()  # those of them that were not heard since they can be
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
         self._silent: dict[tuple[str, str], str] = {}
@@ -51,18 +54,25 @@ class LinkWatch:
 
     def expect(self, ways: Iterable[Way]) -> None:
         """Take these, as far as they are there, for such as a probe has come through."""
-        self.known |= self.segments.keys() & set(ways)
+        with self._lock:
+            self.known |= self.segments.keys() & set(ways)
 
     @property
     def heard(self) -> set[Way]:
         """What probes come through, as of the last round."""
-        return {way for way, missed in self._missed.copy().items() if missed <= 1}
+        awaited = self._awaited
+        return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
     def live(self) -> set[tuple[str, str]]:
         """The directed links that probes come through, as of the last round."""
         return {
             hop for way in self.heard if way in self.segments for hop in self.segments[way].hops
         }
+
+    def unheard(self) -> set[tuple[str, str]]:
+        """The directed links that no probe has come through, nor was expected to."""
+        known = {hop for way in self.known for hop in self.segments[way].hops}
+        return {hop for one in self.segments.values() for hop in one.hops} - known
 
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
@@ -91,6 +101,7 @@ class LinkWatch:
             if {end[0] for end in one.way} <= connected and dead.keys().isdisjoint(one.way)
         ]
         ways = self.known & {one.way for one in probed}
+        self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
         self._missed = {way: self._missed.get(way, 0) for way in ways}
         before, self._round_at = self._round_at, time.monotonic()
         self._backend.probe(probed)

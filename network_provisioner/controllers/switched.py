@@ -254,6 +254,10 @@ class SwitchedController:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.known
 
+    def unheard_links(self) -> set[Pair]:
+        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        return self._links.unheard() if self._watch else set()
+
     def expect_ways(self, ways: Set[Way]) -> None:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         self._links.expect(ways)

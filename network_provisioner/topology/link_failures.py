@@ -212,6 +212,12 @@ class LinkFailures:
         known = list(self._now.values())
         return [{"link": one.link, "reason": one.reason, "since": one.since} for one in known]
 
+    def unknown(self) -> list[str]:
+        """The links that are watched, and of which nobody knows whether they work."""
+        hops = set() if self._probes is None else self._probes.unheard_links()
+        whole = self._topology.whole_links
+        return [k.label for k in whole if not hops.isdisjoint(k.hops) and k.label not in self._now]
+
     @property
     def problem(self) -> str:
         """In words, "" where all is well."""

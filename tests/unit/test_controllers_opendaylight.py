@@ -230,17 +230,18 @@ _UNREAD_FLOW = {
 
 
 def test_flows_that_are_none_are_an_error(rig: FakeRig) -> None:
-    rig.controller.apply([rig.circuit("before")])
+    before = rig.circuit("before")
+    rig.controller.apply([before])
     lists = (7, [[]], [{}], [_UNREAD_FLOW])
     outputs = [{_OUTPUT: {"flow-and-statistics-map-list": listed}} for listed in lists]
     for body in (*outputs, {_OUTPUT: []}, {}):
         rig.odl.wrong = instead("get-flow-statistics$", body)
         with pytest.raises(ControllerError) as caught:
-            rig.controller.apply([])
+            rig.controller.apply([before, rig.circuit("more")])
         assert str(caught.value).isprintable()
         assert rig.controller.installed() == []  # not known, so not said
     rig.odl.wrong = None
-    assert rig.controller.installed() == ["before"]
+    rig.wait_for("what was there", lambda: rig.controller.installed() == ["before"])
 
 
 @pytest.mark.parametrize("how", ["silent", "dripping"])
@@ -527,7 +528,7 @@ def test_flows_of_others_stay_where_the_filter_by_cookie_is_ignored(
     rig.odl.restart(1)
     rig.controller.apply([rig.circuit()])
     rig.controller.apply([])
-    rig.controller.stop()
+    rig.controller.clear()
     assert rig.odl.owners(1) == [0, 0]
 
 

@@ -161,7 +161,11 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
     rig.wait_for(
         "probes every other way", lambda: not look(rig) and len(rig.openflow.known_ways()) == 3
     )
+    rig.openflow._watch = True
+    assert rig.openflow.unheard_links() == {("s1", "s2")}
     rig.openflow.expect_ways({(A, B), (A, (3, 1))})  # of the last broker, and no more there
+    assert rig.openflow.unheard_links() == set() == look(rig)
+    assert ("s1", "s2") not in rig.openflow.live_links()
     rig.wait_for("silence", lambda: look(rig) == L2)
     assert rig.openflow.failed_links()["s1", "s2"] == "nothing comes through from s1 to s2"
     rig.s1.wires[10] = (rig.s2, 10)
