@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
@@ -202,7 +202,7 @@ class Broker(Queries):
         self._desired.minima = can.bandwidth == "meter"
         with self._lock, self._store.turn():
             now = self._now()
-            self._failures.recall([] if known is None else known.body["links"])
+            self._failures.recall({"links": []} if known is None else known.body)
             self.relaying.begin(alone, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)
@@ -280,11 +280,10 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
-        if self._failures.news:
+        if self._failures.is_news:
             notify(self._failures.news, self.link_listeners, "told", self._complaints)
             try:
-                links = {"links": self._failures.described()}
-                self._store.put_document(*_FAILED_LINKS, links, keep=1)
+                self._store.put_document(*_FAILED_LINKS, self._failures.remembered(), keep=1)
             except StoreError as error:
                 log.warning("failed links are not remembered: %s", error)
 
@@ -450,7 +449,7 @@ class Broker(Queries):
         transit.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
             self._do_without(transit, verdict.reason, now)
-        elif arriving and self._active.pairs.ways(transit) and transit.start <= now:
+        elif arriving and transit.start <= now and self._shares_a_way(transit):
             # Waiting would not keep its packets apart from those of the pair's other transits.
             reason = (
                 "shares, without a rate of its own, the path that other transits between "
@@ -461,6 +460,12 @@ class Broker(Queries):
             self._do_without(transit, f"does not wait: {verdict.reason}", now)
         else:
             self._lifecycle.wait(transit, verdict, now)
+
+    def _shares_a_way(self, transit: Transit) -> bool:
+        """Whether others hold the way that its packets take, and that can be used."""
+        ways = self._active.pairs.ways(transit)
+        hops = {hop for way in ways for hop in pairwise(way)}
+        return bool(ways) and hops.isdisjoint(self._failures.unusable)
 
     def _warn(self, transit: Transit) -> None:
         """Put a transit's warnings into the log, each once: a workflow's transfers are many."""

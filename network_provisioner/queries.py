@@ -113,6 +113,7 @@ class Queries:
             "live": live,
             "queued": queued,
             "links_failed": self._failures.described(),
+            "links_unknown": self._failures.unknown(),
             "switches": [asdict(status) for status in self._failures.statuses()],
         }
 

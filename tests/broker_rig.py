@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from network_provisioner.controllers.base import (
     Part,
     Queue,
     SwitchStatus,
+    Way,
 )
 from network_provisioner.desired_state import Differentiator
 from network_provisioner.selection.admission import BrokerLimits, MetricsOf
@@ -77,6 +78,7 @@ class FakeController:
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
         self.statuses: list[SwitchStatus] = []
         self.live: set[tuple[str, str]] = set()  # directed links that something came through
+        self.ways: set[Way] = set()  # of probes
 
     def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
         """A link fails."""
@@ -87,6 +89,15 @@ class FakeController:
 
     def live_links(self) -> set[tuple[str, str]]:
         return self.live
+
+    def known_ways(self) -> set[Way]:
+        return self.ways
+
+    def unheard_links(self) -> set[tuple[str, str]]:
+        return set()
+
+    def expect_ways(self, ways: Set[Way]) -> None:
+        self.ways |= ways
 
     def switches(self) -> list[SwitchStatus]:
         return self.statuses

@@ -332,4 +332,5 @@ class HealthAnswer(Answer):
     live: int
     queued: int
     links_failed: list[FailedLinkAnswer]
+    links_unknown: list[str]
     switches: list[SwitchStatusAnswer]

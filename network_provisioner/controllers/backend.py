@@ -10,8 +10,9 @@ from queue import SimpleQueue
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
+from network_provisioner.controllers.base import Way
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
-from network_provisioner.controllers.segments import Segment, Way
+from network_provisioner.controllers.segments import Segment
 from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Topology
 
@@ -37,8 +38,8 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected`` and ``dead_ends`` may raise ControllerError. ``watch_s`` is how often
-    it wants to :meth:`probe`.
+    ``label``, ``connected``, ``rival`` and ``dead_ends`` may raise ControllerError. ``watch_s`` is
+    how often it wants to :meth:`probe`.
     """
 
     watch_s = 5.0
@@ -66,6 +67,11 @@ class SwitchBackend(ABC):
     @abstractmethod
     def connected(self) -> set[int]:
         """The datapath ids of the switches that can be reached now."""
+
+    def rival(self, dpid: int) -> str:
+        """The address from which another switch with a connected one's datapath id has come
+        lately, "" for none; asks nobody."""
+        return ""
 
     @abstractmethod
     def look_at_ports(self, segments: Collection[Segment]) -> None:

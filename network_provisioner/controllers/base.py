@@ -14,6 +14,9 @@ from typing import Protocol, runtime_checkable
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.flows import Flow
 
+Way = tuple[tuple[int, int], tuple[int, int]]
+"""From a port to a port: each a datapath id and a number."""
+
 
 class ControllerError(AdonError):
     """The switches refused, did not answer, or are not connected. Nothing was left half-made."""
@@ -200,6 +203,18 @@ class ProbesLinks(Protocol):
 
     def live_links(self) -> Set[tuple[str, str]]:
         """Every directed link over which something came through a moment ago. Asks no switch."""
+        ...
+
+    def known_ways(self) -> Set[Way]:
+        """All that something has come through since the start, or was expected. Asks no switch."""
+        ...
+
+    def unheard_links(self) -> Set[tuple[str, str]]:
+        """Every directed link that is probed, and that nothing has come through. Asks no switch."""
+        ...
+
+    def expect_ways(self, ways: Set[Way]) -> None:
+        """Something came through these before a restart: where nothing does now, they fail."""
         ...
 
 

@@ -8,12 +8,14 @@ providers keep LLDP to themselves, and firewalls drop packets to ports that nobo
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Iterable
 from functools import cached_property
 
 from network_provisioner.controllers.backend import SwitchBackend
-from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.segments import Segment, Way, failed_hops, segments
+from network_provisioner.controllers.base import ControllerError, Way
+from network_provisioner.controllers.segments import Segment, failed_hops, segments
 from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Link, Topology
 
@@ -36,7 +38,11 @@ class LinkWatch:
             for link in topology.whole_links
             for name, number in (link.ports or {}).items()
         }
-        self._missed: dict[Way, int] = {}  # rounds, of the ways that were heard
+        self._lock = threading.Lock()
+        self.known: frozenset[Way] = frozenset()
+        """What a probe has come through once, or was expected to."""
+        self._missed: dict[Way, int] = {}  # rounds, of those that can be probed now
+        self._awaited: set[Way] = set()  # those of them that were not heard since they can be
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
         self._silent: dict[tuple[str, str], str] = {}
@@ -46,16 +52,27 @@ class LinkWatch:
         """All that are watched."""
         return {one.way: one for one in segments(self._topology)}
 
+    def expect(self, ways: Iterable[Way]) -> None:
+        """Take these, as far as they are there, for such as a probe has come through."""
+        with self._lock:
+            self.known |= self.segments.keys() & set(ways)
+
     @property
     def heard(self) -> set[Way]:
         """What probes come through, as of the last round."""
-        return {way for way, missed in self._missed.copy().items() if missed <= 1}
+        awaited = self._awaited
+        return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
     def live(self) -> set[tuple[str, str]]:
         """The directed links that probes come through, as of the last round."""
         return {
             hop for way in self.heard if way in self.segments for hop in self.segments[way].hops
         }
+
+    def unheard(self) -> set[tuple[str, str]]:
+        """The directed links that no probe has come through, nor was expected to."""
+        known = {hop for way in self.known for hop in self.segments[way].hops}
+        return {hop for one in self.segments.values() for hop in one.hops} - known
 
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
@@ -69,8 +86,9 @@ class LinkWatch:
     def look(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
         are watched."""
-        for way in self._backend.heard():
-            self._missed[way] = 0
+        heard = self._backend.heard()
+        self.expect(heard - self.known)
+        self._missed |= dict.fromkeys(heard, 0)
         problem = None
         try:
             self._backend.look_at_ports(self.segments.values())
@@ -82,8 +100,9 @@ class LinkWatch:
             for one in self.segments.values()
             if {end[0] for end in one.way} <= connected and dead.keys().isdisjoint(one.way)
         ]
-        ways = {one.way for one in probed}
-        self._missed = {way: n for way, n in self._missed.items() if way in ways}
+        ways = self.known & {one.way for one in probed}
+        self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
+        self._missed = {way: self._missed.get(way, 0) for way in ways}
         before, self._round_at = self._round_at, time.monotonic()
         self._backend.probe(probed)
         # Where rounds come late the machine is busy, and probes are late as well.
@@ -93,9 +112,12 @@ class LinkWatch:
         self._rounds += 1
         if self._rounds == _FIRST_ROUNDS:
             for one in probed:
-                if one.way not in self._missed:
-                    ends = one.hops[0][0], one.hops[-1][1]
-                    LOG.warning("no probe comes through from %s to %s: that is not watched", *ends)
+                if one.way not in self.known:
+                    link, ends = self._link_at[one.way[0]], (one.hops[0][0], one.hops[-1][1])
+                    LOG.warning(
+                        "no probe comes through link %s from %s to %s: that is not watched",
+                        link.label, *ends,
+                    )  # fmt: skip
         if problem is not None:
             raise problem
 

@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
-from network_provisioner.topology.discovery import End
+from network_provisioner.controllers.base import Way
 from network_provisioner.topology.graph import Host, Topology
-
-Way = tuple[End, End]
-"""From a port to a port."""
 
 _PAIRS = 2  # of hosts that probes are sent between: one of them may be switched off
 _COVER = 2  # segments over each link: where one is silent, the other tells which link it is

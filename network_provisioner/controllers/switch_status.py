@@ -12,7 +12,8 @@ from network_provisioner.controllers.base import SwitchStatus
 
 # A switch that connects again within this was not away.
 _AWAY_AFTER_S = 1.0
-# So many repairs within so many seconds are somebody else's work, not an accident.
+# So many repairs within so many seconds are somebody else's work, not an accident; so many
+# connections are a fault of the line or of the switch.
 _CONTESTED, _CONTESTED_S = 5, 60.0
 
 
@@ -20,18 +21,21 @@ _CONTESTED, _CONTESTED_S = 5, 60.0
 class _Switch:
     name: str
     label: str
+    came: bool = False  # whether it was ever connected
     left_at: float | None = None  # monotonic second at which it was first seen to be away
     since: float = 0.0  # Unix second of that
     problem: str = ""  # why it is not as it should be
     repairs: Counter[str] = field(default_factory=Counter)
     repaired_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
+    came_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
 
 
 class SwitchMonitor:
     """The switches of one network. Thread-safe.
 
-    ``names`` gives a name and a label by datapath id, ``connected`` the ids that can be reached.
-    ``clock`` gives Unix seconds, ``monotonic`` seconds that never jump.
+    ``names`` gives a name and a label by datapath id, ``connected`` the ids that can be reached,
+    ``rival`` the address of another switch with the same id, "" for none. ``clock`` gives Unix
+    seconds, ``monotonic`` seconds that never jump.
     """
 
     def __init__(
@@ -39,12 +43,14 @@ class SwitchMonitor:
         names: Mapping[int, tuple[str, str]],
         connected: Callable[[], set[int]],
         clock: Callable[[], float],
+        rival: Callable[[int], str] = lambda dpid: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
         self._switches = {dpid: _Switch(*found) for dpid, found in sorted(names.items())}
         self._connected = connected
         self._clock = clock
+        self._rival = rival
         self._monotonic = monotonic
 
     def statuses(self) -> list[SwitchStatus]:
@@ -52,6 +58,11 @@ class SwitchMonitor:
         connected = self._connected()
         with self._lock:
             return [self._status(dpid, dpid in connected) for dpid in self._switches]
+
+    def came(self, dpid: int) -> None:
+        """A switch has connected."""
+        with self._lock:
+            self._switches[dpid].came_at.append(self._monotonic())
 
     def repaired(self, dpid: int, kinds: Mapping[str, int]) -> None:
         """These, by kind, were not on a switch as they should have been, and now are."""
@@ -68,23 +79,30 @@ class SwitchMonitor:
     def is_contested(self, dpid: int) -> bool:
         """Whether somebody else undoes what is repaired, again and again."""
         with self._lock:
-            return self._is_contested(self._switches[dpid])
+            return self._are_many(self._switches[dpid].repaired_at)
 
-    def _is_contested(self, switch: _Switch) -> bool:
-        times = switch.repaired_at
+    def _are_many(self, times: deque[float]) -> bool:
         return len(times) == _CONTESTED and self._monotonic() - times[0] < _CONTESTED_S
 
     def _status(self, dpid: int, connected: bool) -> SwitchStatus:
         switch, now = self._switches[dpid], self._monotonic()
         if connected:
-            switch.left_at = None
+            switch.came, switch.left_at = True, None
         elif switch.left_at is None:
             switch.left_at, switch.since = now, self._clock()
-        away = switch.left_at is not None and now - switch.left_at >= _AWAY_AFTER_S
+        away = switch.left_at is not None and (
+            not switch.came or now - switch.left_at >= _AWAY_AFTER_S
+        )
         problem = switch.problem
         if away:
             problem = "is not connected"
-        elif self._is_contested(switch):
+        elif rival := self._rival(dpid):
+            problem = f"has the datapath id of another switch, at {rival}, which is not used"
+        elif self._are_many(switch.came_at):
+            problem = (
+                f"connects again and again: {_CONTESTED} times within {_CONTESTED_S:.0f} s or less"
+            )
+        elif self._are_many(switch.repaired_at):
             problem = (
                 f"loses rules again and again: {_CONTESTED} repairs within "
                 f"{_CONTESTED_S:.0f} s; is another controller, or a person, changing them?"

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -28,6 +28,7 @@ from network_provisioner.controllers.base import (
     LinkCounter,
     Queue,
     SwitchStatus,
+    Way,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
@@ -114,6 +115,7 @@ class SwitchedController:
             {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
             backend.connected,
             clock,
+            backend.rival,
         )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
@@ -131,6 +133,7 @@ class SwitchedController:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._links = LinkWatch(topology, backend)
+        self._round = threading.Lock()  # one of it
 
     def capabilities(self) -> Capabilities:
         """See Controller."""
@@ -247,6 +250,18 @@ class SwitchedController:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.live()
 
+    def known_ways(self) -> frozenset[Way]:
+        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        return self._links.known
+
+    def unheard_links(self) -> set[Pair]:
+        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        return self._links.unheard() if self._watch else set()
+
+    def expect_ways(self, ways: Set[Way]) -> None:
+        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        self._links.expect(ways)
+
     def switches(self) -> list[SwitchStatus]:
         """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
         return self._monitor.statuses()
@@ -257,7 +272,7 @@ class SwitchedController:
         while not self._stopping.wait(self._backend.watch_s):
             trouble = ""
             try:
-                self._links.look()
+                self._look_once()
             except Exception as error:  # nobody else would notice that nobody watches
                 trouble = str(error) or type(error).__name__
                 if trouble != said and not self._stopping.is_set():
@@ -265,17 +280,23 @@ class SwitchedController:
                     LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
             said = trouble
 
+    def _look_once(self) -> None:
+        with self._round:
+            if not self._cleared:
+                self._links.look()
+
     def clear(self) -> None:
         """See Controller."""
         with self._lock:
             if not self._running:
                 return
+            self._cleared = True
             if self._watch:
                 try:
-                    self._backend.unwatch()
+                    with self._round:  # or it would lay them again
+                        self._backend.unwatch()
                 except ControllerError as error:
                     LOG.warning("rules were left behind: %s", error)
-            self._cleared = True
             self._reconciler.clear()
             self._ledger = ByteLedger()
 
@@ -397,6 +418,8 @@ class SwitchedController:
         whether its rules had to be changed, None where it refused."""
         label = self._backend.label(dpid)
         fresh = not changes or SwitchChange.CONNECTED in changes
+        if SwitchChange.CONNECTED in changes:
+            self._monitor.came(dpid)
         try:
             with self._lock:
                 if not self._running or self._cleared:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from network_provisioner.controllers.base import (
     SwitchStatus,
     WatchesLinks,
     WatchesSwitches,
+    Way,
 )
 from network_provisioner.topology.graph import Topology
 
@@ -94,14 +95,30 @@ class LinkFailures:
         self._failed_at: dict[str, deque[float]] = {}
         self._unstable: set[str] = set()
         self._recalled: dict[str, LinkNews] = {}
+        self._ways: Set[Way] = set()
         self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
 
-    def recall(self, described: list[dict[str, Any]]) -> None:
-        """Take over what :meth:`described` gave before a restart. A controller that sends no probes
-        sees for itself what has failed."""
+    def recall(self, remembered: Mapping[str, Any]) -> None:
+        """Take over what :meth:`remembered` gave before a restart. A controller that sends no
+        probes sees for itself what has failed."""
         if self._probes is not None:
-            found = (LinkNews(**one) for one in described)
+            found = (LinkNews(**one) for one in remembered["links"])
             self._recalled = {news.link: news for news in found}
+            ways = remembered.get("ways", ())
+            self._probes.expect_ways({(tuple(a), tuple(b)) for a, b in ways})
+
+    def remembered(self) -> dict[str, Any]:
+        """What is to be known after a restart, JSON-ready: the links that have failed, and the
+        ways that probes come through."""
+        self._ways = set() if self._probes is None else self._probes.known_ways()
+        return {"links": self.described(), "ways": sorted(self._ways)}
+
+    @property
+    def is_news(self) -> bool:
+        """Whether :meth:`remembered` has more to tell than when it was asked last."""
+        return bool(self.news) or (
+            self._probes is not None and self._probes.known_ways() != self._ways
+        )
 
     def statuses(self) -> list[SwitchStatus]:
         """Every switch as it is now; none where the controller does not say."""
@@ -158,7 +175,8 @@ class LinkFailures:
             why = self._damped(link.label, why, now)
             known = was.get(link.label)
             if why:
-                failed[link.label] = one = known or self._told(LinkNews(link.label, why, now))
+                one = known or self._told(LinkNews(link.label, why, now))
+                failed[link.label] = one = replace(one, reason=why)
                 self.broken.update(dict.fromkeys(link.hops, str(one)))
             elif known is not None:
                 self._told(replace(known, at=now))
@@ -193,6 +211,12 @@ class LinkFailures:
         """JSON-ready: link, reason, since."""
         known = list(self._now.values())
         return [{"link": one.link, "reason": one.reason, "since": one.since} for one in known]
+
+    def unknown(self) -> list[str]:
+        """The links that are watched, and of which nobody knows whether they work."""
+        hops = set() if self._probes is None else self._probes.unheard_links()
+        whole = self._topology.whole_links
+        return [k.label for k in whole if not hops.isdisjoint(k.hops) and k.label not in self._now]
 
     @property
     def problem(self) -> str:

@@ -166,3 +166,13 @@ def test_what_somebody_has_put_in_place_of_ours_is_not_cleared() -> None:
     tc.shown["s1-a"] = {}
     shaper.clear()
     assert tc.batches[-1] == ["qdisc replace dev s1-b root pfifo", "qdisc del dev s1-b root"]
+
+
+def test_what_an_earlier_run_has_laid_is_cleared() -> None:
+    tc = Tc()
+    TcShaper(tc).sync([ONE])
+    shaper = TcShaper(tc)
+    shaper.begin([EMPTY])
+    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
+    shaper.clear()
+    assert tc.batches[-1] == ["qdisc replace dev s1-a root pfifo", "qdisc del dev s1-a root"]

@@ -241,7 +241,7 @@ def test_flows_that_are_none_are_an_error(rig: FakeRig) -> None:
         assert str(caught.value).isprintable()
         assert rig.controller.installed() == []  # not known, so not said
     rig.odl.wrong = None
-    assert rig.controller.installed() == ["before"]
+    rig.wait_for("what was there", lambda: rig.controller.installed() == ["before"])
 
 
 @pytest.mark.parametrize("how", ["silent", "dripping"])

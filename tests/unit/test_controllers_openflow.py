@@ -263,6 +263,20 @@ def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRi
     assert rig.openflow.switches()[1].problem == ""
 
 
+def test_a_switch_that_never_came_is_named_at_once() -> None:
+    controller = OpenFlowController(two_switches(), "127.0.0.1:0")
+    assert [s.problem for s in controller.switches()] == ["is not connected"] * 2
+
+
+def test_a_switch_that_connects_again_and_again_is_named(rig: FakeRig) -> None:
+    def again() -> bool:
+        rig.s1.hang_up()
+        return rig.openflow.switches()[0].problem.startswith("connects again and again: 5 times")
+
+    rig.wait_for("what is said of s1", again)
+    assert rig.openflow.switches()[1].problem == ""
+
+
 def test_an_auxiliary_connection_leaves_the_switch_as_it_is(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     auxiliary = FakeSwitch(rig.port, 1, [1], rig.now, auxiliary_id=1)
@@ -279,7 +293,11 @@ def test_of_two_switches_with_one_id_the_first_is_kept(
     rig.wait_for("a second try of it", lambda: twin.connections > 1)
     twin.close()
     assert rig.s1.connections == 1 and twin.table == {}
-    assert "two switches have the same datapath id" in caplog.text
+    assert caplog.text.count("two switches have the same datapath id") == 1
+    status = rig.openflow.switches()[0]
+    assert status.connected and status.problem == (
+        "has the datapath id of another switch, at 127.0.0.2, which is not used"
+    )
 
 
 @pytest.mark.parametrize("has_meters", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -58,9 +59,41 @@ class Database(Vsctl):
 @pytest.mark.parametrize(("on", "cleared"), [("our-qos", True), ("theirs", False), ("[]", False)])
 def test_the_qos_that_somebody_has_put_on_a_port_stays_there(on: str, cleared: bool) -> None:
     vsctl = Database(on)
-    VsctlShaper(vsctl)._remove("s1-a")
+    shaper = VsctlShaper(vsctl)
+    shaper.begin([ONE])  # of an earlier run
+    shaper.clear()
     last = vsctl.asked[-1]
     assert ("clear" in last) is cleared
     assert [last[i + 1 : i + 3] for i, w in enumerate(last) if w == "destroy"] == [
         ["qos", "our-qos"], ["queue", "our-queue"],
     ]  # fmt: skip
+
+
+def test_a_queue_that_somebody_changed_is_laid_again() -> None:
+    database = Changed()
+    shaper = VsctlShaper(database)
+    assert shaper.sync([ONE]) == ["s1-a"]
+    assert shaper.sync([ONE]) == []
+    database.rates["uuid-2"]["max-rate"] = "1000"
+    assert shaper.sync([ONE]) == ["s1-a"]
+
+
+class Changed(Vsctl):
+    """Says what its queues are, as ovs-vsctl prints JSON."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: dict[str, dict[str, str]] = {}
+
+    def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+        if "--format=json" in command:
+            maps = {uuid: ["map", list(map(list, r.items()))] for uuid, r in self.rates.items()}
+            return 0, json.dumps({"data": [[["uuid", u], m] for u, m in maps.items()]}), ""
+        if "get" in command:
+            return 0, "uuid-0", ""
+        if "create" not in command:
+            return 0, "", ""
+        steps = [s.split() for s in " ".join(command).split(" -- ") if " create queue " in s]
+        pairs = [[w.partition(":")[2].split("=") for w in s if w[:6] == "other_"] for s in steps]
+        self.rates = {f"uuid-{n}": dict(found) for n, found in enumerate(pairs, 1)}
+        return 0, "\n".join(f"uuid-{n}" for n in range(len(steps) + 1)), ""

@@ -98,6 +98,7 @@ def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(r
     waits = rig.ask("b", "iplant", "tacc")
     assert waits.state is TransitState.QUEUED
     assert "switch s2 (dpid 0x2) is not connected" in waits.reason
+    assert rig.ask("c", "mu", "tacc").state is TransitState.QUEUED  # though it could share
     health = rig.broker.health()
     assert (health["status"], health["problem"]) == (
         "degraded",
@@ -106,7 +107,7 @@ def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(r
     assert health["switches"][0]["connected"] is False
     rig.controller.statuses = []
     rig.let_pass(1)
-    assert rig.broker.get("b").state is TransitState.INSTALLED
+    assert {rig.broker.get(name).state for name in "bc"} == {TransitState.INSTALLED}
     assert rig.broker.health()["status"] == "ok"
 
 
@@ -118,6 +119,8 @@ def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: 
         rig.let_pass(1)
         rig.controller.failed = {}
         rig.let_pass(1)
+    (failed,) = rig.broker.health()["links_failed"]
+    assert failed["reason"] == "it has failed 3 times or more within a minute"
     assert len(told) == 5  # it failed and came back twice, and failed for good
     assert rig.ask("a", "mu", "tacc").path == L3
     rig.let_pass(16)
@@ -221,7 +224,10 @@ def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
     rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"))
     fail_l2(rig)
     rig.let_pass(1)
+    rig.controller.ways = {((1, 11), (2, 11))}
+    rig.let_pass(1)
     again = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), clock=rig.clock)
+    assert again.controller.ways == rig.controller.ways
     assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
     assert again.ask("a", "mu", "tacc").path == L3
     again.controller.live = {("s1", "s2")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -155,6 +156,32 @@ def test_a_link_that_lets_no_frames_through_any_more(rig: FakeRig) -> None:
     rig.wait_for("its return", lambda: look(rig) == set())
 
 
+def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
+    rig.s1.wires.pop(10)
+    rig.wait_for(
+        "probes every other way", lambda: not look(rig) and len(rig.openflow.known_ways()) == 3
+    )
+    rig.openflow._watch = True
+    assert rig.openflow.unheard_links() == {("s1", "s2")}
+    rig.openflow.expect_ways({(A, B), (A, (3, 1))})  # of the last broker, and no more there
+    assert rig.openflow.unheard_links() == set() == look(rig)
+    assert ("s1", "s2") not in rig.openflow.live_links()
+    rig.wait_for("silence", lambda: look(rig) == L2)
+    assert rig.openflow.failed_links()["s1", "s2"] == "nothing comes through from s1 to s2"
+    rig.s1.wires[10] = (rig.s2, 10)
+    rig.wait_for("its return", lambda: look(rig) == set())
+    rig.s1.wires.pop(10)
+    rig.s1.hang_up()
+    rig.wait_for("its return", lambda: rig.s1.connections > 1)
+
+    def silent() -> bool:
+        with suppress(ControllerError):  # it was about to go
+            return look(rig) == L2
+        return False
+
+    rig.wait_for("silence after its return", silent)
+
+
 def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:
     rig.wait_for("probes every way", lambda: heard(rig))
     rig.s1.wires.pop(10)
@@ -204,6 +231,9 @@ def test_the_rule_to_watch_by_is_cleared_with_the_others(rig: FakeRig) -> None:
     rig.openflow._watch = True
     rig.controller.clear()
     assert rig.cookies(rig.s1) == {} == rig.cookies(rig.s2)
+    rig.wait_for("news of that", lambda: rig.openflow._switches._unasked == {1, 2})
+    rig.openflow._look_once()
+    assert rig.cookies(rig.s1) == {} == rig.cookies(rig.s2)
 
 
 def test_rules_that_are_deleted_fail_no_link(rig: FakeRig) -> None:
@@ -221,6 +251,9 @@ def test_ports_that_swapped_their_numbers_fail_their_links(rig: FakeRig) -> None
     assert rig.openflow.failed_links()["s1", "s2"] == (
         "port 10 of s1 is s1-b, and the topology says s1-a, which is port 11"
     )
+    rig.s1.set_port(10, up=True)  # says nothing of names
+    rig.wait_for("news", lambda: 1 in rig.openflow._switches._unasked)
+    assert ("s1", "s2") in rig.openflow.failed_links()
     rig.s1.names = {10: "s1-a", 11: "s1-b"}
     rig.openflow._switches._unasked.add(1)
     rig.wait_for("their return", lambda: look(rig) == set())

@@ -30,7 +30,7 @@ from network_provisioner.controllers.backend import (
     SwitchEvent,
     switch_names,
 )
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
@@ -52,7 +52,7 @@ from network_provisioner.controllers.rules import (
     item_text,
     same_but_lease,
 )
-from network_provisioner.controllers.segments import Segment, Way, probe_frames
+from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End

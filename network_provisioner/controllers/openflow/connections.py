@@ -6,6 +6,7 @@ import logging
 import socket
 import struct
 import threading
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -23,6 +24,8 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_K
 _HANDSHAKE_S = 10.0
 # What a connected switch takes at most to answer a barrier when another one claims its id.
 _ALIVE_S = 2.0
+# A switch that is turned away tries again sooner than this (Open vSwitch: 8 s).
+_RIVAL_S = 30.0
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -240,6 +243,8 @@ class Connections(SwitchBackend):
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
         self._greeting: set[Channel] = set()
+        # Where others with the id of a connected switch came from last, and at which second.
+        self._rivals: dict[int, tuple[str, float]] = {}
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
 
@@ -250,7 +255,7 @@ class Connections(SwitchBackend):
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             listener = socket.create_server(address[:2], family=family)
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = (error.strerror or str(error)).partition(" (while")[0]
             raise ControllerError(
                 f"cannot listen for switches on {host}:{port}: {reason}; expected a free port of "
                 "this machine (is another broker running?)"
@@ -292,6 +297,12 @@ class Connections(SwitchBackend):
         """The datapath ids of the switches that are connected now."""
         with self._lock:
             return set(self._channels)
+
+    def rival(self, dpid: int) -> str:
+        """See SwitchBackend."""
+        with self._lock:
+            host, at = self._rivals.get(dpid, ("", 0.0))
+        return host if time.monotonic() - at < _RIVAL_S else ""
 
     @abstractmethod
     def _greet(self, dpid: int) -> None:
@@ -372,11 +383,14 @@ class Connections(SwitchBackend):
         with self._lock:
             before = self._channels.get(dpid)
         if before is not None and before.answers(_ALIVE_S):
-            LOG.warning(
-                "%s is connected from %s, and so is another switch from %s: two switches have the "
-                "same datapath id, and the second is not used",
-                self.label(dpid), before.peer, channel.peer,
-            )  # fmt: skip
+            if not self.rival(dpid):  # it will come again and again
+                LOG.warning(
+                    "%s is connected from %s, and so is another switch from %s: two switches have "
+                    "the same datapath id, and the second is not used",
+                    self.label(dpid), before.peer, channel.peer,
+                )  # fmt: skip
+            with self._lock:
+                self._rivals[dpid] = channel.peer.rpartition(":")[0], time.monotonic()
             channel.close()
             return
         with self._lock:

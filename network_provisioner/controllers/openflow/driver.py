@@ -19,11 +19,11 @@ from types import MappingProxyType
 from typing import Any
 
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
 from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
-from network_provisioner.controllers.segments import Segment, Way, probe_frames
+from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
 from network_provisioner.topology.discovery import Discovered, End, Port
@@ -132,6 +132,7 @@ class OpenFlowSwitches(Connections):
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
         self._down: dict[End, str] = {}
+        self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
         self._heard: set[Way] = set()
@@ -318,7 +319,7 @@ class OpenFlowSwitches(Connections):
 
     def dead_ends(self) -> dict[End, str]:
         """See SwitchBackend."""
-        return self._down
+        return {**self._down, **self._misplaced}
 
     def _look_at(self, dpid: int, segments: Collection[Segment]) -> None:
         """How a switch's ports are; and it sends on the probes that come in there."""
@@ -343,13 +344,15 @@ class OpenFlowSwitches(Connections):
         # nothing: the device may be behind the port.
         numbered = {_port(port).name: port.port_no for port in found}
         named = {number: name for name, number in numbered.items()}
+        misplaced = {end: why for end, why in self._misplaced.items() if end[0] != dpid}
         for (d, number), device in self._devices.items():
             if d == dpid and numbered.get(device, number) != number:
                 there = named.get(number, "not there")
-                self._down[dpid, number] = (
+                misplaced[dpid, number] = (
                     f"port {number} of {self._names[dpid]} is {there}, and the topology says "
                     f"{device}, which is port {numbered[device]}"
                 )
+        self._misplaced = misplaced
 
     def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
         end = (dpid, found.port_no)

@@ -257,7 +257,10 @@ class TcShaper:
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See :class:`Shaper`."""
-        self.sync([shape for shape in shapes if not is_laid(self._said(shape.device))])
+        wanted = list(shapes)
+        for shape in wanted:
+            self._laid.setdefault(shape.device, None)
+        self.sync([shape for shape in wanted if not is_laid(self._said(shape.device))])
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See :class:`Shaper`."""

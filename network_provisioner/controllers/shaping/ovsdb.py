@@ -7,6 +7,7 @@ hierarchy, so :class:`~network_provisioner.controllers.base.Queue` cannot be had
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
@@ -36,7 +37,10 @@ class VsctlShaper:
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See Shaper."""
         for shape in shapes:
-            if not self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"]):
+            there = self._say([*_OURS, "qos", f"external_ids:{_MARK}={shape.device}"])
+            if there:
+                self._qos[shape.device] = there[0]
+            else:
                 self._lay(shape)
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
@@ -89,9 +93,13 @@ class VsctlShaper:
         laid = self._laid.get(device)
         if laid is None or {n: rates for n, (_, rates) in laid.items()} != _queues(shape):
             return False
-        there = set(self._say([*_OURS, "queue", f"external_ids:{_MARK}={device}"]))
+        where = ["find", "queue", f"external_ids:{_MARK}={device}"]
+        words = [*self._words, "--format=json", "--columns=_uuid,other_config", *where]
+        rows = json.loads(answer(self._run, words))["data"]
+        there = {uuid: dict(config) for (_, uuid), (_, config) in rows}
         qos = self._say(["--if-exists", "get", "port", device, "qos"])
-        return there == {uuid for uuid, _ in laid.values()} and qos == [self._qos[device]]
+        wanted = {uuid: _values(rates) for uuid, rates in laid.values()}
+        return there == wanted and qos == [self._qos[device]]
 
     def _lay(self, shape: DeviceShape) -> None:
         queues = _queues(shape)
@@ -168,5 +176,8 @@ def _create(device: str, rates: _Rates) -> list[str]:
 
 
 def _config(rates: _Rates) -> list[str]:
-    names = ("min-rate", "max-rate", "priority")
-    return [f"other_config:{name}={value}" for name, value in zip(names, rates, strict=True)]
+    return [f"other_config:{name}={value}" for name, value in _values(rates).items()]
+
+
+def _values(rates: _Rates) -> dict[str, str]:
+    return dict(zip(("min-rate", "max-rate", "priority"), map(str, rates), strict=True))

@@ -124,6 +124,21 @@ def test_a_restart_stops_no_traffic(rig: Served) -> None:
     assert (rig.ours("s1"), rig.ours("s2")) == before
 
 
+def test_what_an_earlier_broker_left_is_cleared(rig: Served) -> None:
+    rig.ask("a")
+    device = LAYOUT.device(LAYOUT.link("l2"), "s1")
+    rig.broker.stop()
+    other = rig.new_controller(watch=True)
+    other.start(60.0)
+    other.clear()
+    other.stop()
+    for switch in LAYOUT.switches:
+        assert "cookie=0xad" not in rig.network.switches.ofctl(switch, "dump-flows")
+    assert rig.classes(device) == {}
+    rig.start()
+    rig.wait_for("all rules", lambda: rig.openflow.installed() == ["a"])
+
+
 def test_a_switch_without_its_controller_is_named_until_it_is_back(rig: Served) -> None:
     rig.ask("a")
     rig.network.switches.vsctl("del-controller", "s2")
