@@ -66,11 +66,7 @@ class Sources:
             "user.name": self.environment.get("USER", self.home.name),
         }
         for file in self.property_files:
-            text = read_text(file, "file of Pegasus's properties")
-            try:
-                said = list(java.entries(text))
-            except ValueError as error:
-                raise InputError(f"{file}: {error}, expected what Java reads") from None
+            said = read_properties(file)
             values = {key: value for _, key, value in said}
             for number, key, value in said:
                 missing = java.unset(value, {**system, **known, **values})
@@ -123,6 +119,16 @@ class Sources:
                 namespace, _, name = key.removeprefix(prefix).partition(".")
                 found.setdefault(namespace, {})[name] = value
         return found
+
+
+def read_properties(file: Path) -> list[tuple[int, str, str]]:
+    """Line number, key and value of each setting in a file, in UTF-8 or in Java's Latin-1. Raises
+    InputError."""
+    text = read_text(file, "file of Pegasus's properties", "latin-1")
+    try:
+        return list(java.entries(text))
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def known_configuration(text: str, what: str) -> str:
