@@ -31,7 +31,7 @@ from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources, known_configuration
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.find import find_replicas, measured
+from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
 _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
@@ -142,7 +142,8 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     if flow.document.root.get(REPLICA_CATALOG) is not None:
         inside = replicas_of(flow.document, (REPLICA_CATALOG,))
     kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
-    files = [] if file is None or kind == "JDBCRC" else [(kind, str(file))]
+    is_file = file is not None and (kind or "").lower() not in BY_PROPERTIES
+    files = [(kind, str(file))] if is_file else []
     found = find_replicas(
         (f.lfn for f in flow.files.values() if f.producer is None),
         files,

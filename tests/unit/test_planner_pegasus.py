@@ -102,7 +102,8 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
 def test_what_adon_says_is_said_once(case: Case, tmp_path: Path) -> None:
     own = tmp_path / "own.properties"
     own.write_text(
-        "! mine\npegasus.data.configuration\\\n : sharedfs\nb=${user.home}\na\\ key = C\\\\D \\\n E\n"
+        "! mine\npegasus.data.configuration\\\n : sharedfs\nb=${user.home}\n"
+        "a\\ key = C\\\\D \\\n E\n"
     )
     text = pegasus_plan.properties_text(replace(case.sources, conf=own), None, "condorio")
     assert "pegasus.data.configuration=condorio\n" in text
