@@ -164,8 +164,9 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
     (case.root / "pegasus.properties").write_text(
         "".join(f"{key}={value}\n" for key, value in properties.items())
     )
-    assert load_inputs(case.root / "workflow.yml").places["raw.txt"] == ("store",)
-    assert caplog.messages == [f"{case.root / 'pegasus.properties'}: {line}"]
+    with pytest.raises(InputError, match=r"input 'raw\.txt' is written by no job and has no replica"):
+        load_inputs(case.root / "workflow.yml")
+    assert caplog.messages == [f"{line}; its replicas are not known here"]
 
 
 def test_a_catalog_inside_the_workflow_comes_before_the_database(tmp_path: Path) -> None:
