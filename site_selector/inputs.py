@@ -122,6 +122,8 @@ def read_inputs(
     does. Raises InputError with file and line or job.
     """
     flow = read_workflow(sources.workflow, sources.variables)
+    for line in sources.absent():
+        _log.warning("%s", line)
     notes: list[str] = []
     known = known_replicas(flow, sources)
     everywhere = all_sites(flow, sources, notes.append)

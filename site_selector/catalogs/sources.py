@@ -24,6 +24,7 @@ DEFAULT_NAMES: Mapping[str, tuple[str, ...]] = {
 CONFIGURATION = "pegasus.data.configuration"
 CONFIGURATIONS = ("sharedfs", "nonsharedfs", "condorio")
 _OLD_CONFIGURATIONS = {"s3": "nonsharedfs", "condor": "condorio"}
+_FILE_KEY = "pegasus.catalog.{}.file"
 _SITE_PROFILES = "pegasus.catalog.site.sites."
 _ENVIRONMENT = "_PEGASUS"
 
@@ -95,9 +96,18 @@ class Sources:
         given: Path | None = getattr(self, f"{kind}s")
         if given is not None:
             return given
-        named = self.properties.get(f"pegasus.catalog.{kind}.file")
+        named = self.properties.get(_FILE_KEY.format(kind))
         files = (self._named(name) for name in ([named] if named else DEFAULT_NAMES[kind]))
         return next((file for file in files if file.is_file() and file.stat().st_size), None)
+
+    def absent(self) -> list[str]:
+        """A line for each catalog that properties name and that is not there."""
+        named = {key: self.properties.get(key) for key in map(_FILE_KEY.format, DEFAULT_NAMES)}
+        return [
+            f"{key}: found no file {name}; it is left out"
+            for key, name in named.items()
+            if name and not self._named(name).is_file()
+        ]
 
     def _named(self, name: str | Path) -> Path:
         """A relative path is in the working directory, as for Pegasus, else beside the workflow."""

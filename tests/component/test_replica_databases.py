@@ -164,7 +164,9 @@ def test_mysql_is_said_not_to_be_read_and_planning_goes_on(
     (case.root / "pegasus.properties").write_text(
         "".join(f"{key}={value}\n" for key, value in properties.items())
     )
-    with pytest.raises(InputError, match=r"input 'raw\.txt' is written by no job and has no replica"):
+    with pytest.raises(
+        InputError, match=r"input 'raw\.txt' is written by no job and has no replica"
+    ):
         load_inputs(case.root / "workflow.yml")
     assert caplog.messages == [f"{line}; its replicas are not known here"]
 

@@ -375,3 +375,18 @@ def test_replica_catalogs_of_other_types(load: Load, tmp_path: Path, said: str, 
     inputs = load(replicas_yml=None, files={**files, "pegasus.properties": properties})
     assert inputs.replicas.entries["in"].places[0] == ("local", pfn.replace("{}", here))
     assert inputs.raw_bytes["in"] == 3
+
+
+def test_a_catalog_that_is_not_there_is_told(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    properties = "pegasus.catalog.replica.file = gone.yml\n"
+    with pytest.raises(InputError, match="has no replica"):
+        load(files={"pegasus.properties": properties})
+    assert caplog.messages == [
+        "pegasus.catalog.replica.file: found no file gone.yml; it is left out"
+    ]
+
+
+def test_a_wrong_hint_in_the_properties_is_named(load: Load) -> None:
+    key = "pegasus.catalog.site.sites.grove.profiles.pegasus.adon.workers"
+    with pytest.raises(InputError, match=r"properties: site .grove.: adon\.workers: found"):
+        load(files={"pegasus.properties": f"{key} = lots\n"})
