@@ -331,6 +331,8 @@ def test_a_variable_that_is_not_set_is_named(load: Load, text: str) -> None:
         (r"\x{41}\h?(?<!x)b", "A b", "ab"),
         (r"\d", "1", "\u0661"),  # digits of ASCII, as in Java
         (r"\R|[\h\-\]]", "-", "\\"),
+        (r"(?x) a \s b  # a comment", "a b", "ab"),
+        (r"\G[^\P{L}]+", "aé", "a1"),
     ],
 )
 def test_patterns_of_java(pattern: str, matches: str, other: str) -> None:
