@@ -9,6 +9,7 @@ check, so that nothing of Pegasus is replaced.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +24,12 @@ from pegasus_hooks import hookscripts
 from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs import properties
-from site_selector.catalogs.sources import CONFIGURATION, Sources, read_properties
+from site_selector.catalogs.sources import (
+    CONFIGURATION,
+    PROPERTY_VARIABLE,
+    Sources,
+    read_properties,
+)
 from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -96,7 +102,9 @@ def plan(
         if sources.input_dirs:
             folders = ",".join(str(folder.absolute()) for folder in sources.input_dirs)
             command[-1:-1] = ["--input-dir", folders]
-        planned = _planned((run or runner())(command))
+        # Variables that are properties are among those of ``conf``, which they would go before.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(PROPERTY_VARIABLE)}
+        planned = _planned((run or runner(env))(command))
         if hooks is not None:
             _make_room(planned.submit_dir)
     except OSError as error:
@@ -165,11 +173,12 @@ def properties_text(
         ours[CONFIGURATION] = configuration
     theirs: dict[str, str] = {}
     for file in sources.property_files:
-        theirs |= {key: value for _, key, value in read_properties(file) if key not in ours}
+        theirs |= {key: value for _, key, value in read_properties(file)}
+    theirs |= sources.variable_properties
     lines = [] if "pegasus.transfer.links" in said else ["pegasus.transfer.links=true"]
     lines += [
         f"{properties.escape_key(key)}={properties.escape(value)}"
-        for key, value in (theirs | ours).items()
+        for key, value in {**theirs, **ours}.items()
     ]
     if scripts is not None:
         hooked = hookscripts.settings(*scripts)

@@ -26,7 +26,7 @@ CONFIGURATIONS = ("sharedfs", "nonsharedfs", "condorio")
 _OLD_CONFIGURATIONS = {"s3": "nonsharedfs", "condor": "condorio"}
 _FILE_KEY = "pegasus.catalog.{}.file"
 _SITE_PROFILES = "pegasus.catalog.site.sites."
-_ENVIRONMENT = "_PEGASUS"
+PROPERTY_VARIABLE = "_PEGASUS"  # what the names of variables that are properties begin with
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,17 @@ class Sources:
                         "expected one (Pegasus puts in no variables of the environment here)"
                     )
             known |= java.fill(values, {**system, **known})
-        for name, value in self.environment.items():
-            if name.startswith(_ENVIRONMENT):
-                known[name[1:].lower().replace("__", ".")] = value
+        known |= self.variable_properties
         return {key: value.strip() for key, value in known.items()}
+
+    @cached_property
+    def variable_properties(self) -> Mapping[str, str]:
+        """The properties that variables of the environment name."""
+        return {
+            name[1:].lower().replace("__", "."): value
+            for name, value in self.environment.items()
+            if name.startswith(PROPERTY_VARIABLE)
+        }
 
     @cached_property
     def variables(self) -> Mapping[str, str]:

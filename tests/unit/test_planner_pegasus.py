@@ -105,8 +105,11 @@ def test_what_adon_says_is_said_once(case: Case, tmp_path: Path) -> None:
         "! mine\npegasus.data.configuration\\\n : sharedfs\nb=${user.home}\n"
         "a\\ key = C\\\\D \\\n E\n"
     )
-    text = pegasus_plan.properties_text(replace(case.sources, conf=own), None, "condorio")
+    known = {"_PEGASUS__DATA__CONFIGURATION": "sharedfs", "_PEGASUS__CLUSTERER__JOB__X": "1"}
+    sources = replace(case.sources, conf=own, environment=known)
+    text = pegasus_plan.properties_text(sources, None, "condorio")
     assert "pegasus.data.configuration=condorio\n" in text
+    assert "pegasus.clusterer.job.x=1\n" in text
     assert "sharedfs" not in text
     assert "b=${user.home}\na\\ key=C\\\\D E\n" in text
 
