@@ -9,6 +9,7 @@ check, so that nothing of Pegasus is replaced.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -23,8 +24,12 @@ from pegasus_hooks import hookscripts
 from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs import properties
-from site_selector.catalogs.documents import read_text
-from site_selector.catalogs.sources import CONFIGURATION, Sources
+from site_selector.catalogs.sources import (
+    CONFIGURATION,
+    PROPERTY_VARIABLE,
+    Sources,
+    read_properties,
+)
 from site_selector.mapping.hinted import hinted_copy
 from site_selector.mapping.placement import Mapping as SiteMapping
 
@@ -81,7 +86,7 @@ def plan(
         if selector:
             shutil.copyfile(sources.workflow, workflow)
         else:
-            hinted_copy(sources.workflow, mapping, workflow)
+            hinted_copy(sources.workflow, mapping, workflow, sources.variables)
         scripts = None
         if hooks is not None:
             scripts = write_scripts(work, hooks, planner.with_name("pegasus-exitcode"))
@@ -99,7 +104,9 @@ def plan(
             command[-1:-1] = ["--input-dir", folders]
         if sources.staging_site:
             command[-1:-1] = ["--staging-site", sources.staging_site]
-        planned = _planned((run or runner())(command))
+        # Variables that are properties are among those of ``conf``, which they would go before.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(PROPERTY_VARIABLE)}
+        planned = _planned((run or runner(env))(command))
         if hooks is not None:
             _make_room(planned.submit_dir)
     except OSError as error:
@@ -156,19 +163,25 @@ def properties_text(
     catalogs, data ``configuration`` and hooks. ``scripts`` are PRE and the script around
     pegasus-exitcode. Raises InputError."""
     said = sources.properties
-    lines = [] if "pegasus.transfer.links" in said else ["pegasus.transfer.links=true"]
-    for file in sources.property_files:
-        text = read_text(file, "file of Pegasus's properties")
-        lines += [line for line in text.splitlines() if line.strip()]
+    ours: dict[str, str] = {}
     for kind in ("site", "replica", "transformation"):
         catalog = sources.catalog(kind)
         if catalog is not None:
-            if catalog == getattr(sources, f"{kind}s") or f"pegasus.catalog.{kind}" not in said:
-                lines.append(f"pegasus.catalog.{kind}={_kind_of(catalog)}")
-            place = properties.escape(str(catalog.absolute()))
-            lines.append(f"pegasus.catalog.{kind}.file={place}")
-    if configuration not in (None, said.get(CONFIGURATION)):
-        lines.append(f"{CONFIGURATION}={configuration}")
+            key = f"pegasus.catalog.{kind}"
+            if catalog == getattr(sources, f"{kind}s") or key not in said:
+                ours[key] = _kind_of(catalog)
+            ours[f"{key}.file"] = str(catalog.absolute())
+    if configuration is not None:
+        ours[CONFIGURATION] = configuration
+    theirs: dict[str, str] = {}
+    for file in sources.property_files:
+        theirs |= {key: value for _, key, value in read_properties(file)}
+    theirs |= sources.variable_properties
+    lines = [] if "pegasus.transfer.links" in said else ["pegasus.transfer.links=true"]
+    lines += [
+        f"{properties.escape_key(key)}={properties.escape(value)}"
+        for key, value in {**theirs, **ours}.items()
+    ]
     if scripts is not None:
         hooked = hookscripts.settings(*scripts)
         taken = [key for key in hooked if key in said]

@@ -32,7 +32,7 @@ from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources, known_configuration
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.find import find_replicas, measured
+from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
 _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
@@ -123,6 +123,8 @@ def read_inputs(
     does. Raises InputError with file and line or job.
     """
     flow = read_workflow(sources.workflow, sources.variables)
+    for line in sources.absent():
+        _log.warning("%s", line)
     notes: list[str] = []
     known = known_replicas(flow, sources)
     everywhere = all_sites(flow, sources, notes.append)
@@ -144,7 +146,8 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
     if flow.document.root.get(REPLICA_CATALOG) is not None:
         inside = replicas_of(flow.document, (REPLICA_CATALOG,))
     kind = sources.properties.get("pegasus.catalog.replica") if sources.replicas is None else None
-    files = [] if file is None else [(None if kind == "JDBCRC" else kind, str(file))]
+    by_properties = (kind or "").lower() in BY_PROPERTIES
+    files = [] if file is None else [(None if by_properties else kind, str(file))]
     find = partial(
         find_replicas,
         [f.lfn for f in flow.files.values() if f.producer is None],
@@ -152,7 +155,7 @@ def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:
         inside=inside,
         variables=sources.variables,
     )
-    if kind == "JDBCRC":
+    if by_properties:
         unread: list[str] = []
         found = find(files=[], note=unread.append, properties=sources.properties)
         for line in unread:

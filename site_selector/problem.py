@@ -6,15 +6,16 @@ Indices run over jobs in topological order, files, and places. Places are the ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 import numpy as np
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
-from site_selector.catalogs.priority import own_priority
+from site_selector.catalogs.priority import given_priority, own_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
@@ -134,10 +135,32 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         -1 if output_site is None else place[output_site],
         beliefs,
         staging=inputs.staging,
-        own_priority=tuple(own_priority(job.profiles) for job in jobs),
+        own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
         file_s=further,
+    )
+
+
+def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ...]:
+    """What the user gives each job: itself, its program or, where all say one, its sites."""
+
+    @cache
+    def of_program(name: str, candidates: tuple[str, ...]) -> int | None:
+        program = inputs.transformations.get(name)
+        places = {e.site: e.profiles for e in program.executables} if program else {}
+        general = program.profiles if program else {}
+        said = {
+            own_priority(places.get(site, {}), general, inputs.sites[site].profiles)
+            for site in candidates
+        }
+        return said.pop() if len(said) == 1 else None
+
+    return tuple(
+        own_priority(job.profiles)
+        if given_priority(job.profiles) is not None
+        else of_program(job.transformation, inputs.candidates[job.id])
+        for job in jobs
     )
 
 

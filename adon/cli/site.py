@@ -100,7 +100,8 @@ def _map(args: argparse.Namespace) -> int:
     if args.save:
         mapping.save(args.save)
     if args.hints:
-        hinted_copy(args.workflow, mapping, args.hints)
+        variables = placement_inputs(args).sources().variables
+        hinted_copy(args.workflow, mapping, args.hints, variables)
     if args.json:
         print_json(mapping.as_dict())
         return 0

@@ -94,7 +94,10 @@ class RunPaths:
             for directory in known.directories:
                 if directory.kind == kind and directory.path:
                     return directory
-        raise InputError(f"site {site!r}: found no directory of type {' or '.join(kinds)}")
+        raise InputError(
+            f"site {site!r}: found no directory of type {' or '.join(kinds)}, expected one in the "
+            "site catalog (with pegasus-plan on PATH, condorio needs none where jobs run)"
+        )
 
 
 def _server(site: str, directory: Directory, operation: str) -> str:

@@ -194,7 +194,7 @@ def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -
 def _job_of(argv: list[str]) -> str:
     """The job that a hook's arguments name, whatever else is wrong with them."""
     if "--" in argv:  # pegasus-exitcode's, ending in the job's output
-        return Path(argv[-1]).stem if argv[-1] != "--" else ""
+        return Path(argv[-1]).name.partition(".out")[0] if argv[-1] != "--" else ""
     rest = argv[2:] if argv[:1] == ["--config"] else argv
     return rest[0] if rest and not rest[0].startswith("--") else ""
 

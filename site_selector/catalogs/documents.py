@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from network_provisioner.base.errors import InputError, printable
-from site_selector.catalogs.variables import expanded
+from site_selector.catalogs.variables import escaped, expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
@@ -158,11 +158,12 @@ def read_document(
 
 def settled(path: str | Path, what: str, variables: Mapping[str, str]) -> str:
     """A file's text as it reads whatever variables are set later. Raises InputError."""
-    return expanded(read_text(path, what), str(path), variables).replace("${", "\\${")
+    return escaped(expanded(read_text(path, what), str(path), variables))
 
 
-def read_text(path: str | Path, what: str) -> str:
-    """A file's text. Raises InputError where it is missing, unreadable or too large."""
+def read_text(path: str | Path, what: str, other_encoding: str | None = None) -> str:
+    """A file's text, UTF-8 or ``other_encoding``. Raises InputError where it is missing, unreadable
+    or too large."""
     file = Path(path)
     try:
         # Read to the limit, not measured: a device has no size and may have no end. A pipe that
@@ -176,6 +177,8 @@ def read_text(path: str | Path, what: str) -> str:
             raise InputError(f"{file}: found more than {most}, expected a {what} of at most {most}")
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if other_encoding is not None:
+            return content.decode(other_encoding)
         raise InputError(
             f"{file}: byte {error.start} is not UTF-8, expected a {what} as text"
         ) from None

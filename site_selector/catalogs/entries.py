@@ -100,13 +100,14 @@ class ReplicaCatalog:
         exact = self.entries.get(lfn)
         for pattern, replica in self.patterns:
             if match := pattern.fullmatch(lfn):
-                places = tuple((site, _filled(name, match)) for site, name in replica.places)
+                places = tuple((site, filled(name, match)) for site, name in replica.places)
                 found = replace(replica, lfn=lfn, places=places)
                 return merged(exact, found) if exact else found
         return exact
 
 
-def _filled(name: str, match: re.Match[str]) -> str:
+def filled(name: str, match: re.Match[str]) -> str:
+    """A physical file name with the groups of a match in the place of ``[0]``, ``[1]``, …"""
     groups = (match[0], *match.groups(""))
     return _GROUP.sub(lambda n: groups[int(n[1])] if int(n[1]) < len(groups) else n[0], name)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 
@@ -26,7 +27,7 @@ _NAMED = {
 _ESCAPES = {
     "z": r"\Z", "Z": r"(?=\n?\Z)", "e": r"\x1b", "R": r"(?:\r\n|[\n-\r\x85\u2028\u2029])",
     "h": r"[ \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000]", "H": r"[^ \t\xa0]",
-    "v": r"[\n-\r\x85\u2028\u2029]", "V": r"[^\n-\r\x85\u2028\u2029]",
+    "G": r"\A", "v": r"[\n-\r\x85\u2028\u2029]", "V": r"[^\n-\r\x85\u2028\u2029]",
 }  # fmt: skip
 _PROPERTY = re.compile(r"\\([pP])(?:\{\^?([A-Za-z_=]+)\}|([A-Z]))")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]*\)")
@@ -47,8 +48,8 @@ class _Translation:
 
     def whole(self) -> str:
         out: list[str] = []
-        flags = 0  # groups of flags that end with the pattern or the group around them
-        opened: list[int] = []
+        flags = ""  # what ends the groups of flags, at the end of the pattern or the group around
+        opened: list[str] = []
         while self.at < len(self.text):
             rest = self.text[self.at :]
             if rest.startswith("\\"):
@@ -57,27 +58,27 @@ class _Translation:
                 out.append(self._class())
             elif found := re.match(r"\(\?<([A-Za-z][A-Za-z0-9]*)>", rest):
                 opened.append(flags)
-                flags = 0
+                flags = ""
                 out.append(f"(?P<{found[1]}>")
                 self.at += found.end()
             elif found := _FLAGS.match(rest):
                 letters = "".join(sorted(set(found[0][2:-1]) - set("udU")))
                 if letters:
                     out.append(f"(?{letters}:")
-                    flags += 1
+                    flags = ("\n)" if "x" in letters else ")") + flags  # a comment ends in its line
                 self.at += found.end()
             elif rest[0] in "()":
                 if rest[0] == "(":
                     opened.append(flags)
-                    flags = 0
-                out.append(")" * flags + rest[0] if rest[0] == ")" else "(")
+                    flags = ""
+                out.append(flags + rest[0] if rest[0] == ")" else "(")
                 if rest[0] == ")":
-                    flags = opened.pop() if opened else 0
+                    flags = opened.pop() if opened else ""
                 self.at += 1
             else:
                 out.append(rest[0])
                 self.at += 1
-        return "".join(out) + ")" * flags
+        return "".join(out) + flags
 
     def _escape(self, inside: bool = False) -> str:
         """What begins with a backslash; ``inside`` a class."""
@@ -148,15 +149,28 @@ def _property(name: str, negated: bool, inside: bool) -> str:
     if not chars:
         raise re.error(f"unknown property {name!r}")
     if inside and negated:
-        raise re.error(f"the negated property {name!r} inside a class")
+        return _others(chars)
     return chars if inside else f"[{'^' * negated}{chars}]"
+
+
+@cache
+def _others(chars: str) -> str:
+    """All characters that are not among those inside a class, as the inside of one."""
+    matches = re.compile(f"[{chars}]").match
+    return _ranges(c for c in range(sys.maxunicode + 1) if not matches(chr(c)))
 
 
 @cache
 def _of_category(name: str) -> str:
     """The characters of a Unicode category, or of several one-letter ones, as ranges."""
     of = (name,) if not name.isupper() else tuple(name)
-    codes = [c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)).startswith(of)]
+    return _ranges(
+        c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)).startswith(of)
+    )
+
+
+def _ranges(characters: Iterable[int]) -> str:
+    codes = [*characters]
     if not codes:
         return ""
     ends = [i for i, (a, b) in enumerate(pairwise(codes)) if b != a + 1]

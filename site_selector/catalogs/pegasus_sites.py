@@ -67,7 +67,10 @@ def _completed(sites: dict[str, Site], sources: Sources) -> dict[str, Site]:
     for name, site in sites.items():
         profiles = sources.site_profiles(name)
         if profiles:
-            sites[name] = _with_profiles(site, profiles)
+            try:
+                sites[name] = _with_profiles(site, profiles)
+            except InputError as error:
+                raise InputError(f"Pegasus's properties: site {name!r}: {error}") from None
     return sites
 
 

@@ -28,7 +28,7 @@ def is_priority(text: str) -> bool:
     return bool(_WHOLE.fullmatch(text)) and len(text) < 40 and -_LIMIT <= int(text) < _LIMIT
 
 
-def own_priority(profiles: Profiles) -> int | None:
-    """What it comes to; None where there is none."""
-    text = given_priority(profiles)
+def own_priority(*sources: Profiles) -> int | None:
+    """What it comes to in the first of several profiles that has one; None where none has."""
+    text = next((text for text in map(given_priority, sources) if text is not None), None)
     return None if text is None else int(text) if is_priority(text) else 0

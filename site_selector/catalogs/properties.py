@@ -64,6 +64,11 @@ def escape(value: str) -> str:
     return "\\" + out if out.startswith(" ") else out
 
 
+def escape_key(key: str) -> str:
+    """A key as it stands in a file."""
+    return re.sub(r"[=: #!]", r"\\\g<0>", escape("x" + key)[1:])
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with content, continued ones joined, without their leading white space; each with the
     number of its last natural line."""

@@ -24,8 +24,9 @@ DEFAULT_NAMES: Mapping[str, tuple[str, ...]] = {
 CONFIGURATION = "pegasus.data.configuration"
 CONFIGURATIONS = ("sharedfs", "nonsharedfs", "condorio")
 _OLD_CONFIGURATIONS = {"s3": "nonsharedfs", "condor": "condorio"}
+_FILE_KEY = "pegasus.catalog.{}.file"
 _SITE_PROFILES = "pegasus.catalog.site.sites."
-_ENVIRONMENT = "_PEGASUS"
+PROPERTY_VARIABLE = "_PEGASUS"  # what the names of variables that are properties begin with
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,7 @@ class Sources:
             "user.name": self.environment.get("USER", self.home.name),
         }
         for file in self.property_files:
-            text = read_text(file, "file of Pegasus's properties")
-            try:
-                said = list(java.entries(text))
-            except ValueError as error:
-                raise InputError(f"{file}: {error}, expected what Java reads") from None
+            said = read_properties(file)
             values = {key: value for _, key, value in said}
             for number, key, value in said:
                 missing = java.unset(value, {**system, **known, **values})
@@ -82,10 +79,17 @@ class Sources:
                         "expected one (Pegasus puts in no variables of the environment here)"
                     )
             known |= java.fill(values, {**system, **known})
-        for name, value in self.environment.items():
-            if name.startswith(_ENVIRONMENT):
-                known[name[1:].lower().replace("__", ".")] = value
+        known |= self.variable_properties
         return {key: value.strip() for key, value in known.items()}
+
+    @cached_property
+    def variable_properties(self) -> Mapping[str, str]:
+        """The properties that variables of the environment name."""
+        return {
+            name[1:].lower().replace("__", "."): value
+            for name, value in self.environment.items()
+            if name.startswith(PROPERTY_VARIABLE)
+        }
 
     @cached_property
     def variables(self) -> Mapping[str, str]:
@@ -101,9 +105,18 @@ class Sources:
         given: Path | None = getattr(self, f"{kind}s")
         if given is not None:
             return given
-        named = self.properties.get(f"pegasus.catalog.{kind}.file")
+        named = self.properties.get(_FILE_KEY.format(kind))
         files = (self._named(name) for name in ([named] if named else DEFAULT_NAMES[kind]))
         return next((file for file in files if file.is_file() and file.stat().st_size), None)
+
+    def absent(self) -> list[str]:
+        """A line for each catalog that properties name and that is not there."""
+        named = {key: self.properties.get(key) for key in map(_FILE_KEY.format, DEFAULT_NAMES)}
+        return [
+            f"{key}: found no file {name}; it is left out"
+            for key, name in named.items()
+            if name and not self._named(name).is_file()
+        ]
 
     def _named(self, name: str | Path) -> Path:
         """A relative path is in the working directory, as for Pegasus, else beside the workflow."""
@@ -125,6 +138,16 @@ class Sources:
                 namespace, _, name = key.removeprefix(prefix).partition(".")
                 found.setdefault(namespace, {})[name] = value
         return found
+
+
+def read_properties(file: Path) -> list[tuple[int, str, str]]:
+    """Line number, key and value of each setting in a file, in UTF-8 or in Java's Latin-1. Raises
+    InputError."""
+    text = read_text(file, "file of Pegasus's properties", "latin-1")
+    try:
+        return list(java.entries(text))
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from None
 
 
 def known_configuration(text: str, what: str) -> str:

@@ -38,3 +38,8 @@ def expanded(text: str, name: str, variables: Mapping[str, str]) -> str:
         return _VARIABLE.sub(value_of, line) if "${" in line else line
 
     return "\n".join(put_in(line, number) for number, line in enumerate(text.split("\n"), 1))
+
+
+def escaped(text: str) -> str:
+    """``text`` so that :func:`expanded` gives it back."""
+    return text.replace("${", "\\${")

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from site_selector.catalogs.priority import given_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
 from site_selector.explain.queued import queued
@@ -104,7 +103,7 @@ class _Describer:
             self.priority is None
             or self.problem.by_level
             or job.kind != "job"
-            or given_priority(job.profiles) is not None
+            or (self.problem.own_priority and self.problem.own_priority[number] is not None)
         ):
             return None
         return int(self.priority[number])

@@ -15,6 +15,8 @@ That is put into the text, which is otherwise copied as it is.
 from __future__ import annotations
 
 import json
+import os
+from collections import abc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,6 +27,7 @@ import yaml
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
+from site_selector.catalogs.variables import escaped, expanded
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
 from site_selector.wholefile import write_whole
@@ -53,15 +56,22 @@ class _Node:
 
 
 @uncollected()
-def hinted_copy(workflow_path: str | Path, mapping: Mapping, out_path: str | Path) -> int:
+def hinted_copy(
+    workflow_path: str | Path,
+    mapping: Mapping,
+    out_path: str | Path,
+    variables: abc.Mapping[str, str] | None = None,
+) -> int:
     """Write the workflow to ``out_path`` with an ``execution.site`` for every placed job, and the
     priority that the mapping gives it.
 
-    A job's own profiles are kept, and all else too. Returns how many jobs were given any. Raises
+    A job's own profiles are kept, and all else too, with the ``variables`` (by default the
+    environment) put in that the mapping was made with. Returns how many jobs were given any. Raises
     InputError where the workflow has no such job, where a job shares its profiles with others by an
     anchor (which Pegasus does not read), or where a file cannot be written.
     """
     text = read_text(workflow_path, WHAT).replace("\r\n", "\n")
+    text = expanded(text, str(workflow_path), os.environ if variables is None else variables)
     wanted = {placed.job: _wanted(placed) for placed in mapping.placements}
     try:
         edits = list(_edits(yaml.parse(text, Loader=LOADER), wanted))
@@ -88,10 +98,10 @@ def _wanted(placed: Placement) -> dict[str, Any]:
 def _pieces(text: str, edits: list[_Edit]) -> Iterator[str]:
     at = 0
     for edit in edits:
-        yield text[at : edit.start]
+        yield escaped(text[at : edit.start])
         yield edit.text
         at = edit.end
-    yield text[at:]
+    yield escaped(text[at:])
 
 
 def _edits(events: Iterator[Any], wanted: dict[str, dict[str, Any]]) -> Iterator[list[_Edit]]:

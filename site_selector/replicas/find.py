@@ -16,8 +16,16 @@ from urllib.parse import unquote, urlsplit
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import read_document, read_text
-from site_selector.catalogs.entries import SUBMIT_SITE, Replica, ReplicaCatalog, replicas_of
+from site_selector.catalogs.entries import (
+    SUBMIT_SITE,
+    Replica,
+    ReplicaCatalog,
+    filled,
+    merged,
+    replicas_of,
+)
 from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.javapattern import compiled
 from site_selector.catalogs.variables import expanded
 from site_selector.replicas.database import database_of
 
@@ -28,6 +36,10 @@ Note = Callable[[str], None]
 # Of Pegasus's older text format: words, or quoted words with \" and \\ inside.
 _WORD = re.compile(r'(?:[^\s"]|"(?:[^"\\]|\\.)*")+')
 _SITE_KEYS = ("site", "pool")
+_TRUE = ("true", "1", "yes", "on")
+_CATALOG = "pegasus.catalog.replica"
+BY_PROPERTIES = ("jdbcrc", "directory", "mrc")
+"""Types of replica catalogs that are no file of their own."""
 _YAML = (".yml", ".yaml", ".json")
 _IN_YAML = re.compile(r"^\s*\{?\s*\"?(pegasus|replicas)\"?\s*:", re.MULTILINE)
 
@@ -44,7 +56,8 @@ def find_replicas(
 ) -> dict[str, Replica]:
     """The files named ``wanted``. Of two sources that know one, the first is believed: the order of
     ``directories``, the workflow's own catalog ``inside``, the order of ``files`` (pairs of
-    Pegasus's catalog type and path), then the database that Pegasus's ``properties`` name.
+    Pegasus's catalog type and path), then the database, the directory or the several catalogs that
+    Pegasus's ``properties`` name.
 
     ``note`` gets a line for each source that cannot be read; without it, InputError is raised for
     a file. ``variables``: see :func:`site_selector.catalogs.documents.read_document`.
@@ -72,8 +85,7 @@ def find_replicas(
                     raise
                 note(f"{error}; its replicas are not known here")
     try:
-        database = database_of(properties)
-        found |= database.replicas(missing()) if database else {}
+        found |= _by_properties(properties, missing(), variables)
     except InputError as error:
         (note or _log.warning)(f"{error}; its replicas are not known here")
     return found
@@ -107,6 +119,52 @@ def _size_of(path: Path) -> int | None:
         return None
 
 
+def _by_properties(
+    properties: Mapping[str, str], wanted: Collection[str], variables: Mapping[str, str] | None
+) -> dict[str, Replica]:
+    """Of the catalog of type JDBCRC, Directory or MRC. Raises InputError."""
+    kind = properties.get(_CATALOG, "").lower()
+    if kind == "directory":
+        return _in_directory(properties, wanted)
+    if kind != "mrc":
+        database = database_of(properties)
+        return database.replicas(wanted) if database else {}
+    members: dict[str, dict[str, str]] = {}
+    for key, value in properties.items():
+        if key.startswith(f"{_CATALOG}.mrc."):
+            name, _, rest = key.removeprefix(f"{_CATALOG}.mrc.").partition(".")
+            members.setdefault(name, {})[f"{_CATALOG}.{rest}" if rest else _CATALOG] = value
+    found: dict[str, Replica] = {}
+    for member in members.values():
+        file = member.get(f"{_CATALOG}.file")
+        more = (
+            _read(member.get(_CATALOG), Path(file), wanted, variables)
+            if file
+            else _by_properties(member, wanted, variables)
+        )
+        found |= {lfn: merged(found[lfn], r) if lfn in found else r for lfn, r in more.items()}
+    return found
+
+
+def _in_directory(properties: Mapping[str, str], wanted: Collection[str]) -> dict[str, Replica]:
+    own = {k.removeprefix(f"{_CATALOG}.directory"): v for k, v in properties.items()}
+    top = Path(own.get("", ""))
+    if not own.get("") or not top.is_dir():
+        raise InputError(f"{_CATALOG}.directory: found {own.get('')!r}, expected a directory")
+    if own.get(".flat.lfn", "").lower() in _TRUE:
+        paths = {path.name: path for path in top.rglob("*")}
+    else:
+        paths = {lfn: top / lfn for lfn in wanted}
+    site, prefix = own.get(".site", SUBMIT_SITE), own.get(".url.prefix", "file://")
+    return {
+        lfn: Replica(lfn, ((site, f"{prefix}{paths[lfn].absolute()}"),), size, ())
+        for lfn in wanted
+        if lfn in paths
+        for size in [_size_of(paths[lfn])]
+        if size is not None
+    }
+
+
 def _read(
     kind: str | None, path: Path, wanted: Collection[str], variables: Mapping[str, str] | None
 ) -> dict[str, Replica]:
@@ -115,15 +173,16 @@ def _read(
         kind = "YAML" if yaml else "File"
     if kind.lower() == "yaml":
         return _of(replicas_of(read_document(path, WHAT, variables)), wanted)
-    if kind.lower() in ("file", "simplefile"):
-        return _read_text(path, {*wanted}, variables)
-    raise InputError(f"replica catalog of type {kind}: expected YAML or File")
+    if kind.lower() in ("file", "simplefile", "regex"):
+        return _read_text(path, {*wanted}, variables, kind.lower() == "regex")
+    raise InputError(f"{path}: replica catalog of type {kind}, expected YAML, File or Regex")
 
 
 def _read_text(
-    path: Path, wanted: Collection[str], variables: Mapping[str, str] | None
+    path: Path, wanted: Collection[str], variables: Mapping[str, str] | None, patterns: bool
 ) -> dict[str, Replica]:
-    """Lines ``lfn pfn key="value" …``, of which the key ``site`` (once ``pool``) matters."""
+    """Lines ``lfn pfn key="value" …``, of which the key ``site`` (once ``pool``) matters, and
+    ``regex`` where names may be ``patterns``."""
     places: dict[str, list[tuple[str, str]]] = {}
     sizes: dict[str, int] = {}
     text = expanded(
@@ -133,16 +192,24 @@ def _read_text(
         words = _WORD.findall(line)
         if len(words) < 2 or words[0].startswith("#"):
             continue
-        lfn, pfn = _plain(words[0]), _plain(words[1])
-        if lfn not in wanted:
-            continue
         keys = dict(word.split("=", 1) for word in words[2:] if "=" in word)
         site = next((_plain(keys[key]) for key in _SITE_KEYS if key in keys), "")
-        if site:
-            places.setdefault(lfn, []).append((site, pfn))
         size = positive_number(_plain(keys.get("size", "")))
-        if size is not None and size < 1 << 63:
-            sizes.setdefault(lfn, int(size))
+        named, pfn = _plain(words[0]), _plain(words[1])
+        matches = {named: pfn} if named in wanted else {}
+        if patterns and _plain(keys.get("regex", "")).lower() in _TRUE:
+            try:
+                pattern = compiled(named)
+            except re.error as error:
+                _log.warning("%s: pattern %r: %s; it is left out", path, named, error)
+                continue
+            found = ((lfn, pattern.fullmatch(lfn)) for lfn in wanted)
+            matches = {lfn: filled(pfn, match) for lfn, match in found if match}
+        for lfn, place in matches.items():
+            if site:
+                places.setdefault(lfn, []).append((site, place))
+            if size is not None and size < 1 << 63:
+                sizes.setdefault(lfn, int(size))
     return {lfn: Replica(lfn, tuple(at), sizes.get(lfn), ()) for lfn, at in places.items()}
 
 

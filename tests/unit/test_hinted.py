@@ -237,3 +237,12 @@ def test_what_cannot_be_copied(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         hinted_copy(source, mapped({"a": "mu"}), tmp_path / "h.yml")
     assert not (tmp_path / "h.yml").exists()
+
+
+def test_variables_are_put_in(tmp_path: Path) -> None:
+    source, target = tmp_path / "w.yml", tmp_path / "h.yml"
+    source.write_text('jobs: [{id: ${JOB}, arguments: [${IN}, "\\${KEPT}"]}]\n')
+    hinted_copy(source, mapped({"a": "mu"}), target, {"JOB": "a", "IN": "x"})
+    job = read_document(target, "w", {}).root["jobs"][0]
+    assert (job["id"], job["arguments"]) == ("a", ["x", "${KEPT}"])
+    assert job["profiles"]["selector"] == {"execution.site": "mu"}

@@ -13,7 +13,7 @@ from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
 from network_provisioner.client.patience import Budget
-from pegasus_hooks.prepost import keepsizes, postjob, prejob
+from pegasus_hooks.prepost import hookrun, keepsizes, postjob, prejob
 
 JOB = "stage_inter_local_sort_ID2_0"
 IDS = [f"{WF_UUID}:{JOB}:0:a-b", f"{WF_UUID}:{JOB}:0:c-b"]
@@ -150,3 +150,10 @@ def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
     keepsizes.keep_sizes(submit_dir, "sort_ID2")
     assert job_files.known_sizes(submit_dir) == {}
+
+
+@pytest.mark.parametrize("output", [f"./00/00/{JOB}.out", f"00/00/{JOB}.out.001"])
+def test_a_warning_names_the_job_whatever_is_wrong(submit_dir: Path, output: str) -> None:
+    arguments = ["--config", "/nowhere.json", "--retry", "0", "--", "-r", "0", output]
+    assert hookrun.post(arguments, submit_dir) == 0
+    assert [line["job"] for line in journal(submit_dir)] == [JOB]

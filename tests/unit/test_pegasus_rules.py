@@ -331,6 +331,8 @@ def test_a_variable_that_is_not_set_is_named(load: Load, text: str) -> None:
         (r"\x{41}\h?(?<!x)b", "A b", "ab"),
         (r"\d", "1", "\u0661"),  # digits of ASCII, as in Java
         (r"\R|[\h\-\]]", "-", "\\"),
+        (r"(?x) a \s b  # a comment", "a b", "ab"),
+        (r"\G[^\P{L}]+", "aé", "a1"),
     ],
 )
 def test_patterns_of_java(pattern: str, matches: str, other: str) -> None:
@@ -343,3 +345,50 @@ def test_properties_files_beside_and_here_are_both_read(tmp_path: Path) -> None:
     (tmp_path / "pegasus.properties").write_text("a=1\n")
     sources = Sources(tmp_path / "workflow.yml", home=tmp_path, environment=dict(os.environ))
     assert sources.properties["a"] == "1"
+
+
+# ------------------------------------------------------------------ replica catalogs of other types
+
+
+@pytest.mark.parametrize(
+    ("said", "pfn"),
+    [
+        ("Directory\npegasus.catalog.replica.directory = d", "file://{}/d/in"),
+        (
+            "directory\npegasus.catalog.replica.directory = {}\n"
+            "pegasus.catalog.replica.directory.flat.lfn = true\n"
+            "pegasus.catalog.replica.directory.url.prefix = sftp://h",
+            "sftp://h{}/d/in",
+        ),
+        ("Regex\npegasus.catalog.replica.file = d/rc.txt", "/x/in"),
+        (
+            "MRC\npegasus.catalog.replica.mrc.a = Regex\n"
+            "pegasus.catalog.replica.mrc.a.file = d/rc.txt\n"
+            "pegasus.catalog.replica.mrc.b = Directory\n"
+            "pegasus.catalog.replica.mrc.b.directory = d",
+            "/x/in",
+        ),
+    ],
+)
+def test_replica_catalogs_of_other_types(load: Load, tmp_path: Path, said: str, pfn: str) -> None:
+    here = str(tmp_path)
+    properties = f"pegasus.catalog.replica = {said}\n".replace("{}", here)
+    files = {"d/in": "abc", "d/rc.txt": '(i.) /x/[1] site="local" size="3" regex="true"\n'}
+    inputs = load(replicas_yml=None, files={**files, "pegasus.properties": properties})
+    assert inputs.replicas.entries["in"].places[0] == ("local", pfn.replace("{}", here))
+    assert inputs.raw_bytes["in"] == 3
+
+
+def test_a_catalog_that_is_not_there_is_told(load: Load, caplog: pytest.LogCaptureFixture) -> None:
+    properties = "pegasus.catalog.replica.file = gone.yml\n"
+    with pytest.raises(InputError, match="has no replica"):
+        load(files={"pegasus.properties": properties})
+    assert caplog.messages == [
+        "pegasus.catalog.replica.file: found no file gone.yml; it is left out"
+    ]
+
+
+def test_a_wrong_hint_in_the_properties_is_named(load: Load) -> None:
+    key = "pegasus.catalog.site.sites.grove.profiles.pegasus.adon.workers"
+    with pytest.raises(InputError, match=r"properties: site .grove.: adon\.workers: found"):
+        load(files={"pegasus.properties": f"{key} = lots\n"})

@@ -92,11 +92,33 @@ def test_pegasus_gets_the_selection_and_the_hooks(case: Case, home: Path, tmp_pa
     assert f"pegasus.catalog.site.file={case.root}/sites.yml" in conf
     # What the user says is there once, and holds.
     assert [x for x in conf if "data.configuration" in x] == [
-        "pegasus.data.configuration = nonsharedfs"
+        "pegasus.data.configuration=nonsharedfs"
     ]
     assert [x for x in conf if "maxpre" in x] == ["dagman.maxpre=7"]
     # pegasus-transfer leaves its records where POST reads them.
     assert (run / "00/00/stage_in_local_mu_0_0.multipart").is_dir()
+
+
+def test_what_adon_says_is_said_once(case: Case, tmp_path: Path) -> None:
+    own = tmp_path / "own.properties"
+    own.write_text(
+        "! mine\npegasus.data.configuration\\\n : sharedfs\nb=${user.home}\n"
+        "a\\ key = C\\\\D \\\n E\n"
+    )
+    known = {"_PEGASUS__DATA__CONFIGURATION": "sharedfs", "_PEGASUS__CLUSTERER__JOB__X": "1"}
+    sources = replace(case.sources, conf=own, environment=known)
+    text = pegasus_plan.properties_text(sources, None, "condorio")
+    assert "pegasus.data.configuration=condorio\n" in text
+    assert "pegasus.clusterer.job.x=1\n" in text
+    assert "sharedfs" not in text
+    assert "b=${user.home}\na\\ key=C\\\\D E\n" in text
+
+
+def test_properties_in_latin_1_are_read(case: Case, tmp_path: Path) -> None:
+    own = tmp_path / "own.properties"
+    own.write_bytes("# für alle\na=ü\n".encode("latin-1"))
+    text = pegasus_plan.properties_text(replace(case.sources, conf=own))
+    assert "a=\\u00fc\n" in text
 
 
 def test_the_scripts_do_what_dagman_asks(case: Case, home: Path, tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
         'g " h': ((("mu", "file:///b c"),), None),
     }
     assert len(notes) == 2
-    assert "JDBCRC: expected YAML or File" in notes[1]
+    assert "JDBCRC, expected YAML, File or Regex" in notes[1]
 
 
 def test_a_size_is_read_from_a_file_of_this_machine(tmp_path: Path) -> None:

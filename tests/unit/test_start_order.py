@@ -88,6 +88,25 @@ def test_a_mapping_hands_over_what_it_reckoned_with_and_never_the_users() -> Non
     assert map_workflow(as_pegasus, believe(inputs, now=0.0)).priorities == {}
 
 
+def test_a_priority_in_a_catalog_is_the_users_too() -> None:
+    jobs = [job("a", "short"), job("b", "own"), job("c", "long")]
+    where: dict[str, list[str]] = {"short": ["mu"], "own": ["mu"], "long": ["mu"]}
+    inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, dict.fromkeys(where, 10.0))
+    programs, mu = inputs.transformations, inputs.sites["mu"]
+    first = {"dagman": {"PRIORITY": "500"}}
+    found = replace(
+        inputs,
+        transformations={**programs, "t::own:1.0": replace(programs["t::own:1.0"], profiles=first)},
+    )
+    mapping = map_workflow(found, believe(found, now=0.0))
+    assert set(mapping.priorities) == {"a", "c"}
+    assert next(p for p in mapping.placements if p.job == "b").start_s == 0
+    found = replace(
+        inputs, sites={**inputs.sites, "mu": replace(mu, profiles={**mu.profiles, **first})}
+    )
+    assert map_workflow(found, believe(found, now=0.0)).priorities == {}
+
+
 def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:
     inputs = inputs_of(
         [job(f"j{i}", "a") for i in range(4)], {"mu": {"adon.workers": 2}}, {}, {"a": ["mu"]},

@@ -41,7 +41,8 @@ def braindump(submit_dir: Path) -> dict[str, str]:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: found {error}, expected Pegasus's braindump.yml") from None
+        problem = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: {problem}, expected Pegasus's braindump.yml") from None
     if text.startswith("{"):  # the same as JSON, which is YAML, too
         with suppress(ValueError, AttributeError):
             return {key: str(value) for key, value in json.loads(text).items() if value is not None}
