@@ -99,18 +99,18 @@ def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     }
     joined = [[(link[e]["dpid"], link[e]["port"]) for e in ("a", "b")] for link in found["links"]]
     uses = Counter(end for ends in joined for end in set(ends))
-    links, said = [], []
+    links, notes = [], []
     for ends in joined:
         left_out = f"{' and '.join(_port(names, end) for end in ends)} are joined, left out: "
         shared = [_port(names, end) for end in ends if uses[end] > 1]
         unknown = [format_dpid(dpid) for dpid, _ in ends if dpid not in names]
         (first, _), (second, _) = ends
         if first == second:
-            said.append(f"{left_out}both are of one switch")
+            notes.append(f"{left_out}both are of one switch")
         elif shared:
-            said.append(f"{left_out}{shared[0]} reaches several ports, as by a hub")
+            notes.append(f"{left_out}{shared[0]} reaches several ports, as by a hub")
         elif unknown:
-            said.append(f"{left_out}no switch with dpid {unknown[0]} was found")
+            notes.append(f"{left_out}no switch with dpid {unknown[0]} was found")
         else:
             a, b = names[first], names[second]
             speeds = (speed.get(end, 0) for end in ends)
@@ -118,11 +118,11 @@ def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             if not capacity:
                 capacity = ASSUMED_BPS
                 words = f"no port says its speed, {format_rate(capacity)} assumed"
-                said.append(f"link {a}-{b}: {words}")
+                notes.append(f"link {a}-{b}: {words}")
             ports = dict(zip((a, b), (port for _, port in ends), strict=True))
             links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})
     nodes = [{"name": name, "kind": "switch", "dpid": dpid} for dpid, name in names.items()]
-    return {"nodes": nodes, "links": links}, said
+    return {"nodes": nodes, "links": links}, notes
 
 
 def differences(topology: Topology, found: Discovered) -> list[str]:
