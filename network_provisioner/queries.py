@@ -93,7 +93,7 @@ class Queries:
                 return "the store cannot be read"
         if self._store.unreadable:
             count = len(self._store.unreadable)
-            return f"the store is damaged: {count} of its rows cannot be read, and are left out"
+            return f"the store is damaged: what cannot be read is left out ({count} in the log)"
         others = (problem() for problem in self.other_problems)
         return self._failures.problem or next((why for why in others if why), "")
 

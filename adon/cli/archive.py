@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 import time
@@ -21,7 +20,7 @@ from adon.cli.parsing import (
     names,
     whole,
 )
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import InputError, printable
 from network_provisioner.stores.database_url import check_state, is_database_url
 
 if TYPE_CHECKING:
@@ -162,7 +161,7 @@ def _query(args: argparse.Namespace) -> int:
         found = [one for _, one in archive.page(_selection(args), newest=True, limit=args.limit)]
     if args.json:
         for one in found:
-            print(json.dumps(as_dict(one), ensure_ascii=False))
+            print_json(as_dict(one), indent=None)
         return 0
     rows = [
         (utc(one.at), one.metric, one.subject, f"{one.value:.6g}", one.unit, one.source)
@@ -179,7 +178,7 @@ def _estimate(args: argparse.Namespace) -> int:
     with opened(args.archive) as archive:
         metric, subject, found = _known(archive, args.what, args.subject, now)
     if found is None:
-        print(f"nothing is known of {args.what} of {args.subject}")
+        print(printable(f"nothing is known of {args.what} of {args.subject}"))
         return 1
     if args.json:
         from monitors.api.archive_shapes import shown_estimate

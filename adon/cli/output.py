@@ -21,9 +21,10 @@ _OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u200e\u200f\u2028-\u202
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 
 
-def print_json(data: Any) -> None:
-    """Indented, with Greek letters as they are, and escapes for what a terminal would obey."""
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+def print_json(data: Any, indent: int | None = 2) -> None:
+    """Greek letters stay as they are; what a terminal would obey is escaped. Without ``indent`` it
+    is one line."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
     print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 

@@ -57,7 +57,7 @@ Examples:
   adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
   adon site explain workflow.yml --pool --plot gantt.html     with HTCondor's slots and queues
 """
-_SHOW = """Show what is believed of each site, path and transformation, and where it comes from.
+_SHOW = """Show the estimates for each site, path and transformation, and where they come from.
 
 Without a workflow: of the sites in a site catalog and the paths between them.
 """

@@ -31,21 +31,34 @@ from network_provisioner.stores.database_url import check_state
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 _PLAIN = "letters, digits and any of _.- (at most 50)"
+_PORT = re.compile("[0-9]{1,5}")
+_HOST = re.compile(r"[^\s:\[\]/\x00-\x1f]+")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 
 
 def split_address(value: object, what: str) -> tuple[str, int]:
     """``"127.0.0.1:8470"`` or ``"[::1]:8470"`` to host and port. Raises InputError."""
-    host, _, port = str(value).rpartition(":")
-    is_port = port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536
-    if is_port and host and (":" not in host or (host[0], host[-1]) == ("[", "]")):
+    text = str(value)
+    host, _, port = text.rpartition(":")
+    is_ipv6 = _is_ipv6(host[1:-1]) and f"[{host[1:-1]}]" == host
+    if _is_port(port) and (is_ipv6 or _HOST.fullmatch(host)):
         return host, int(port)
-    alone, example = str(value).strip("[]"), "127.0.0.1:8470"
-    if _is_ipv6(host.lstrip("[")):
-        example = f"[{host.lstrip('[')}]:{port.rstrip(']')}, with the IPv6 address in brackets"
-    elif _is_ipv6(alone):
-        example = f"[{alone}]:8470, with the IPv6 address in brackets"
+    if host == ":" and text != "::1":  # of all addresses
+        host = "::"
+    port = port.rstrip("]") if _is_port(port.rstrip("]")) else "8470"
+    if _is_ipv6(host.strip("[]")):
+        example = f"[{host.strip('[]')}]:{port}, with the IPv6 address in brackets"
+    elif _is_ipv6(text.strip("[]")):
+        example = f"[{text.strip('[]')}]:8470, with the IPv6 address in brackets"
+    elif _HOST.fullmatch(host):
+        example = f"{host}:{port}, with a port from 1 to 65535"
+    else:
+        example = "127.0.0.1:8470"
     raise InputError(f"{what}: found {shown(value)}, expected HOST:PORT such as {example}")
+
+
+def _is_port(text: str) -> bool:
+    return bool(_PORT.fullmatch(text)) and 0 < int(text) < 65536
 
 
 def _is_ipv6(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Asking what runs now: HTCondor for its pool, the broker for its network.
 
 Site selection is better off with the answers and works without them. Whoever does not answer is
-named in one line, and the catalogs and the archive are believed instead.
+named in one line, and the catalogs and the archive are used instead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ask(
         try:
             told = ask_pool(pool)
         except AdonError as error:
-            tell(f"{error}; archive and catalogs are believed instead")
+            tell(f"{error}; the archive and the catalogs are used instead")
     if broker is not None:
         try:
             found, used = ask_network(broker)

@@ -64,7 +64,7 @@ JOB_ATTRIBUTES = (
 
 PRIOR = 3.0  # jobs that count as much as what was believed of a transformation beforehand
 OVERDUE_S = 600.0  # after which a job that could have been submitted is not counted on
-_LOG_S = 60.0  # for so long a job is believed to be in the queue that only the log tells of
+_LOG_S = 60.0  # for so long a job that only the log names counts as queued
 _AGAIN_S = 300.0  # how soon a directory that could not be read is tried again
 _SUBMIT_HOST_S = 10.0  # of a job on the submit host, until some have ended
 # Universes whose jobs take a slot of the pool; it is the first where a submit file names none.

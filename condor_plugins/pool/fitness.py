@@ -23,7 +23,7 @@ from condor_plugins.pool.scaling import JobDemand, Machine, MachineState, Runnin
 SOON_S = 60.0  # a job that ends within this has died at once, if it has failed
 DEATHS = 4  # in a row, of a machine on which nothing works
 UNFIT_S = 60.0  # for so long a slot matches no waiting job: ads and queue are not of one moment
-_LONG_S = 3600.0  # what runs without a known end is believed to run so much longer
+_LONG_S = 3600.0  # what runs without a known end is assumed to run so much longer
 _KEPT_S = 3600.0  # how long ended jobs are remembered
 _MOST_KINDS = 20  # of waiting jobs that are matched with each slot
 _COMPLETED = 4

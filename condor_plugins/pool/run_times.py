@@ -1,4 +1,4 @@
-"""How long jobs are believed to run: by the archive, and by the jobs that HTCondor remembers."""
+"""Estimates of how long jobs run: from the archive, and from the jobs that HTCondor remembers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RunTimes:
         self._programs = {program: fmean(found) for program, found in took.items()}
 
     def of_job(self, ad: Ad, tasks: Sequence[str] = ()) -> float:
-        """Believed of a job with this ad, before anything of its own workflow is known; ``tasks``
+        """Estimated for a job with this ad, before anything of its own workflow is known; ``tasks``
         are the transformations in a clustered job."""
         names: Sequence[object] = tasks or [ad.get("pegasus_wf_xformation")]
         times = [

@@ -159,7 +159,7 @@ def _asked(
     server: Server, kind: Flavour, slot: WorkerSlot | None, memory: Memory, now: float
 ) -> float:
     """When a machine was asked for, as it was noted then. Of one that an earlier process has asked
-    for, the cloud tells it by its own clock, which is believed as far as it is likely: within a
+    for, the cloud tells it by its own clock, which is trusted as far as it is likely: within a
     usual boot while it boots, and a slow one where it has joined."""
     if server.name not in memory.asked:
         latest = now if slot is None else slot.started

@@ -80,7 +80,7 @@ class Issuers:
         try:
             fitting = keys.fitting(head.get("kid", ""), str(head.get("alg")))
             audience = [*issuer.audience, _ANY_WLCG]
-            if str(said.get("ver")).startswith("scitoken:"):
+            if str(said.get("ver")).startswith(("scitoken:", "scitokens:")):
                 audience.append(_ANY_SCITOKEN)
             claims = _verified(token, issuer, audience, fitting)
         except jwt.ExpiredSignatureError:
@@ -173,15 +173,18 @@ class _Keys:
                 self._lock.release()
         more = [key for key in self._known(kid, algorithm, 2 * KEPT_S) if key not in found]
         if not (found or more):
+            which = f"{kid!r:.100} " if kid else ""
             raise BrokerError(
-                f"issuer {self._issuer} has no key {kid!r:.100} just now", "unauthorized"
+                f"issuer {self._issuer} has no key {which}of {algorithm!r:.20} just now",
+                "unauthorized",
             )
         yield from more
 
     def _known(self, kid: str, algorithm: str, kept_s: float) -> list[jwt.PyJWK]:
         keys = self._keys if self._clock() - self._read_at <= kept_s else []
-        same = [key for key in keys if kid and key.key_id == kid]
-        return same or [key for key in keys if not (kid and key.key_id) and _fits(key, algorithm)]
+        usable = [key for key in keys if _fits(key, algorithm)]
+        same = [key for key in usable if kid and key.key_id == kid]
+        return same or [key for key in usable if not (kid and key.key_id)]
 
     def _read_again(self) -> None:
         now = self._clock()

@@ -20,7 +20,7 @@ _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]{1,3}")
 _DPID_DIGITS = 16
 _DPID = re.compile(
     r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:)?(?P<hex>[0-9a-f]{1,16})"
-    r"|(?P<pairs>[0-9a-f]{2}([:-][0-9a-f]{2}){5,7})"
+    r"|(?P<parts>[0-9a-f]{1,2}([:\- ][0-9a-f]{1,2}){5,7}|[0-9a-f]{4}([.:-][0-9a-f]{4}){2,3})"
 )
 
 
@@ -93,14 +93,20 @@ def dpid(value: object, what: str) -> int:
     """The datapath id of a switch, 0 for none: a number, or as switches and controllers print it,
     ``00005e0a53bd7f10``, ``00:00:5e:0a:53:bd:7f:10``, ``0x5e0a53bd7f10``, ``of:00005e0a53bd7f10``
     and ``openflow:103398447611664``. Digits that may be meant both ways are refused."""
-    match = _DPID.fullmatch(value.lower()) if isinstance(value, str) else None
+    match = _DPID.fullmatch(value.strip(' "').lower()) if isinstance(value, str) else None
+    if match is None and isinstance(value, str) and not _is_digits(value):
+        raise InputError(
+            f"{what} is {shown(value)}, expected a datapath id such as '00005e0a53bd7f10' or "
+            "'0x5e0a53bd7f10'"
+        )
     if match is None:
         found = whole(value, what, 2**64 - 1)
         ambiguous = len(str(found)) == _DPID_DIGITS
     elif match["decimal"]:
         return whole(match["decimal"], what, 2**64 - 1)
     else:
-        digits = match["hex"] or re.sub("[:-]", "", match["pairs"])
+        parts = re.split("[:. -]", match["parts"] or "")
+        digits = match["hex"] or "".join(part.zfill(2) for part in parts)
         found = int(digits, 16)
         ambiguous = match[0].isdecimal() and digits[0] != "0" and 1 < len(digits) < _DPID_DIGITS
     if ambiguous:

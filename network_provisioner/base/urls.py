@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 OSDF = "osg-htc.org"
 """The federation of ``osdf:`` and ``stash:``, as ``pelican://`` names it."""
+_SAME = {"stash": "osdf", "dav": "http", "davs": "https", "xroot": "root", "xroots": "roots"}
 _PORTS = {
-    "http": 80, "https": 443, "dav": 80, "davs": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811,
-    "irods": 1247, "root": 1094, "xroot": 1094, "roots": 1094, "xroots": 1094, "ssh": 22,
-    "scp": 22, "sftp": 22,
+    "http": 80, "https": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811, "irods": 1247,
+    "root": 1094, "roots": 1094, "ssh": 22, "scp": 22, "sftp": 22,
 }  # fmt: skip
 
 
@@ -25,7 +26,8 @@ def plain(url: str) -> str:
 def host_of(url: str) -> str:
     """Its server, empty where it names none."""
     try:
-        return (urlsplit(url).hostname or "").removesuffix(".")
+        host = (urlsplit(url).hostname or "").removesuffix(".")
+        return ip_address(host).compressed if ":" in host else host
     except ValueError:
         return ""
 
@@ -49,6 +51,8 @@ def site_of_url(url: str, sources: Mapping[str, str]) -> str:
 def _names(url: str) -> tuple[str, ...]:
     """Scheme, server and the names of the path, each in the one form that all its spellings have.
     Query and fragment are left out."""
+    if url.startswith("//"):
+        url = f"/{url.lstrip('/')}"
     try:
         parts = urlsplit(plain(url).replace("#", "%23"))
         scheme, host, port = parts.scheme or "file", host_of(plain(url)), parts.port
@@ -57,10 +61,11 @@ def _names(url: str) -> tuple[str, ...]:
     path = parts.path
     if not (path or host):
         return (scheme,)
-    if scheme in ("osdf", "stash"):  # they name no server: what stands there is of the path
-        scheme, host, path = "osdf", "", f"{parts.netloc}/{path}"
-    elif (scheme, host) == ("pelican", OSDF):
+    scheme = _SAME.get(scheme, scheme)
+    if host == OSDF and scheme in ("osdf", "pelican"):
         scheme, host = "osdf", ""
+    elif scheme == "osdf":  # it names no server: what stands there is of the path
+        host, path = "", f"{parts.netloc}/{path}"
     elif scheme == "file" and host == "localhost":
         host = ""
     elif port is not None and port != _PORTS.get(scheme):

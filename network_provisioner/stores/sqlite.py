@@ -8,6 +8,7 @@ back however the broker ends, so the file beside the state says nothing by being
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
 import threading
@@ -31,6 +32,8 @@ from network_provisioner.stores.store import (
     transit_of,
     upsert,
 )
+
+log = logging.getLogger(__name__)
 
 MEMORY = ":memory:"
 _LAYOUT = 2  # of the tables, kept in the file's user_version
@@ -75,19 +78,20 @@ def _faults(path: Path) -> list[str]:
         db.execute("ROLLBACK")
         if layout := _unknown_layout(db):
             return [f"it {layout}"]
-        checked = db.execute("PRAGMA quick_check(3)")
-        found = [f"the file is damaged: {words}" for (words,) in checked if words != "ok"]
-        if found:
-            return found
+        if damage := _damage(db):
+            return [damage]
+        found = []
         for name, body in db.execute("SELECT id, body FROM transits"):
             why = transit_of(name, body)
             if isinstance(why, str):
                 found.append(f"transit {printable(name)} cannot be read: {why}")
-        for kind, name, body in db.execute("SELECT kind, name, body FROM documents"):
+        layout = db.execute("PRAGMA user_version").fetchone()[0]
+        documents = "SELECT kind, name, coalesce(body, '{}') FROM documents"
+        for kind, name, body in db.execute(documents) if layout > 1 else ():
             try:
-                body_of(body or "{}")
+                body_of(body)
             except ValueError as error:
-                found.append(f"{printable(kind)} {printable(name)} cannot be read: {error}")
+                found.append(f"{printable(f'{kind} {name}')} cannot be read: {error}")
         return found
 
 
@@ -100,6 +104,12 @@ def _unknown_layout(db: sqlite3.Connection) -> str:
         f"has layout {version}, expected at most {_LAYOUT}: "
         "it was written by a later version of ADON"
     )
+
+
+def _damage(db: sqlite3.Connection) -> str:
+    """What is wrong with the structure of the file, "" for nothing."""
+    words = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return "" if words == "ok" else f"the file is damaged: {words.splitlines()[-1]}"
 
 
 class SqliteStore(Store):
@@ -193,6 +203,9 @@ class SqliteStore(Store):
             for statement in _TABLES:
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
+        if damage := _damage(self._db):
+            log.error("state file %s: %s, see docs/state.md", self._path, damage)
+            self.unreadable[f"state file {self._path}"] = damage
 
     # -- transits ----------------------------------------------------------------------------
 

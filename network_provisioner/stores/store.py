@@ -310,9 +310,12 @@ def transit_of(name: str, body: str) -> Transit | str:
 
 def body_of(text: str) -> dict[str, Any]:
     """The inverse of :func:`text_of`. Raises ValueError."""
-    if not text.isascii():
-        raise ValueError("found characters beyond ASCII, which no broker writes")
-    body = json.loads(text)
+    if not (isinstance(text, str) and text.isascii()):
+        raise ValueError("found no ASCII text, which every broker writes")
+    try:
+        body = json.loads(text)
+    except RecursionError:
+        raise ValueError("found too many lists or objects within each other") from None
     if not isinstance(body, dict):
         raise ValueError(f"found {text[:40]!r}, expected an object")
     return body

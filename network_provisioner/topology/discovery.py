@@ -7,6 +7,7 @@ topology, and can begin one.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def as_dict(found: Discovered, topology: Topology) -> dict[str, Any]:
         "switches": [
             {
                 "dpid": dpid,
-                "name": names.get(dpid, f"switch-{dpid:x}"),
+                "name": names.get(dpid) or _new_name(dpid, topology),
                 "ports": [
                     {"number": n, "name": p.name, "up": p.up, "speed_bps": p.speed_bps}
                     for n, p in sorted(ports.items())
@@ -98,29 +99,30 @@ def section_of(found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     }
     joined = [[(link[e]["dpid"], link[e]["port"]) for e in ("a", "b")] for link in found["links"]]
     uses = Counter(end for ends in joined for end in set(ends))
-    links, said = [], []
+    links, notes = [], []
     for ends in joined:
         left_out = f"{' and '.join(_port(names, end) for end in ends)} are joined, left out: "
         shared = [_port(names, end) for end in ends if uses[end] > 1]
         unknown = [format_dpid(dpid) for dpid, _ in ends if dpid not in names]
         (first, _), (second, _) = ends
         if first == second:
-            said.append(f"{left_out}both are of one switch")
+            notes.append(f"{left_out}both are of one switch")
         elif shared:
-            said.append(f"{left_out}{shared[0]} reaches several ports, as by a hub")
+            notes.append(f"{left_out}{shared[0]} reaches several ports, as by a hub")
         elif unknown:
-            said.append(f"{left_out}no switch with dpid {unknown[0]} was found")
+            notes.append(f"{left_out}no switch with dpid {unknown[0]} was found")
         else:
             a, b = names[first], names[second]
-            capacity = min((speed[end] for end in ends if speed.get(end)), default=0)
+            speeds = (speed.get(end, 0) for end in ends)
+            capacity = min((bps for bps in speeds if 0 < bps < math.inf), default=0)
             if not capacity:
                 capacity = ASSUMED_BPS
                 words = f"no port says its speed, {format_rate(capacity)} assumed"
-                said.append(f"link {a}-{b}: {words}")
+                notes.append(f"link {a}-{b}: {words}")
             ports = dict(zip((a, b), (port for _, port in ends), strict=True))
             links.append({"a": a, "b": b, "layer": "l2", "capacity": capacity, "ports": ports})
     nodes = [{"name": name, "kind": "switch", "dpid": dpid} for dpid, name in names.items()]
-    return {"nodes": nodes, "links": links}, said
+    return {"nodes": nodes, "links": links}, notes
 
 
 def differences(topology: Topology, found: Discovered) -> list[str]:
@@ -136,6 +138,11 @@ def differences(topology: Topology, found: Discovered) -> list[str]:
 def _port(names: Mapping[int, str], end: End) -> str:
     dpid, number = end
     return f"{names.get(dpid) or f'dpid {format_dpid(dpid)}'} port {number}"
+
+
+def _new_name(dpid: int, topology: Topology) -> str:
+    name = f"switch-{dpid:x}"
+    return f"switch-{dpid:016x}" if name in topology.nodes else name
 
 
 def _names(topology: Topology) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """Where the inputs of a workflow lie and how large they are.
 
 Directories of inputs, the workflow's own catalog, files of replica catalogs, and a database are
-looked into; the first that knows a file is believed, as by Pegasus.
+looked into; the first that knows a file counts, as with Pegasus.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_replicas(
     inside: ReplicaCatalog | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, Replica]:
-    """The files named ``wanted``. Of two sources that know one, the first is believed: the order of
+    """The files named ``wanted``. Of two sources that know one, the first counts: the order of
     ``directories``, the workflow's own catalog ``inside``, the order of ``files`` (pairs of
     Pegasus's catalog type and path), then the database, the directory or the several catalogs that
     Pegasus's ``properties`` name.

@@ -64,7 +64,7 @@ def _below(session: requests.Session, root: str) -> Iterator[SourceFile]:
     folders, seen = [""], set[str]()
     while folders:
         folder = folders.pop()
-        for name, is_folder, size in _listed(session, root + quote(folder, _SAFE)):
+        for name, is_folder, size in _listed(session, root + _quoted(folder)):
             path = folder + name
             if not (path or is_folder):  # no collection but a file
                 url = root.rstrip("/")
@@ -74,7 +74,7 @@ def _below(session: requests.Session, root: str) -> Iterator[SourceFile]:
             elif is_folder:
                 folders.append(f"{path}/")
             else:
-                yield SourceFile(path, root + quote(path, _SAFE), size)
+                yield SourceFile(path, root + _quoted(path), size)
             seen.add(path)
 
 
@@ -103,6 +103,10 @@ def _listed(session: requests.Session, folder: str) -> Iterator[tuple[str, bool,
             lengths = (whole_bytes(p.findtext(".//{*}getcontentlength", "").strip()) for p in parts)
             size = next((length for length in lengths if length is not None), None)
             yield path.removeprefix(here).lstrip("/"), is_folder, size
+
+
+def _quoted(path: str) -> str:
+    return quote(path, _SAFE, errors="surrogateescape")
 
 
 def _is_within(path: str, folder: str) -> bool:

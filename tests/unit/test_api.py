@@ -286,7 +286,7 @@ def test_rows_that_cannot_be_read_are_told_of(web: TestClient, rig: Rig) -> None
     health = web.get("/v1/health").json()
     assert (health["status"], health["problem"]) == (
         "degraded",
-        "the store is damaged: 1 of its rows cannot be read, and are left out",
+        "the store is damaged: what cannot be read is left out (1 in the log)",
     )
 
 

@@ -80,6 +80,14 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is(run: Run, at: float) -> N
         assert code == 0 and f"{at:g}" in out
 
 
+def test_what_others_wrote_is_escaped(run: Run) -> None:
+    with Archive("adon-archive.sqlite") as archive:
+        archive.record(Measurement("odd", "rtt", "a>b", 0.05, "s", 1.0, "\x9b2J\u202e"))
+    for words in (("query", "rtt"), ("query", "rtt", "--json"), ("estimate", "rtt", "a\x9b2J")):
+        out = run(*words)[1]
+        assert "9b2J" in out and "\x9b" not in out and "\u202e" not in out
+
+
 def test_query(run: Run) -> None:
     found = [json.loads(line) for line in run("query", "throughput", "--json")[1].splitlines()]
     assert [one["id"] for one in found] == [f"t{n}" for n in range(100)]

@@ -80,7 +80,7 @@ def test_an_unknown_job_is_told_before_anything_is_drawn(workflow: Path) -> None
 # ------------------------------------------------------------------- whom it asks
 
 
-def test_who_does_not_answer_is_told_in_one_line_and_the_catalogs_are_believed(
+def test_who_does_not_answer_is_told_in_one_line_and_the_catalogs_are_used(
     workflow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def silent(collector: str) -> dict[str, SitePool]:
@@ -94,7 +94,7 @@ def test_who_does_not_answer_is_told_in_one_line_and_the_catalogs_are_believed(
     first, second = ran.err.splitlines()
     assert first == (
         "adon: HTCondor at cm:9618 did not answer: no route; "
-        "archive and catalogs are believed instead"
+        "the archive and the catalogs are used instead"
     )
     assert second.startswith(f"adon: the broker at http://{NOBODY} cannot be reached: ")
 

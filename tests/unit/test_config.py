@@ -20,7 +20,13 @@ def test_defaults_are_loopback_and_simulated() -> None:
     assert config.broker.listen.startswith("127.0.0.1:")
 
 
-@pytest.mark.parametrize("address", ["", "host", "host:", "host:0", "host:70000", ":80", "h:x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "", "host", "host:", "host:0", "host:70000", ":80", "h:x", "[]:80", "[host]:80", "a b:80",
+        "http://host:80", "host:٣٣",
+    ],
+)  # fmt: skip
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(InputError, match="HOST:PORT"):
         split_address(address, "x")
@@ -36,6 +42,10 @@ def test_bad_addresses(address: str) -> None:
         ("::", "[::]:8470"),
         ("2001:db8::7:8470", "[2001:db8::7]:8470"),
         ("fe80::1%eth0:8470", "[fe80::1%eth0]:8470"),
+        ("::1]:8471", "[::1]:8471"),
+        ("::8471", "[::]:8471"),
+        ("::1:http", "[::1]:8470"),
+        ("[::1]:70000", "[::1]:8470"),
     ],
 )
 def test_an_ipv6_address_goes_in_brackets(address: str, example: str) -> None:

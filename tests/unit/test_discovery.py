@@ -149,7 +149,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert refusal("topology", "show", "--discovered") == str(looking.found)
 
 
-PORTS = {d: {n: Port(f"p{n}", True, 1e9) for n in (1, 2, 3)} for d in (11, 12, 13)}
+PORTS = {
+    d: {n: Port(f"p{n}", True, 1e9) for n in (1, 2, 3)} | {4: Port("", True, -5)}
+    for d in (11, 12, 13)
+}
 
 
 @pytest.mark.parametrize(
@@ -164,6 +167,7 @@ PORTS = {d: {n: Port(f"p{n}", True, 1e9) for n in (1, 2, 3)} for d in (11, 12, 1
         ([((11, 1), (12, 1)), ((11, 2), (16, 1))], 1, "left out: no switch with dpid 0x10 was"),
         ([((11, 1), (12, 7))], 1, ""),
         ([((11, 1), (12, 1)), ((11, 2), (12, 2))], 2, ""),
+        ([((11, 4), (12, 4))], 1, "no port says its speed"),
     ],
 )  # fmt: skip
 def test_what_is_sound_is_written_and_the_rest_is_named(
@@ -175,6 +179,14 @@ def test_what_is_sound_is_written_and_the_rest_is_named(
     assert len(section["links"]) == left
     assert [node["dpid"] for node in section["nodes"]] == [11, 12, 13]
     assert words in "\n".join(said) and bool(said) == bool(words)
+
+
+def test_a_new_switch_has_a_name_of_its_own() -> None:
+    known = topology_from_dict(
+        {"nodes": [{"name": "switch-c", "kind": "switch", "dpid": 11}], "links": []}
+    )
+    section, _ = section_of(as_dict(Discovered(PORTS, frozenset()), known))
+    assert [switch.dpid for switch in topology_from_dict(section).nodes.values()] == [11, 12, 13]
 
 
 def test_a_controller_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,10 @@ def test_a_key_id_is_a_hint() -> None:
     web.keys = [published(EC, kid="e"), published(OTHER, kid="o")]
     known = issuers(web, clock)
     assert known(token(OTHER, None)).name == known(token(EC, None)).name == "ada@example.org"
+    # Keys of two kinds may share an id (RFC 7517, section 4.5).
+    web.keys = [published(RSA, kid="k"), published(EC, kid="k")]
+    known = issuers(web, clock)
+    assert known(token(EC, "k")).name == known(token(RSA, "k", "RS256")).name == "ada@example.org"
 
 
 @pytest.mark.parametrize(

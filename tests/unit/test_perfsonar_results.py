@@ -147,6 +147,7 @@ CLOCKLESS = {"jitter": 0.00003, "loss": 0.005}
         ("disk-to-disk", {"succeeded": True, "time": "PT8S"}, {}, {}),
         ("trace", {"succeeded": True, "paths": [[]]}, {}, {}),
         ("trace", {"succeeded": True, "paths": []}, {}, {}),
+        ("trace", {"succeeded": True, "paths": [[], [{"ip": "10.0.2.2"}]]}, {}, {"hops": 1}),
         ("trace", {"succeeded": True, "paths": [[{}, {"error": "net-unreachable"}]]}, {}, {}),
         ("throughput", {"succeeded": True, "summary": {"streams": [
             {"throughput-bits": 1e9}, {"throughput-bits": 2e9}]}}, {}, {"tcp_throughput": 3e9}),
@@ -195,6 +196,9 @@ def test_disk_to_disk_is_goodput() -> None:
     )
     (found,) = measurements_of(body, HOSTS)
     assert (found.metric, found.subject, found.value) == ("throughput", "mu>iplant/dtn", 888888888)
+    body["test"]["spec"]["dest"] = "file:///data/1g"
+    body["participants"] = ["10.3.4.5"]  # it ran where the file went
+    assert measurements_of(body, HOSTS)[0].subject == "mu>iplant/dtn"
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,20 @@ def test_a_document_that_cannot_be_read_is_left_out(file: Path) -> None:
     assert [words.split(":")[0] for words in faults(file)] == ["template b cannot be read"]
 
 
+@pytest.mark.parametrize("body", ["[" * 100_000, b"\xff", 7.5])
+def test_a_row_of_anything_ends_nothing(file: Path, body: object) -> None:
+    with closing(SqliteStore(file)) as store:
+        store.put(transit("row"))
+        store.put_document("policy", "p", {})
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE transits SET body = ?", (body,))
+        db.execute("UPDATE documents SET body = ?", (body,))
+    assert len(faults(file)) == 2
+    with closing(SqliteStore(file)) as store:
+        assert store.find(None, None, 9) == [] and store.documents("policy") == []
+        assert len(store.unreadable) == 2
+
+
 def test_a_file_that_is_damaged_as_a_whole(file: Path) -> None:
     with closing(SqliteStore(file)) as store:
         store.put_many([transit(f"row-{n}") for n in range(200)])
@@ -266,4 +280,5 @@ def test_a_file_that_is_damaged_as_a_whole(file: Path) -> None:
     file.write_bytes(data)
     assert faults(file)
     with closing(SqliteStore(file)) as store, pytest.raises(StoreError, match="is damaged, see"):
+        assert list(store.unreadable) == [f"state file {file}"]
         store.find(None, None, 1000)

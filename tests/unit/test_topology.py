@@ -200,7 +200,8 @@ def read_from(tmp_path: Path, dpid: str, vlan: str = "7", port: str = "9", mac: 
     [
         '"00005e0a53bd7f10"', "00005e0a53bd7f10", '"00:00:5e:0a:53:bd:7f:10"', "0x5e0a53bd7f10",
         '"0x5E0A53BD7F10"', "of:00005e0a53bd7f10", "openflow:103398447611664", "103398447611664",
-        "5e0a53bd7f10", "00-00-5E-0A-53-BD-7F-10", "5e:0a:53:bd:7f:10",
+        "5e0a53bd7f10", "00-00-5E-0A-53-BD-7F-10", "5e:0a:53:bd:7f:10", "0:0:5e:a:53:bd:7f:10",
+        "0000.5e0a.53bd.7f10", "00 00 5e 0a 53 bd 7f 10", "'\"00005e0a53bd7f10\"'",
     ],
 )  # fmt: skip
 def test_datapath_ids_as_switches_and_controllers_print_them(tmp_path: Path, written: str) -> None:
@@ -225,7 +226,7 @@ def test_yaml_changes_no_datapath_id(tmp_path: Path, written: str, dpid: int) ->
     ("written", "words"),
     [
         ("1000000000000021", "0x1000000000000021"), ('"16"', "0x16"), ("1:30", "'1:30'"),
-        ("switch-1", "'switch-1'"),
+        ("switch-1", "'switch-1', expected a datapath id such as '00005e0a53bd7f10'"),
     ],
 )  # fmt: skip
 def test_datapath_ids_that_may_be_meant_two_ways_are_refused(

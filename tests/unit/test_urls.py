@@ -76,6 +76,8 @@ PATIENT_S = 300.0  # far above what any answer takes
         ("pelican://osg-htc.org/ospoolx/a", ""),
         ("osdf:///OSPOOL/a", ""),
         ("irods://ada@data.cyverse.org:1247/zone/a", "iplant"),
+        ("osdf://osg-htc.org/ospool/a", "uchicago"),
+        ("davs://data.example.org:443/mu/a", "mu"),
     ],
 )
 def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) -> None:
@@ -89,6 +91,18 @@ def test_the_longest_prefix_names_the_site_else_the_host(url: str, site: str) ->
 def test_prefixes_have_several_spellings_too(prefix: str) -> None:
     assert site_of_url("osdf:///ospool/a", {prefix: "uchicago"}) == "uchicago"
     assert site_of_url("osdf:///ospools/a", {prefix: "uchicago"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "url"),
+    [
+        ("https://[2001:db8::1]/", "https://[2001:DB8:0::1]:443/a"),
+        ("root://data.example.org//store", "xroot://data.example.org:1094/store/a"),
+        ("/data", "//data/a"),
+    ],
+)
+def test_addresses_protocols_and_slashes_have_several_spellings(prefix: str, url: str) -> None:
+    assert site_of_url(url, {prefix: "mu"}) == "mu"
 
 
 def test_paths_are_those_of_file_urls() -> None:

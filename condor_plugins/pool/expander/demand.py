@@ -51,7 +51,7 @@ class Demands:
     """What is wanted at each look. Who came without announcement is remembered for a while.
 
     :param whole: reads the whole ad of a job of the queue, None where it is gone.
-    :param run_s: is believed of a job outside of DAGs, in seconds.
+    :param run_s: the estimate for a job outside of DAGs, in seconds.
     """
 
     def __init__(

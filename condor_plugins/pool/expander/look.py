@@ -1,4 +1,4 @@
-"""What there is: machines, slots, jobs, DAGs, and what is believed of them."""
+"""What there is: machines, slots, jobs, DAGs, and the estimates of them."""
 
 from __future__ import annotations
 

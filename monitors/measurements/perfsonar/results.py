@@ -23,11 +23,12 @@ from network_provisioner.base.instants import instant
 
 SOURCE = "perfsonar"
 KNOWN = ("throughput", "rtt", "latency", "latencybg", "trace", "disk-to-disk")
+_NO_DELAY = "no histogram of delays, or none larger than what the clocks may differ by"
 _NOTHING = {
     "throughput": ("throughput", "no throughput above 0"),
     "rtt": ("rtt", "no round trip above 0 s"),
-    "latency": ("one_way_delay", "no delay that is larger than what the clocks may differ by"),
-    "latencybg": ("one_way_delay", "no delay that is larger than what the clocks may differ by"),
+    "latency": ("one_way_delay", _NO_DELAY),
+    "latencybg": ("one_way_delay", _NO_DELAY),
     "trace": ("hops", "an empty path, or one of which no hop answered"),
     "disk-to-disk": ("throughput", "neither a throughput nor bytes and a time above 0"),
 }
@@ -100,7 +101,8 @@ def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Ite
         paths = result.get("paths")
         if not isinstance(paths, list):
             raise InputError(f"paths is {shown(paths)}, expected a list of paths")
-        return convert.hops(paths[0] if paths else [])
+        routes = (list(convert.hops(path)) for path in paths)
+        return next(filter(None, routes), [])
     return convert.disk_to_disk(result)
 
 
@@ -157,7 +159,8 @@ def _subject(kind: str, spec: Mapping[str, Any], participants: object, hosts: Ho
     ends = participants if isinstance(participants, list) else []
     named = [end.get("host") if isinstance(end, Mapping) else end for end in ends]
     first = named[0] if named else None
-    last = named[-1] if len(named) > 1 else None
+    # A disk-to-disk test runs at one of its ends, and the other alone may be named.
+    last = named[-1] if len(named) > 1 or (named and kind == "disk-to-disk") else None
     source = hosts.name(spec.get("source"), spec.get("source-node"), first)
     target = hosts.name(spec.get("dest"), spec.get("dest-node"), last)
     if spec.get("reverse") is True and kind in REVERSIBLE:
