@@ -19,6 +19,7 @@ from network_provisioner.base.model import (
 )
 from network_provisioner.base.units import format_rate, format_size, transfer_time
 from network_provisioner.templates.advice import Advice
+from network_provisioner.templates.data import BUILT_IN, template_from_dict
 from network_provisioner.templates.match import DEFAULT, Specification
 from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.template import Template, Tuning
@@ -36,6 +37,7 @@ _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
 DEFAULT_PART = 0.1  # of what a path has: more is no minimum by default
+_USUAL_MIN_BPS = template_from_dict(DEFAULT, BUILT_IN[DEFAULT]).qspec.min_bps
 SMALL_PART = 0.1  # of what a path has: of a ceiling below it people are warned
 LEASE_ENDS = "its lease, unless renewed, ends"
 
@@ -265,8 +267,8 @@ def settle(request: TransitRequest, template: Template, most_bps: float) -> Agre
 
     The ceiling is never above the RSpec, the priority never above the template's. Where neither
     request nor template sets a ceiling, it is ``most_bps``, all that the paths between the sites
-    have. A ceiling asked for below the QSpec's minimum lowers the minimum; that of the template
-    ``default``, which nobody chose, is at most a tenth of ``most_bps``, so that slow paths have
+    have. A ceiling asked for below the QSpec's minimum lowers the minimum; that of the built-in
+    template, which nobody chose, is at most a tenth of ``most_bps``, so that slow paths have
     room for several. Raises BrokerError ``impossible_rate`` for rates that contradict each other.
     """
     for name in ("min_bps", "max_bps"):
@@ -282,7 +284,7 @@ def settle(request: TransitRequest, template: Template, most_bps: float) -> Agre
     high = most_bps if uncapped else limit
     if request.min_bps is None:
         low = min(template.qspec.min_bps, limit)
-        if template.name == DEFAULT and most_bps > 0:
+        if template.name == DEFAULT and low == _USUAL_MIN_BPS and most_bps > 0:
             low = min(low, most_bps * DEFAULT_PART)
         return AgreedRates(low, max(low, high), False, priority, uncapped)
     if request.max_bps is not None and request.min_bps > request.max_bps:

@@ -282,8 +282,16 @@ class SwitchedController:
 
     def _look_once(self) -> None:
         with self._round:
-            if not self._cleared:
+            if self._running and not self._cleared:
                 self._links.look()
+
+    def _unwatch(self) -> None:
+        """Take the rules for probes off the switches."""
+        try:
+            with self._round:  # or it would lay them again
+                self._backend.unwatch()
+        except ControllerError as error:
+            LOG.warning("rules were left behind: %s", error)
 
     def clear(self) -> None:
         """See Controller."""
@@ -292,11 +300,7 @@ class SwitchedController:
                 return
             self._cleared = True
             if self._watch:
-                try:
-                    with self._round:  # or it would lay them again
-                        self._backend.unwatch()
-                except ControllerError as error:
-                    LOG.warning("rules were left behind: %s", error)
+                self._unwatch()
             self._reconciler.clear()
             self._ledger = ByteLedger()
 
@@ -306,6 +310,8 @@ class SwitchedController:
             if not self._running:
                 return
             self._running = False
+            if self._watch and not self._shared:
+                self._unwatch()
             self._reconciler.forget()
             self._ledger = ByteLedger()
         self._disconnect()

@@ -185,7 +185,8 @@ class _Search:
         """The moves of these groups that leave the path to the request; None where there are
         none."""
         self.checks -= 1
-        if self.checks < 0:
+        names = [one.id for group in chosen for one in group.members]
+        if self.checks < 0 or len(set(names)) < len(names):  # one of them goes along with two
             return None
         after = self.without(chosen)
         lane = Lane(path.hops, self.need)

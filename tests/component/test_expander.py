@@ -164,6 +164,7 @@ mkdir {0}/lock 2> /dev/null && echo "$me" > {0}/bad
 """
 
 
+@pytest.mark.long
 def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
     pool: Pool, tmp_path: Path
 ) -> None:

@@ -47,8 +47,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
          "adon.yml: topology: node 'mu': address: found '10.10.0.300', expected an IP address such as"
          " 10.0.0.1"),
         (changed(CONFIG, "topology", "nodes", 2, "dpid", to="one"),
-         "adon.yml: topology: node 's1': dpid: found 'one', expected a whole number from 0 to"
-         " 18446744073709551615"),
+         "adon.yml: topology: node 's1': dpid: found 'one', expected a datapath id such as"
+         " '00005e0a53bd7f10' or '0x5e0a53bd7f10'"),
         (changed(CONFIG, "templates", "mine", "qspec", "min_throuput", to=1),
          "adon.yml: template 'mine': qspec has the unknown key 'min_throuput', did you mean"
          " 'min_throughput'?"),
