@@ -326,7 +326,8 @@ def test_quick_output_has_its_path_before_it_is_sent(
 def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
-    empty = submit(pool, jobs, 0)
+    # Another program: of this one's like it is known that they send files.
+    empty = submit(pool, jobs, 0, "executable = /usr/bin/true")
     job_over(pool, jobs)
     (jobs / "j.log").unlink()
     pegasus = submit(pool, jobs, QUICK, '+pegasus_wf_xformation = "pegasus::transfer"')
