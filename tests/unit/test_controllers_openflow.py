@@ -247,6 +247,7 @@ def test_what_nobody_tells_of_is_found_by_looking(
 def test_what_is_released_is_no_loss(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     rig.controller.apply([])
+    rig.wait_for("the end of each deletion", lambda: not rig.openflow._switches._deleting)
     rig.s1.lose(cookies=lambda cookie: cookie >> OWNER_SHIFT == ROUTE_OWNER)
     rig.wait_for("a repair", lambda: rig.openflow.switches()[0].repairs == {"rules": 6})
     assert rig.openflow.switches()[1].repairs == {}

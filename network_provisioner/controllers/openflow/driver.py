@@ -427,8 +427,9 @@ class OpenFlowSwitches(Connections):
                 self._unasked.add(dpid)
             if self._deleting[key] > 0:
                 self._deleting[key] -= 1
+                if not self._deleting[key]:
+                    del self._deleting[key]
                 return
-            del self._deleting[key]
         self.events.put(SwitchEvent(dpid, SwitchChange.RULES_REMOVED))
 
     def _sender(self, frame: bytes) -> End | None:
