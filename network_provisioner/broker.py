@@ -202,7 +202,8 @@ class Broker(Queries):
         self._desired.minima = can.bandwidth == "meter"
         with self._lock, self._store.turn():
             now = self._now()
-            self._failures.recall({"links": []} if known is None else known.body)
+            if known is not None:
+                self._failures.recall(known.body)
             self.relaying.begin(alone, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)

@@ -353,10 +353,13 @@ class Lifecycle:
     def wait_for_path(self, transit: Transit, reason: str, now: float) -> None:
         """Take its path from a live transit whose transfer goes on without, and queue it for
         another until its lease ends."""
-        until = transit.lease_until
+        self._requeue(transit, reason, transit.lease_until, now)
+
+    def _requeue(self, transit: Transit, reason: str, lease_until: float, now: float) -> None:
+        """Take back what a live transit holds, and queue it."""
         self.withdraw(transit, now)
         self._active.leave(transit)
-        transit.lease_until, transit.reason = until, reason
+        transit.lease_until, transit.reason = lease_until, reason
         self._active.enter(transit)
         self._repository.save([transit])
 
@@ -474,11 +477,7 @@ class Lifecycle:
         elif otherwise is TransitState.HELD:
             self._active.enter(transit)  # to be started again
         else:
-            self.withdraw(transit, now)
-            self._active.leave(transit)
-            transit.reason = reason
-            self._active.enter(transit)
-            self._repository.save([transit])
+            self._requeue(transit, reason, 0.0, now)
 
     # -- who moves bytes ---------------------------------------------------------------------
 
