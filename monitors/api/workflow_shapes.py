@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitors.workflows.analysis import Analysis
+from monitors.workflows.overview import HeldJob
 from network_provisioner.api.shapes import Answer
 
 
@@ -34,17 +35,6 @@ class TotalsAnswer(Answer):
     percent_done: float
 
 
-class HeldJobAnswer(Answer):
-    """A job that is on hold ``since`` then, with HTCondor's reason and codes."""
-
-    job: str
-    site: str
-    since: float
-    reason: str
-    code: int
-    subcode: int
-
-
 class WorkflowAnswer(Answer):
     """A workflow: who it is and where it stands. ``at`` is when that was; ``stuck`` says why it
     does not go on, "" where it does; ``held`` are its jobs on hold; ``reason`` is why it failed
@@ -60,7 +50,7 @@ class WorkflowAnswer(Answer):
     planned_at: float | None
     state: str
     stuck: str
-    held: list[HeldJobAnswer]
+    held: list[HeldJob]
     reason: str
     at: float
     percent_done: float

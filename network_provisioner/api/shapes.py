@@ -13,7 +13,7 @@ from network_provisioner.api.problems import Error
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
 from network_provisioner.base.schema import INTEGRAL
-from network_provisioner.controllers.base import Capabilities, LinkCounter
+from network_provisioner.controllers.base import Capabilities, LinkCounter, SwitchStatus
 from network_provisioner.templates.advice import Advice, PathFigures
 
 _LARGEST = 2**63 - 1
@@ -300,18 +300,6 @@ class FailedLinkAnswer(Answer):
     since: float
 
 
-class SwitchStatusAnswer(Answer):
-    """A switch, and since when (Unix seconds) it is not connected; ``repairs`` counts, by kind,
-    what was missing on it and was put back."""
-
-    name: str
-    label: str
-    connected: bool
-    since: float
-    problem: str
-    repairs: dict[str, int]
-
-
 class AdviceAnswer(Answer):
     """``path`` by its nodes, the ``figures`` known of it, the ``advice`` made of them, how the
     template has its transfers served, and the addresses of the ``hosts`` of both sites."""
@@ -333,4 +321,4 @@ class HealthAnswer(Answer):
     queued: int
     links_failed: list[FailedLinkAnswer]
     links_unknown: list[str]
-    switches: list[SwitchStatusAnswer]
+    switches: list[SwitchStatus]
