@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from adon.cli.output import columns, duration, fits, fitted, wrapped
 from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.status import for_people
 from network_provisioner.base.errors import printable
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.tables import table
 
@@ -319,7 +319,7 @@ def _held(found: Iterable[Row], now: float) -> list[str]:
     lines = [f"{len(held)} job{' is' if len(held) == 1 else 's are'} held"]
     for one in held:
         where = f" at {printable(one['site'])}" if one["site"] else ""
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["since"]))
+        since = local_time(one["since"])
         lines.append(
             f"Held: {printable(one['job'])}{where} since {since},"
             f" {for_people(max(0.0, now - one['since']))}{_code(one)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from adon.cli.options import answered, client
 from adon.cli.output import duration, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, whole
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
 
 _LIST = """List all templates: what each needs at least, may have at most, and has reached so far.
@@ -232,7 +232,7 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _version(found: Mapping[str, Any]) -> tuple[str, ...]:
     entry = found["entry"]
-    when = (str(found["version"]), _at(found["at"]))
+    when = (str(found["version"]), local_time(found["at"]))
     if entry is None:
         return (*when, "deleted", "", "", "")
     t = entry["template"]
@@ -247,7 +247,7 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     if learned:
         tuning = learned["tuning"]
         of = f"{learned['transit']}, " if "transit" in learned else ""
-        best = f" ({of}{tuning['streams']} streams, {_at(learned['at'])})"
+        best = f" ({of}{tuning['streams']} streams, {local_time(learned['at'])})"
     return [
         ("template", f"{entry['name']}, version {entry['version']}, {_origin(entry)}"),
         ("made of", _source(entry["source"])),
@@ -313,10 +313,6 @@ def _source(source: Mapping[str, Any]) -> str:
 def _shortened(patterns: list[str]) -> str:
     more = f" and {len(patterns) - 3} more" if len(patterns) > 3 else ""
     return ", ".join(patterns[:3]) + more
-
-
-def _at(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _size(n_bytes: int) -> str:

@@ -13,6 +13,7 @@ from adon.cli.options import bad_answer, client, instant_of
 from adon.cli.output import bar, duration, print_json, table
 from adon.cli.parsing import Nouns, add_broker, add_command, add_json, add_noun, add_plot
 from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
 
 _SHOW = """List every link in both directions with its capacity and what is reserved on it now.
@@ -138,7 +139,7 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
     with bad_answer(args, "topology"):
         names = [node["name"] for node in data["nodes"]]
         layout = layout_of(names, [(link["a"], link["b"]) for link in data["links"]])
-    title = "Reserved bandwidth" + (f" on {_clock(data['at'])}" if data.get("at") else "")
+    title = "Reserved bandwidth" + (f" on {local_time(data['at'])}" if data.get("at") else "")
     network = Figure("network", {"topology": data, "layout": layout})
     args.plot.write_text(page(title, [network]), encoding="utf-8")
 
@@ -171,8 +172,8 @@ def _held(data: dict[str, Any]) -> str:
     rows = [
         (
             f"{load['from']} > {load['to']}",
-            _clock(held["start"]),
-            _clock(held["end"]),
+            local_time(held["start"]),
+            local_time(held["end"]),
             format_rate(held["reserved_bps"]),
             str(held["id"]),
         )
@@ -181,12 +182,10 @@ def _held(data: dict[str, Any]) -> str:
         for held in load["holders"]
     ]
     if not rows:
-        return f"nothing is reserved from {_clock(data['at'])} until {_clock(data['until'])}"
+        return (
+            f"nothing is reserved from {local_time(data['at'])} until {local_time(data['until'])}"
+        )
     return table(("link", "from", "until", "reserved>", "transit"), rows)
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def _check(args: argparse.Namespace) -> int:

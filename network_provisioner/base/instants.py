@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import UTC, datetime
 from reprlib import repr as shown
 
@@ -40,3 +41,8 @@ def iso(at: float) -> str:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
         return f"{at:g}"
+
+
+def local_time(at: float) -> str:
+    """A time for people on this machine: ``2026-11-21 15:00:00``, in its own zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

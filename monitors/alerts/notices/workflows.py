@@ -4,7 +4,6 @@ is stuck. Whoever records their status, this process or another, is no matter.""
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Protocol
@@ -16,6 +15,7 @@ from monitors.workflows.analysis import FailedJob, Hold, analyse
 from monitors.workflows.overview import HeldJob, KnownWorkflows, Overview
 from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import AdonError
+from network_provisioner.base.instants import local_time
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +171,7 @@ def workflow_notice(workflow: Overview, kind: str, failures: Sequence[FailedJob]
         f"Id: {workflow.id}",
     ]
     for held in workflow.held[:_SHOWN_FAILURES]:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(held.since))
+        since = local_time(held.since)
         lines += ["", f"Held: {_at(held.job, held.site)} since {since}: {_why(held)}"]
     if len(workflow.held) > _SHOWN_FAILURES:
         lines += ["", f"… and {len(workflow.held) - _SHOWN_FAILURES} more held jobs"]
