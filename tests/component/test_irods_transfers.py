@@ -153,7 +153,8 @@ def test_a_get_that_hangs_ends(zone: Zone, call: str) -> None:
 @pytest.mark.parametrize("call", ["login", "open", "write", "checksum"])
 def test_a_put_that_hangs_ends(zone: Zone, call: str) -> None:
     zone.faults = [Fault(call, "hang", times=1000)]
-    assert re.search("broke off|was cut off", why(sent(zone, limits=HASTY)))
+    # Which of the two clocks is first to see it depends on the machine.
+    assert re.search("broke off|was cut off|not a byte moved", why(sent(zone, limits=HASTY)))
 
 
 def test_a_server_that_sends_too_slowly_for_a_time_out_is_left(zone: Zone) -> None:
