@@ -49,7 +49,7 @@ from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.reservations.shares import Shares
 from network_provisioner.selection.admission import Admission, BestEffortOf
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.path_finder import MetricsOf, PathFinder
+from network_provisioner.selection.path_selector import MetricsOf, PathSelector
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.steps.advance import AdvanceReservations
 from network_provisioner.steps.changes import Changes
@@ -139,10 +139,10 @@ class Broker(Queries):
         )
         self._failures = LinkFailures(topology, controller)
         self._state = NetworkState(topology, self._ledger, self._active, self._failures.unusable)
-        finder = PathFinder(self._state, limits, metrics_of)
+        selector = PathSelector(self._state, limits, metrics_of)
         self._admission = Admission(
             self._state,
-            finder,
+            selector,
             templates,
             limits,
             self._lifecycle.setup_times,
@@ -151,7 +151,7 @@ class Broker(Queries):
         )
         self._requests = RequestBuilder(
             self._state,
-            finder,
+            selector,
             templates,
             limits,
             lambda site: connections.reports(site, self._latest),

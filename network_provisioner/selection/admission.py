@@ -22,7 +22,7 @@ from network_provisioner.reservations.quotas import exceeded
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.path_finder import PathFinder
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import Candidate
@@ -57,7 +57,7 @@ class Admission:
     """
 
     _state: NetworkState
-    _finder: PathFinder
+    _selector: PathSelector
     _templates: Templates
     _limits: BrokerLimits
     _setup_times: SetupTimes
@@ -75,7 +75,7 @@ class Admission:
         setup_s = self._setup_times.setup_s()
         if size >= largest_small(setup_s, transit.max_bps):  # as most bytes are: no need to look
             return ""
-        circuit_bps = self._finder.likely_bps(transit, now)
+        circuit_bps = self._selector.likely_bps(transit, now)
         if circuit_bps <= 0:
             return ""
         even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
@@ -97,7 +97,7 @@ class Admission:
         if len(ways) > 1:
             where = " and ".join(sorted("-".join(nodes) for nodes in ways))
             return f"other transits of its packets are on {where}"
-        return self._finder.find(
+        return self._selector.find(
             transit,
             template,
             now,
@@ -122,7 +122,7 @@ class Admission:
             hop: [claim for claim in there if is_before(active.all[claim.id], wanted)]
             for hop, there in active.waitlist.claims_before(transit, now).items()
         }
-        return self._finder.find(
+        return self._selector.find(
             wanted, template, now, pinned, claims, limit_of=self._limit_of(wanted, now),
             ledger=self._ledger_without(transit),
         )  # fmt: skip
@@ -167,7 +167,7 @@ class Admission:
             ways = circuits.ways(transit, self._state.topology)
             if ways and transit.state in ON_SWITCHES and not transit.moves:
                 return sum(way.path.capacity_bps for way in ways)
-            found = self._finder.paths(transit.src, transit.dst)
+            found = self._selector.paths(transit.src, transit.dst)
         except (InputError, BrokerError):  # both are of another topology's
             return MAX_RATE_BPS
         return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
@@ -247,10 +247,10 @@ class Admission:
             template = template_of(transit, self._templates)
             if template is None:
                 return ()
-            paths = self._finder.best_first(transit, template, now)
+            paths = self._selector.best_first(transit, template, now)
             ways = circuits.ways(transit, self._state.topology)
             members.append(Movable(transit.id, transit.priority, paths, ways))
-        return elsewhere(self._state.ledger, members, away, now, self._finder.switches)
+        return elsewhere(self._state.ledger, members, away, now, self._selector.switches)
 
     def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
         """Whether a transit moves to better paths by its template, and one of its others leads
@@ -258,7 +258,7 @@ class Admission:
         template = template_of(transit, self._templates)
         if template is None or template.better_path != "move":
             return False
-        paths = self._finder.paths(transit.src, transit.dst)
+        paths = self._selector.paths(transit.src, transit.dst)
         return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
 
     def better(self, transit: Transit, now: float) -> Candidate | None:
@@ -270,7 +270,7 @@ class Admission:
             return None
         wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
-        verdict = self._finder.find(
+        verdict = self._selector.find(
             wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
             ledger=self._ledger_without(transit),
         )  # fmt: skip
@@ -291,17 +291,17 @@ class Admission:
             return None
         if ways:
             return self._state.topology.path(ways.pop())
-        paths = self._finder.paths(transit.src, transit.dst)
+        paths = self._selector.paths(transit.src, transit.dst)
         return next((p for p in paths if not failure(p, self._state.unusable)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""
-        return self._finder.window(transit, now)
+        return self._selector.window(transit, now)
 
     def usual_end(self, transit: Transit) -> float:
         """When the lease of a live transit would have ended had nobody waited before it."""
         start = max(transit.installed_at, transit.start, transit.requested_at)
-        return self._finder.window(transit, start)[1]
+        return self._selector.window(transit, start)[1]
 
     def lease_until(self, transit: Transit, grant: Grant) -> float:
         """When what was granted ends unless it is renewed."""
@@ -348,7 +348,7 @@ class Admission:
             if any(way.min_bps <= 0 for way in ways):
                 return []
             low = sum(way.min_bps for way in ways)
-            paths = self._finder.usable(transit.src, transit.dst, template, low)
+            paths = self._selector.usable(transit.src, transit.dst, template, low)
             found.append(Movable(transit.id, transit.priority, paths, ways))
         return found
 

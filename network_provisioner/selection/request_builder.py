@@ -13,7 +13,7 @@ from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.limits import BrokerLimits, check_times
-from network_provisioner.selection.path_finder import PathFinder
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
@@ -36,7 +36,7 @@ class RequestBuilder:
     """Not thread-safe: reads the state within the broker's turn."""
 
     _state: NetworkState
-    _finder: PathFinder
+    _selector: PathSelector
     _templates: Templates
     _limits: BrokerLimits
     _reports_flows: ReportsFlows
@@ -56,7 +56,7 @@ class RequestBuilder:
         self.check_times(request.start, request.end, now)
         most_bps = 0.0
         if not unwanted(request):
-            most_bps = self._finder.capacity(request.src, request.dst, self._paths(template))
+            most_bps = self._selector.capacity(request.src, request.dst, self._paths(template))
         terms = settle(request, template, most_bps)
         transit = new_transit(request, template, terms, now)
         transit.hosts = self._hosts(request)
@@ -141,7 +141,7 @@ class RequestBuilder:
         than can ever be reserved."""
         if not terms.asked:
             return
-        largest = self._finder.largest(request.src, request.dst, self._paths(template))
+        largest = self._selector.largest(request.src, request.dst, self._paths(template))
         if 0 < largest < terms.min_bps:
             raise BrokerError(
                 f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "

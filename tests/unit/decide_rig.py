@@ -10,7 +10,7 @@ from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations.ledger import Ledger
 from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.path_finder import PathFinder
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
@@ -50,7 +50,7 @@ class Desk:
         self.template = template or globals()["template"]()
         self.topology, self.ledger = topology, Ledger.of(topology)
         limits = BrokerLimits(reservable=1.0, max_paths=max_paths)
-        self.finder = PathFinder(
+        self.selector = PathSelector(
             NetworkState(topology, self.ledger, can=Capabilities("none", multipath=True)), limits
         )
         self.held: dict[str, tuple[Transit, tuple[Any, ...]]] = {}
@@ -66,7 +66,7 @@ class Desk:
     ) -> Grant | Wait | Never:
         """The verdict alone."""
         movable_of = (lambda name: self.movable(name, transit)) if push else None
-        return self.finder.find(transit, self.template, now, None, claimed, movable_of)
+        return self.selector.find(transit, self.template, now, None, claimed, movable_of)
 
     def ask(self, name: str, src: str, dst: str, low: float, **more: Any) -> Grant | Wait | Never:
         """The verdict, carried out where it is a grant."""
@@ -108,7 +108,7 @@ class Desk:
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
-            paths = self.finder.usable(transit.src, transit.dst, self.template, least)
+            paths = self.selector.usable(transit.src, transit.dst, self.template, least)
             found.append(Movable(n, transit.priority, paths, ways))
         return found
 

@@ -10,7 +10,7 @@ from broker_rig import BIG, Rig, code_of, fill, refusing
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.path_finder import PathFinder
+from network_provisioner.selection.path_selector import PathSelector
 
 
 @pytest.fixture
@@ -221,13 +221,13 @@ def test_where_many_wait_few_are_decided_about_again(
         rig.ask(str(number), *pairs[number % 4], min_bps=40e6)
     assert rig.broker.health()["queued"] == 100
     decided: list[str] = []
-    find = PathFinder.find
+    find = PathSelector.find
 
-    def counted(self: PathFinder, transit: Transit, *args: Any, **more: Any) -> object:
+    def counted(self: PathSelector, transit: Transit, *args: Any, **more: Any) -> object:
         decided.append(transit.id)
         return find(self, transit, *args, **more)
 
-    monkeypatch.setattr(PathFinder, "find", counted)
+    monkeypatch.setattr(PathSelector, "find", counted)
     rig.let_pass(1)
     assert decided == []
     rig.broker.release("holds0")

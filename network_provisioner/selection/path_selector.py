@@ -1,4 +1,4 @@
-"""Finds the paths, the minimum and the time that a transit may have. Pure.
+"""Selects the paths, the minimum and the time that a transit may have. Pure.
 
 terms of a transit ─► candidate paths with metrics ─► choose() ──────────► Grant
                                 nothing fits: split over several paths? ─► Grant
@@ -42,7 +42,7 @@ as anybody did."""
 
 
 @dataclass
-class PathFinder:
+class PathSelector:
     """Looks for paths for one transit on a network as it is reserved. Without ``metrics_of``
     nothing was measured."""
 
