@@ -8,7 +8,7 @@ the store's turn too: so it decides on all that was decided before.
 
     news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
 
-Decisions are pure and in :mod:`~network_provisioner.admission_control`; what becomes of a transit
+Decisions are pure and in :mod:`~network_provisioner.selection.admission`; what becomes of a transit
 (ledger, store, switches) in :mod:`~network_provisioner.lifecycle`.
 """
 
@@ -21,10 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import islice, pairwise
 from typing import Any
 
-from network_provisioner.admission_control import AdmissionControl, BestEffortOf, Claims
 from network_provisioner.base.clock import steady
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -47,23 +45,25 @@ from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
 from network_provisioner.reservations.disks import DiskSample, ReportedDisks
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.reservations.shares import Shares
-from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.selection.admission import BrokerLimits, MetricsOf, explain
-from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.selection.admission import Admission, BestEffortOf
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import MetricsOf, PathSelector
+from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.steps.advance import AdvanceReservations
 from network_provisioner.steps.changes import Changes
 from network_provisioner.steps.early import EarlyTransits
 from network_provisioner.steps.held_packets import HeldPackets
 from network_provisioner.steps.io_aware import DiskRateOf, IoAware
+from network_provisioner.steps.placement import Placement
 from network_provisioner.steps.relaying import Relaying
 from network_provisioner.steps.rerouting import Rerouting
 from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.steps.tuning import FiguresOf, TransferTuning
+from network_provisioner.steps.waiting import WaitingTransits
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.match import DEFAULT
-from network_provisioner.templates.template import Template
 from network_provisioner.terms import (
     Templates,
     check,
@@ -72,7 +72,6 @@ from network_provisioner.terms import (
     is_claim,
     is_recorded,
     same_owner,
-    template_of,
     unwanted,
 )
 from network_provisioner.topology.graph import Topology
@@ -83,7 +82,6 @@ log = logging.getLogger(__name__)
 _FAILED_LINKS = ("network", "failed_links")  # the document that says which
 _READ_AT_START = 1000  # of the newest transits
 WATCHED = 32  # installed transits whose bytes one sweep looks for
-_WARNINGS_KEPT = 999
 
 
 class Broker(Queries):
@@ -125,12 +123,9 @@ class Broker(Queries):
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
         self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
-        self._warned: set[str] = set()
 
         self._ledger = Ledger.of(topology, limits.reservable)
-        self._active = ActiveTransits(
-            templates, SitePairs(limits.pin_pairs), Waitlist(limits.aging_s)
-        )
+        self._active = ActiveTransits(templates, limits.pin_pairs, limits.aging_s)
         connections = ReportedConnections(topology, self._active.ports)
         self._disks = ReportedDisks()
         self._repository = Repository(store)
@@ -143,20 +138,28 @@ class Broker(Queries):
             topology, self._ledger, self._active, self._repository, self._desired, self._now
         )
         self._failures = LinkFailures(topology, controller)
-        self._admission = AdmissionControl(
-            topology,
+        self._state = NetworkState(topology, self._ledger, self._active, self._failures.unusable)
+        selector = PathSelector(self._state, limits, metrics_of)
+        self._admission = Admission(
+            self._state,
+            selector,
             templates,
-            self._ledger,
-            self._active,
             limits,
             self._lifecycle.setup_times,
-            metrics_of,
             best_effort_of,
-            self._failures.unusable,
             policies,
+        )
+        self._requests = RequestBuilder(
+            self._state,
+            selector,
+            templates,
+            limits,
             lambda site: connections.reports(site, self._latest),
         )
-        self._advance = AdvanceReservations(self._admission, self._lifecycle, self._desired)
+        self._placement = Placement(self._state, self._requests, self._admission, self._lifecycle)
+        self._advance = AdvanceReservations(
+            self._requests, self._admission, self._lifecycle, self._desired
+        )
         self._rerouting = Rerouting(
             topology,
             self._failures,
@@ -164,14 +167,29 @@ class Broker(Queries):
             self._lifecycle,
             self._active,
             self._desired,
-            self._fall_back,
+            self._placement,
         )
-        self._early = EarlyTransits(self._admission, self._lifecycle, self._active, self._fall_back)
+        self._early = EarlyTransits(self._admission, self._lifecycle, self._active, self._placement)
+        self._waiting = WaitingTransits(
+            templates,
+            self._active,
+            self._admission,
+            self._lifecycle,
+            self._desired,
+            self._placement,
+            self._early,
+        )
         self._standing = StandingCircuits(
-            self._admission, self._lifecycle, self._active, self._early, self._find, self._decide
+            self._requests,
+            self._admission,
+            self._lifecycle,
+            self._active,
+            self._early,
+            self._placement,
+            self._find,
         )
         self._changes = Changes(
-            topology, self._admission, self._lifecycle, self._active, connections
+            topology, self._requests, self._admission, self._lifecycle, self._active, connections
         )
         self.io_aware = IoAware(
             templates,
@@ -193,7 +211,7 @@ class Broker(Queries):
         """
         self._controller.start(timeout_s)
         can = self._controller.capabilities()
-        self._admission.trust(can)
+        self._state.can = can
         self._active.pairs.matches = self._desired.matches = can.matches
         alone = can.matches and can.real_packets and not self._store.shared
         self._held.possible = alone
@@ -209,7 +227,7 @@ class Broker(Queries):
             self._rerouting.take_in(now)
             self._lifecycle.begin(now)
             self._lifecycle.start_due(now)
-            self._serve_queue(now)
+            self._waiting.serve(now)
             self._lifecycle.apply(now)
         with suppress(StoreError):  # what cannot be read is told by health from the beginning
             self.list(limit=_READ_AT_START)
@@ -256,7 +274,7 @@ class Broker(Queries):
             with self._repository.together():
                 links = self._rerouting.take_in(now)
             if freed or news or clock_set_s or links:
-                self._serve_queue(now)
+                self._waiting.serve(now)
             # Apart from a new one, so that it is clear who fails.
             if links or self._lifecycle.starting:
                 self._lifecycle.apply(now)
@@ -301,7 +319,7 @@ class Broker(Queries):
             self._lifecycle.moved(moving, now)
             self.io_aware.follow(now)
             self.relaying.follow(self._desired.update, self._desired.drop, now)
-            self._serve_queue(now)
+            self._waiting.serve(now)
             self._rerouting.improve(now)
             self._lifecycle.apply(now, everything=True)
 
@@ -404,23 +422,25 @@ class Broker(Queries):
         Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
         ``bad_time``, ``conflict``, ``store_unavailable``.
         """
-        transit, template, terms = self._admission.build(request, now)
+        transit, template, terms = self._requests.build(request, now)
         reason = unwanted(request)
         if request.best_effort:  # it is under way without one, or was: there is no door to open
             transit.reason = reason
             self._lifecycle.decline(transit, now)
         elif reason:
-            self._do_without(transit, reason, now)
+            self._placement.do_without(transit, reason, now)
         elif reason := self._admission.too_small(transit, template, now):
-            self._do_without(transit, self._standing.sharing(transit, template, reason, now), now)
+            self._placement.do_without(
+                transit, self._standing.sharing(transit, template, reason, now), now
+            )
         else:
-            self._admission.check_possible(request, terms, template)
+            self._requests.check_possible(request, terms, template)
             if reason := self._admission.over_quota(transit, now):
-                self._do_without(transit, reason, now)
+                self._placement.do_without(transit, reason, now)
                 return transit
             self.io_aware.begin(transit, template)
             claims = self._active.waitlist.claims_before(transit, now)
-            self._place(transit, template, claims, now, arriving=True)
+            self._placement.place(transit, template, claims, now, arriving=True)
         return transit
 
     def _create_instead(self, known: Transit, request: TransitRequest, now: float) -> Transit:
@@ -433,80 +453,6 @@ class Broker(Queries):
             self._lifecycle.resume(known, now)
             raise
 
-    def _place(
-        self, transit: Transit, template: Template, claims: Claims, now: float, arriving: bool
-    ) -> None:
-        """Hold, queue, or leave to best effort: whatever can be had now."""
-        verdict = self._decide(transit, template, claims, now)
-        if isinstance(verdict, str):
-            self._do_without(transit, verdict, now)
-            return
-        if isinstance(verdict, Grant):
-            until = self._admission.lease_until(transit, verdict)
-            transit.warnings = self._admission.warnings(transit, template, verdict, until)
-            self._lifecycle.hold(transit, verdict, until, now)
-            self._warn(transit)
-            return
-        transit.candidates = explain(verdict.decision)
-        if isinstance(verdict, Never):
-            self._do_without(transit, verdict.reason, now)
-        elif arriving and transit.start <= now and self._shares_a_way(transit):
-            # Waiting would not keep its packets apart from those of the pair's other transits.
-            reason = (
-                "shares, without a rate of its own, the path that other transits between "
-                f"{transit.src} and {transit.dst} hold: {verdict.reason}"
-            )
-            self._do_without(transit, reason, now)
-        elif template.patience_s <= 0 and not transit.lost_path:
-            self._do_without(transit, f"does not wait: {verdict.reason}", now)
-        else:
-            self._lifecycle.wait(transit, verdict, now)
-
-    def _shares_a_way(self, transit: Transit) -> bool:
-        """Whether others hold the way that its packets take, and that can be used."""
-        ways = self._active.pairs.ways(transit)
-        hops = {hop for way in ways for hop in pairwise(way)}
-        return bool(ways) and hops.isdisjoint(self._failures.unusable)
-
-    def _warn(self, transit: Transit) -> None:
-        """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
-        for words in transit.warnings:
-            if words not in self._warned:
-                log.warning("transit %s: %s", transit.id, words)
-                self._warned = {*islice(self._warned, _WARNINGS_KEPT), words}
-
-    def _decide(
-        self, transit: Transit, template: Template, claims: Claims, now: float
-    ) -> Grant | Wait | Never | str:
-        verdict = self._admission.decide(transit, template, claims, now)
-        if isinstance(verdict, Grant) and verdict.moves and self._lifecycle.starting:
-            # So that only this one's moves are undone where they are refused. And those that start
-            # may be refused themselves: then they can neither move nor need to.
-            self._lifecycle.apply(now)
-            return self._admission.decide(transit, template, claims, now)
-        return verdict
-
-    def _do_without(self, transit: Transit, reason: str, now: float) -> None:
-        """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
-        the way for it all the same."""
-        transit.reason = reason
-        path = self._admission.open_path(transit)
-        until = self._admission.window(transit, now)[1]
-        if path is None or transit.start > now or until <= now:
-            self._lifecycle.decline(transit, now)
-            return
-        try:
-            opened = f"open, without a rate of its own: {reason}"
-            self._lifecycle.open(transit, path, until, opened)
-        except BrokerError as error:
-            log.warning("transit %s is not let through: %s", transit.id, error)
-            self._lifecycle.decline(transit, now)
-
-    def _fall_back(self, transit: Transit, reason: str, now: float) -> None:
-        """Take its path from a live transit, whose transfer goes on without."""
-        self._lifecycle.withdraw(transit, now)
-        self._do_without(transit, reason, now)
-
     def advise(
         self, src: str, dst: str, rate_bps: float | None = None, template: str = DEFAULT,
         user: str = "",
@@ -515,44 +461,6 @@ class Broker(Queries):
         return self._tuning.advise(src, dst, rate_bps, template, user)
 
     # -- the queue, and the end ----------------------------------------------------------------
-
-    def _serve_queue(self, now: float) -> None:
-        """Start whoever can start, in the queue's order."""
-        if self._desired.out_of_step:  # they would come back one by one; the next sweep tries again
-            return
-        waitlist, admission = self._active.waitlist, self._admission
-        if not len(waitlist):
-            waitlist.served()
-            return
-        claimed: Claims = {}
-        lowest = self._active.lowest
-        for transit in waitlist.in_order(now):
-            if waitlist.stirs(transit, now):
-                late = self._early.late(transit, now)
-                if late or not admission.shut_out(transit, claimed, lowest, now):
-                    self._try_again(transit, claimed, late, now)
-            for hop, claim in waitlist.claims_of(transit).items():
-                claimed.setdefault(hop, []).append(claim)
-        waitlist.served()
-
-    def _try_again(
-        self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
-    ) -> None:
-        template = template_of(transit, self.templates)
-        if template is None:  # taken out of the configuration while a broker was down
-            self._do_without(transit, f"template {transit.template!r} is gone", now)
-            return
-        if self._active.pairs.clash(transit) is not None:  # one that came while this one waited
-            self._do_without(transit, "its flows name packets that another transit names too", now)
-            return
-        if late:
-            self._early.make_way(transit, template, claimed, late, now)
-        try:
-            self._place(transit, template, claimed, now, arriving=False)
-        except BrokerError as error:  # the store is full, or the site has left the topology
-            log.warning("transit %s stays without a path: %s", transit.id, error)
-            transit.reason = str(error)
-            self._lifecycle.decline(transit, now)
 
     def _expire(self, now: float) -> bool:
         """End the leases and the patience that are over; whether that left room for others."""
@@ -563,7 +471,7 @@ class Broker(Queries):
                 self._lifecycle.end(transit, TransitState.EXPIRED, now)
             elif transit.state is TransitState.QUEUED:
                 waited = now - transit.requested_at
-                self._do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
+                self._placement.do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
             elif transit.expected_end and now < (until := self._admission.usual_end(transit)):
                 if self._early.goes_on(transit, until, now):
                     continue
@@ -606,7 +514,7 @@ class Broker(Queries):
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
                     self._lifecycle.end(transit, TransitState.RELEASED, now)
-                    self._serve_queue(now)
+                    self._waiting.serve(now)
                 else:
                     self._lifecycle.end_late(transit, now)
             answer = self._done(transit, now)
@@ -643,7 +551,7 @@ class Broker(Queries):
                     transit, {"lease_until": until}, now, "the lease was not renewed"
                 )
                 self._active.waitlist.ask_again(transit)
-                self._serve_queue(now)
+                self._waiting.serve(now)
             return transit.copy()
 
     def change(
@@ -660,7 +568,7 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             self._changes.rates(transit, min_bps, max_bps, now)
-            self._serve_queue(now)
+            self._waiting.serve(now)
             return self._done(transit, now)
 
     def report_flows(self, transit_id: str, flows: Sequence[Flow]) -> Transit:
@@ -686,7 +594,7 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             if self._lifecycle.unmet(transit, n_bytes, now):
-                self._serve_queue(now)
+                self._waiting.serve(now)
             return self._done(transit, now)
 
     def report_connections(self, agent: str, site: str, found: Sequence[Connection]) -> None:
@@ -723,7 +631,7 @@ class Broker(Queries):
             transit = self._known(transit_id)
             self._check_not_ended(transit)
             self._advance.shift(transit, start, end, size_bytes, now)
-            self._serve_queue(now)
+            self._waiting.serve(now)
             return self._done(transit, now)
 
     # -- packets that are held to a path, for measurements of it ----------------------------------

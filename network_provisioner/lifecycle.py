@@ -33,10 +33,10 @@ from network_provisioner.repository import Repository
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
-from network_provisioner.selection.admission import explain
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.transit import explain
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.terms import LEASE_ENDS

@@ -26,7 +26,8 @@ from network_provisioner.controllers.base import (
     Way,
 )
 from network_provisioner.desired_state import Differentiator
-from network_provisioner.selection.admission import BrokerLimits, MetricsOf
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import MetricsOf
 from network_provisioner.steps.io_aware import DiskRateOf
 from network_provisioner.steps.tuning import FiguresOf
 from network_provisioner.stores.sqlite import SqliteStore

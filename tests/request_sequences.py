@@ -26,7 +26,7 @@ from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.steps.standing import STANDING_S
 from network_provisioner.stores.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict

@@ -16,13 +16,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.model import LIVE, Transit, TransitRequest
 from network_provisioner.base.units import transfer_time
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.reservations.ledger import Hop
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.verdicts import Claim, Claims, Wait
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
@@ -69,11 +69,11 @@ def without_backfilling() -> Iterator[None]:
         whole = replace(wait.claim, start=0.0, rate_bps=float("inf"))
         return dict.fromkeys(sorted(wait.links), whole)
 
-    def shut_out(admission: AdmissionControl, transit: Transit, before: Claims, *_: object) -> bool:
-        waits = admission._active.waitlist.claims_of(transit)
+    def shut_out(admission: Admission, transit: Transit, before: Claims, *_: object) -> bool:
+        waits = admission._state.active.waitlist.claims_of(transit)
         return bool(waits) and all(before.get(hop) for hop in waits)
 
-    outside = patch.object(AdmissionControl, "shut_out", shut_out)
+    outside = patch.object(Admission, "shut_out", shut_out)
     with patch.object(Wait, "claims", claims), outside:
         yield
 

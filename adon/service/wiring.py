@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from network_provisioner.broker import Broker
     from network_provisioner.controllers.shaping.shapes import Shaper
     from network_provisioner.queries import TransitRecorder
-    from network_provisioner.selection.admission import BrokerLimits
+    from network_provisioner.selection.limits import BrokerLimits
     from network_provisioner.selection.transit import Metric
     from network_provisioner.steps.tuning import FiguresOf
     from network_provisioner.templates.advice import PathFigures
@@ -171,7 +171,7 @@ class Learning:
 
 def limits_of(config: LimitsConfig) -> BrokerLimits:
     """The broker's limits: those configured, the others as they are."""
-    from network_provisioner.selection.admission import BrokerLimits
+    from network_provisioner.selection.limits import BrokerLimits
 
     given: dict[str, Any] = {
         "reservable": config.reservable,

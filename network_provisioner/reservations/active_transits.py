@@ -20,15 +20,18 @@ class ActiveTransits:
     """All queued, held, installed and active transits; ``waitlist`` has the queued ones, ``pairs``
     the others, ``ports`` whose ports are whose. Not thread-safe.
 
-    ``templates`` say how long a transit waits.
+    ``templates`` say how long a transit waits; ``pin_pairs`` and ``aging_s`` are as in
+    :class:`~network_provisioner.selection.limits.BrokerLimits`.
     """
 
-    def __init__(self, templates: Templates, pairs: SitePairs, waitlist: Waitlist) -> None:
+    def __init__(
+        self, templates: Templates | None = None, pin_pairs: bool = False, aging_s: float = 60.0
+    ) -> None:
         self.all: dict[str, Transit] = {}  # oldest first
-        self.pairs = pairs
-        self.waitlist = waitlist
+        self.pairs = SitePairs(pin_pairs)
+        self.waitlist = Waitlist(aging_s)
         self.ports = PortBlocks()
-        self._templates = templates
+        self._templates = {} if templates is None else templates
         self._deadlines: list[tuple[float, str]] = []  # heap of ends; entries may be outdated
         self._starts: list[tuple[float, str]] = []  # heap of held ones' starts; likewise
         self._owned: dict[tuple[str, str], dict[str, Transit]] = {}  # by kind and name of owner

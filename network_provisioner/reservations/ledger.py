@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.errors import InputError
@@ -208,6 +209,21 @@ class Ledger:
         return None
 
     # -- questions ---------------------------------------------------------------------------
+
+    def without(self, ids: Iterable[str]) -> Ledger:
+        """The ledger as it would be without some reservations; this one stays as it is. What it
+        answers holds until this one changes."""
+        taken = [self._reservations[name] for name in ids if name in self._reservations]
+        hops = {hop for reservation in taken for hop in reservation.rates()}
+        view = copy(self)
+        view._links = self._links | {hop: self._links[hop].copy() for hop in hops}
+        view._likely = self._likely | {hop: self._likely[hop].copy() for hop in hops}
+        view._holders = self._holders | {hop: self._holders[hop].copy() for hop in hops}
+        view._classes = self._classes | {hop: {} for hop in hops}
+        view._reservations = self._reservations.copy()
+        for reservation in taken:
+            view._write(reservation, -1)
+        return view
 
     def residual(self, hop: Hop, start: float, end: float) -> int:
         """Bits per second free on a directed link during all of [start, end)."""

@@ -23,6 +23,7 @@ class PortBlocks:
     def __init__(self, first: int = FIRST, last: int = LAST) -> None:
         aligned = range(-(-first // BLOCK) * BLOCK, last - BLOCK + 2, BLOCK)
         self._blocks: list[Ports] = [(port, port + BLOCK - 1) for port in aligned]
+        self._numbers = {block: number for number, block in enumerate(self._blocks)}
         self._taken: dict[frozenset[str], dict[Ports, str]] = {}
         self._turn = 0
         self._last: tuple[object, Ports] | None = None
@@ -31,21 +32,22 @@ class PortBlocks:
         """A block that no other transit between its sites has, the same for all pairs that one job
         asks for together: its tool has one setting for all. Empty where there is none."""
         taken = self._taken.get(pair_of(transit), {})
-        job = (transit.workflow, transit.job, transit.user, transit.requested_at)
-        if self._last is not None and self._last[0] == job:
+        if self._last is not None and self._last[0] == _job(transit):
             return [] if self._last[1] in taken else list(self._last[1])
         for number in range(len(self._blocks)):
-            at = (self._turn + number) % len(self._blocks)
-            if self._blocks[at] not in taken:
-                self._turn, self._last = at + 1, (job, self._blocks[at])
-                return list(self._blocks[at])
+            block = self._blocks[(self._turn + number) % len(self._blocks)]
+            if block not in taken:
+                return list(block)
         return []
 
     def enter(self, transit: Transit) -> None:
         """Take note of a transit's block."""
         if transit.ports:
             taken = self._taken.setdefault(pair_of(transit), {})
-            taken[transit.ports[0], transit.ports[1]] = transit.id
+            block = transit.ports[0], transit.ports[1]
+            if taken.get(block) != transit.id:
+                taken[block], self._last = transit.id, (_job(transit), block)
+                self._turn = self._numbers.get(block, self._turn - 1) + 1
 
     def leave(self, transit: Transit) -> None:
         """A transit needs its block no more."""
@@ -61,3 +63,7 @@ class PortBlocks:
             if first <= port <= last:
                 return holder
         return None
+
+
+def _job(transit: Transit) -> tuple[object, ...]:
+    return transit.workflow, transit.job, transit.user, transit.requested_at

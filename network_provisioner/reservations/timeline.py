@@ -37,6 +37,12 @@ class Timeline:
         self._times: list[float] = [-math.inf, *times]
         self._steps = list(accumulate((changes[at] for at in times), initial=0))
 
+    def copy(self) -> Timeline:
+        """Another one with the same reservations."""
+        made = Timeline(self.capacity)
+        made._times, made._steps = self._times.copy(), self._steps.copy()
+        return made
+
     def add(self, start: float, end: float, rate: int) -> None:
         """One reservation more during [start, end), of ``rate``; one less where it is negative."""
         first, last = self._cut(start), self._cut(end)

@@ -1,292 +1,370 @@
-"""What a transit may have: its paths, its minimum, its time. Decides, and touches nothing.
+"""What a transit may have on the network as it is reserved now. Reads the state, changes nothing.
 
-terms of a transit ─► candidate paths with metrics ─► choose() ──────────► Grant
-                                nothing fits: split over several paths? ─► Grant
-                                push lower priorities to other paths? ───► Grant with moves
-                                room at a later time? ───────────────────► Wait
-                                not on this network ─────────────────────► Never
+transit ─► decide: paths and time, with the paths its packets must share and who waits before it
+transit ─► readmit: what it may have instead of what it holds
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cache
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.instants import iso
-from network_provisioner.base.model import Transit
-from network_provisioner.base.units import transfer_time
+from network_provisioner.base.model import ON_SWITCHES, Transit
+from network_provisioner.base.units import MAX_RATE_BPS, format_rate
+from network_provisioner.desired_state import Differentiator
 from network_provisioner.reservations import circuits
-from network_provisioner.reservations.ledger import Hop, Ledger
-from network_provisioner.reservations.quotas import Quotas
-from network_provisioner.selection.fit import Fit, Requirement, failure
-from network_provisioner.selection.push import MovableOf
-from network_provisioner.selection.split import largest_split
-from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, meets
-from network_provisioner.selection.verdicts import Claims, Grant, LimitOf, Never, Wait, unlimited
+from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.reservations.quotas import exceeded
+from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
+from network_provisioner.selection.fit import failure
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import PathSelector
+from network_provisioner.selection.push import Movable, Reroute, elsewhere
+from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.transit import Candidate
+from network_provisioner.selection.verdicts import (
+    Claim,
+    Grant,
+    LimitOf,
+    Never,
+    Wait,
+    crowded,
+    unlimited,
+)
 from network_provisioner.templates.template import Template
-from network_provisioner.topology.graph import Path, Topology
+from network_provisioner.terms import Templates, below, template_of
+from network_provisioner.topology.graph import Path
 
-MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
-PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ
-PAIRS_KEPT = 4096  # pairs of sites whose candidate paths are remembered
+log = logging.getLogger(__name__)
 
-MetricsOf = Callable[[Path, str], Mapping[str, Metric]]
-"""What was measured of a path, as a user decides by it: throughput, delay, jitter and loss, as far
-as anybody did."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLimits:
-    """How the broker deals with links and leases.
-
-    ``reservable``        the part of each link that may be reserved; the rest, and whatever is
-                          idle, stays with best effort traffic, which must not starve
-    ``max_lease_s``       no lease is longer, so that nothing is held for ever
-    ``unsized_lease_s``   the lease of a transfer whose size nobody knows
-    ``pin_pairs``         transits between the same two sites share one path, because a switch that
-                          matches addresses cannot tell their packets apart
-    ``max_paths``         how many candidate paths are compared; where none of so many has room, the
-                          shortest of all others that has is taken
-    ``aging_s``           what waits so long counts as one priority higher, so that nobody starves
-    ``quotas``            what one user or project may hold
-    """
-
-    reservable: float = 0.9
-    max_lease_s: float = 86_400.0
-    unsized_lease_s: float = 900.0
-    pin_pairs: bool = True
-    max_paths: int = 8
-    aging_s: float = 60.0
-    quotas: Quotas = field(default_factory=dict)
+BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
+"""What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
+age in seconds; None where nobody measured."""
+Claims = dict[Hop, list[Claim]]
+BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 
-def check_times(start: float | None, end: float | None, now: float, max_lease_s: float) -> None:
-    """Raises BrokerError ``bad_time`` for a request in the past, or far too late to be meant, one
-    that ends before it starts, and one that is longer than any lease. None stands for now, and for
-    as long as it takes."""
-    for name, value in (("start", start), ("end", end)):
-        if value is not None and not math.isfinite(value):
-            raise BrokerError(f"{name} {value!r}, expected Unix seconds", "bad_time")
-        if value is not None and value > now + MAX_AHEAD_S:
-            raise BrokerError(
-                f"{name} {value!r}, expected Unix seconds at most {MAX_AHEAD_S / 86_400:.0f} days "
-                "from now",
-                "bad_time",
-            )
-    if start is not None and start < now - PAST_S:
-        raise BrokerError(f"start {iso(start)} is past, expected {iso(now)} or later", "bad_time")
-    begin = now if start is None else max(start, now)
-    if end is not None and end <= begin:
-        raise BrokerError(f"end {iso(end)}, expected it after the start, {iso(begin)}", "bad_time")
-    if end is not None and end - begin > max_lease_s:
-        raise BrokerError(
-            f"{end - begin:g} s from start to end, expected at most {max_lease_s:g} s", "bad_time"
-        )
-
-
-@dataclass
+@dataclass(eq=False)
 class Admission:
-    """Looks for paths for one transit in a topology and the ledger over it.
+    """Decides for one transit at a time. Not thread-safe.
 
-    ``guaranteed``: the controller keeps reserved rates (:func:`~.transit.choose`). ``failed``:
-    directed links that carry nothing now, and why, as somebody else keeps them.
+    ``setup_times`` are those of this broker's circuits; without ``best_effort_of`` a part of the
+    circuit's rate is taken for best effort's; ``policies`` bound what a class may reserve.
     """
 
-    topology: Topology
-    ledger: Ledger
-    metrics_of: MetricsOf
-    limits: BrokerLimits
-    guaranteed: bool = True
-    failed: Mapping[Hop, str] = field(default_factory=dict)
-    switches: frozenset[str] = frozenset()
-    _paths: OrderedDict[tuple[str, str], list[Path]] = field(default_factory=OrderedDict)
-    _sizes: list[float] = field(default_factory=list)
+    _state: NetworkState
+    _selector: PathSelector
+    _templates: Templates
+    _limits: BrokerLimits
+    _setup_times: SetupTimes
+    _best_effort_of: BestEffortOf | None
+    _policies: Differentiator | None
 
-    def __post_init__(self) -> None:
-        self._sizes = sorted({link.capacity_bps for link in self.topology.links})
-        nodes = self.topology.nodes.values()
-        self.switches = frozenset(n.name for n in nodes if n.kind == "switch")
+    def too_small(self, transit: Transit, template: Template, now: float) -> str:
+        """Why a circuit would not pay for a transit (:mod:`~.selection.breakeven`), in words; ""
+        where it does, or nobody knows. Raises BrokerError ``unknown_site``."""
+        size = transit.size_bytes
+        if size is None:
+            return ""
+        if template.break_even_bytes is not None:
+            return below(template, size)
+        setup_s = self._setup_times.setup_s()
+        if size >= largest_small(setup_s, transit.max_bps):  # as most bytes are: no need to look
+            return ""
+        circuit_bps = self._selector.likely_bps(transit, now)
+        if circuit_bps <= 0:
+            return ""
+        even = BreakEven(setup_s, circuit_bps, self._best_effort(transit, template))
+        return "" if even.pays(size) else even.words(size)
 
-    def paths(self, src: str, dst: str) -> list[Path]:
-        """The candidate paths between two sites: the shortest, and the largest if it is none of
-        them. Raises BrokerError ``unknown_site``."""
-        known = self._paths.get((src, dst))
-        if known is not None:
-            self._paths.move_to_end((src, dst))
-            return known
-        try:
-            found = self.topology.candidate_paths(src, dst, self.limits.max_paths)
-        except InputError as error:
-            raise BrokerError(str(error), "unknown_site") from error
-        if len(found) >= self.limits.max_paths:
-            found += self._larger(src, dst, max(path.capacity_bps for path in found))
-        self._paths[src, dst] = found
-        if len(self._paths) > PAIRS_KEPT:
-            self._paths.popitem(last=False)
-        return found
+    def over_quota(self, transit: Transit, now: float) -> str:
+        """Which quota a transit would exceed, in words; "" for none."""
+        return exceeded(self._limits.quotas, transit, self._state.active.of, now)
 
-    def capacity(self, src: str, dst: str, paths: int = 1) -> float:
-        """Bits per second that the largest ``paths`` between two sites carry, whatever is reserved
-        there; 0 where nothing joins them."""
-        found = sorted((path.capacity_bps for path in self.paths(src, dst)), reverse=True)
-        return sum(found[:paths])
-
-    def largest(self, src: str, dst: str, paths: int = 1) -> int:
-        """Bits per second that two sites may reserve at most, over one path or up to ``paths``
-        together; 0 where nothing joins them."""
-        found = self.paths(src, dst)
-        one = max((min(map(self.ledger.capacity, path.hops)) for path in found), default=0)
-        if paths < 2:
-            return one
-        return max(one, largest_split(found, self.ledger.capacity, paths, self.switches))
-
-    def likely_bps(self, transit: Transit, now: float) -> float:
-        """Bits per second that a transit would be given if its path were asked for now: what is
-        free on the roomiest, between its minimum and its maximum; 0 where nothing joins its sites.
-
-        Raises BrokerError ``unknown_site``.
-        """
-        paths = self.paths(transit.src, transit.dst)
-        if not paths:
-            return 0.0
-        window = self.window(transit, now)
-        free = max(min(self.ledger.residual(hop, *window) for hop in p.hops) for p in paths)
-        return max(transit.requested_bps, min(transit.max_bps, float(free)))
-
-    def _larger(self, src: str, dst: str, than_bps: float) -> list[Path]:
-        """The largest path, and the shortest of its size, if it is larger than that."""
-        best: list[Path] = []
-        low, high = bisect_right(self._sizes, than_bps), len(self._sizes)
-        while low < high:
-            middle = (low + high) // 2
-            found = self.topology.open_path(src, dst, partial(self._carries, self._sizes[middle]))
-            if found is None:
-                high = middle
-            else:
-                best, low = [found], middle + 1
-        return best
-
-    def _carries(self, bps: float, a: str, b: str) -> bool:
-        return self.topology.link(a, b).capacity_bps >= bps
-
-    def usable(self, src: str, dst: str, template: Template, min_bps: float) -> tuple[Path, ...]:
-        """The paths where a transit can be put if it has to move: those that work, are large enough
-        for its minimum and meet its template's QSpec, whatever is free there, shortest first.
-
-        Measurements are not asked: they exclude nothing where rates are kept, and where they are
-        not, moving helps nobody.
-        """
-        least = min_bps / self.limits.reservable
-        return tuple(
-            path
-            for path in self.paths(src, dst)
-            if path.capacity_bps >= least
-            and meets(path, template)
-            and not failure(path, self.failed)
-        )
-
-    def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
-        """The paths that work and meet a transit's QSpec, whatever is free there."""
-        fit = self._fit(self._ask(transit, now), template)
-        known = self._known(fit, self.paths(transit.src, transit.dst), transit.user)
-        return tuple(fit.fitting(known))
-
-    def _fit(
-        self,
-        ask: Requirement,
-        template: Template,
-        claimed: Claims | None = None,
-        limit_of: LimitOf = unlimited,
-    ) -> Fit:
-        return Fit(
-            self.ledger, ask, template, claimed or {}, self.switches, self.guaranteed, self.failed,
-            limit_of,
-        )  # fmt: skip
-
-    def _known(self, fit: Fit, paths: Sequence[Path], user: str) -> list[tuple[Path, PathMetrics]]:
-        return [(path, fit.metrics(path, self.metrics_of(path, user))) for path in paths]
+    # -- a path ------------------------------------------------------------------------------
 
     def decide(
+        self, transit: Transit, template: Template, claims: Claims, now: float,
+        without: Iterable[Transit] = (),
+    ) -> Grant | Wait | Never | str:  # fmt: skip
+        """What a transit may have; in words where there is nothing to decide. ``claims`` are those
+        of who waits before it. ``without``: as if these transits held nothing."""
+        ways = self._state.active.pairs.ways(transit)
+        if len(ways) > 1:
+            where = " and ".join(sorted("-".join(nodes) for nodes in ways))
+            return f"other transits of its packets are on {where}"
+        return self._selector.find(
+            transit,
+            template,
+            now,
+            self._state.topology.path(ways.pop()) if ways else None,
+            claims,
+            lambda holder: self._movable(holder, transit),
+            self._limit_of(transit, now),
+            self._ledger_without(*without),
+        )
+
+    def readmit(self, transit: Transit, wanted: Transit, now: float) -> Grant | Wait | Never | None:
+        """What ``wanted`` may have where the transit gives up what it holds; None where its packets
+        cannot be told apart from those of others on several paths, or its template is gone."""
+        template = template_of(transit, self._templates)
+        ways = self._state.active.pairs.ways(transit)
+        if template is None or len(ways) > 1:
+            return None
+        pinned = self._state.topology.path(ways.pop()) if ways else None
+        active = self._state.active
+        claims = {
+            # Who came later, and may wait for just what this one gives up, does not keep it there.
+            hop: [claim for claim in there if is_before(active.all[claim.id], wanted)]
+            for hop, there in active.waitlist.claims_before(transit, now).items()
+        }
+        return self._selector.find(
+            wanted, template, now, pinned, claims, limit_of=self._limit_of(wanted, now),
+            ledger=self._ledger_without(transit),
+        )  # fmt: skip
+
+    def begin_early(
+        self, transit: Transit, wanted: Transit, now: float
+    ) -> tuple[Transit, Grant] | None:
+        """How a held transit may begin before its start, or be sure to begin then: with the lease
+        that ``wanted`` asks for, else with what is reserved and as much more as is free. None where
+        it has to stay where it is."""
+        verdict = self.readmit(transit, wanted, now)
+        if isinstance(verdict, Grant):
+            return wanted, verdict
+        longest = self.window(wanted, now)[1] - now
+        reserved_s = transit.lease_until - transit.start
+        verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
+        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < transit.start:
+            wanted = replace(wanted, start=verdict.earliest)
+            verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
+        if not isinstance(verdict, Grant):
+            return None
+        most = verdict.start + longest
+        end = self._free_until(verdict.reservation(transit.id), most, transit)
+        return wanted, replace(verdict, end=end)
+
+    def keep_until(self, transit: Transit, wanted: Transit, now: float) -> float:
+        """How long a transit may stay where it is: up to what ``wanted`` asks for, no shorter than
+        it may now."""
+        until = self.window(wanted, now)[1]
+        held = self._state.ledger.reservations.get(transit.id)
+        if held is not None:
+            until = self._free_until(held, until, transit)
+        return max(until, transit.lease_until)
+
+    def most_bps(self, transit: Transit) -> float:
+        """Bits per second that a transfer can reach at most: on the paths it holds, else on the
+        largest between its sites. Where the network carries no packets, or does not know both
+        sites, any rate that there is."""
+        if not self._state.can.real_packets:
+            return MAX_RATE_BPS
+        try:
+            ways = circuits.ways(transit, self._state.topology)
+            if ways and transit.state in ON_SWITCHES and not transit.moves:
+                return sum(way.path.capacity_bps for way in ways)
+            found = self._selector.paths(transit.src, transit.dst)
+        except (InputError, BrokerError):  # both are of another topology's
+            return MAX_RATE_BPS
+        return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
+
+    def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
+        """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
+        in words; "" where it may."""
+        start, until = max(now, transit.start), transit.end or transit.lease_until
+        rates = Reservation(transit.id, tuple(way.lane for way in ways), start, until).rates()
+        limit_of, others = self._limit_of(transit, now), self._ledger_without(transit)
+        for hop, rate in rates.items():
+            if (limit := limit_of(hop)) is None:
+                continue
+            left = limit.bps - others.held(hop, start, until, limit.of)
+            if left < rate:
+                free, asked = format_rate(max(0, left)), format_rate(rate)
+                return f"{hop[0]}>{hop[1]} has {free} free, {asked} asked: {limit.words}"
+        claim = self.next_claim(transit, until, now, rates)
+        if claim is not None and self.next_claim(transit, until, now) is None:
+            return f"{claim.id} waits for the room first"
+        return ""
+
+    def shut_out(self, transit: Transit, claims: Claims, lowest: int, now: float) -> bool:
+        """Whether every link that a transit waits for lacks room for it still, or those before it
+        in the queue need that: then none of its paths can have become free to it.
+
+        ``lowest``: the lowest priority that holds a path.
+        """
+        ledger, waits = self._state.ledger, self._state.active.waitlist.claims_of(transit)
+        if not any(claims.get(hop) for hop in waits):  # the first: what it waits for may be nearer
+            return False
+        start, end = self.window(transit, now)
+        template = template_of(transit, self._templates)
+        # A part of the room may do where several paths share it, or somebody else may move.
+        whole = transit.priority <= lowest and template is not None and template.paths < 2
+
+        def closed(hop: Hop, mine: Claim) -> bool:
+            done = min(end, start + mine.brief_s)
+            if whole and ledger.residual(hop, start, done) < mine.rate_bps:
+                return True
+            before = crowded(ledger, hop, mine.rate_bps, start, end, claims.get(hop, ()))
+            return any(c.comes < done for c in before)
+
+        return bool(waits) and all(closed(hop, c) for hop, c in waits.items() if c.lacks)
+
+    def next_claim(
         self,
         transit: Transit,
-        template: Template,
+        until: float,
         now: float,
-        pinned: Path | None = None,
-        claimed: Claims | None = None,
-        movable_of: MovableOf | None = None,
-        multipath: bool = False,
-        limit_of: LimitOf = unlimited,
-    ) -> Grant | Wait | Never:
-        """Grant, wait or never, for a transit's ``requested_bps`` from its ``start`` (0: now) to
-        its ``end`` (0: as long as its lease).
+        rates: Mapping[Hop, float] | None = None,
+    ) -> Claim | None:
+        """Who comes first, before ``until``, of those that waited before a live transit, and need
+        its room; or what it would take with other ``rates``."""
+        active, others = self._state.active, self._ledger_without(transit)
+        claims = active.waitlist.claims_before(transit, now)
+        if rates is None:
+            held = self._state.ledger.reservations.get(transit.id)
+            rates = {} if held is None else held.rates()
+        before = [
+            claim
+            for hop, rate in rates.items()
+            for claim in crowded(others, hop, rate, now, until, claims.get(hop, ()))
+            if is_before(active.all[claim.id], transit)
+        ]
+        return min(before, key=lambda claim: claim.start, default=None)
 
-        ``pinned``      the only path it may take, if given
-        ``claimed``     links that transits before it in the queue wait for
-        ``movable_of``  who may be moved to another path for it; None where nobody may
-        ``multipath``   the switches can divide its packets over several paths
-        ``limit_of``    what its class may reserve on each link
+    def failure(self, transit: Transit) -> tuple[Hop, str] | None:
+        """A link of a transit's paths that cannot be used, and that in words; None for none."""
+        return circuits.first_of(transit, self._state.unusable)
 
-        Tried in this order, so that nobody moves without need: one path, several where the template
-        allows them, one path after moving others. Raises BrokerError ``unknown_site``.
-        """
-        ask = self._ask(transit, now)
-        if ask.end <= ask.start:
-            return Never(f"its end, {iso(transit.end)}, has passed", "bad_time")
-        paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
-        if not paths:
-            return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
-        fit = self._fit(ask, template, claimed, limit_of)
-        known = self._known(fit, paths, transit.user)
-        decision = choose(known, template, ask.low, ask.high, self.guaranteed)
-        if decision.chosen is None and not pinned and len(paths) >= self.limits.max_paths:
-            # There are more paths than candidates: one of them may have room.
-            other = self.topology.open_path(transit.src, transit.dst, fit.is_open)
-            if other is not None:
-                known += self._known(fit, [other], transit.user)
-                decision = choose(known, template, ask.low, ask.high, self.guaranteed)
-        if pinned:
-            words = "the only path to choose from: other transits of the two sites hold it"
-            decision = replace(decision, reason=f"{decision.reason} ({words})")
-        if decision.chosen is not None:
-            return fit.grant(decision.chosen.path, decision)
-        most = template.paths if multipath and not pinned else 1
-        fitting = fit.fitting(known)
-        return (
-            fit.several(fitting, decision, most)
-            or fit.pushed(fitting, decision, None if pinned else movable_of, now)
-            or fit.waiting(fitting, decision, most)
-        )
+    def elsewhere(self, together: Sequence[Transit], away: Hop, now: float) -> tuple[Reroute, ...]:
+        """Where transits of one pair of sites that must take one path have room without a link; ()
+        where they have not."""
+        members = []
+        for transit in together:
+            template = template_of(transit, self._templates)
+            if template is None:
+                return ()
+            paths = self._selector.best_first(transit, template, now)
+            ways = circuits.ways(transit, self._state.topology)
+            members.append(Movable(transit.id, transit.priority, paths, ways))
+        return elsewhere(self._state.ledger, members, away, now, self._selector.switches)
+
+    def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
+        """Whether a transit moves to better paths by its template, and one of its others leads
+        over links where room was given back."""
+        template = template_of(transit, self._templates)
+        if template is None or template.better_path != "move":
+            return False
+        paths = self._selector.paths(transit.src, transit.dst)
+        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
+
+    def better(self, transit: Transit, now: float) -> Candidate | None:
+        """A better path with room for a transit that is on one, alone there with its packets; None
+        where there is none."""
+        template = template_of(transit, self._templates)
+        alone = not (transit.parts or self._state.active.pairs.mates(transit))
+        if template is None or transit.requested_bps <= 0 or not alone:
+            return None
+        wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
+        claims = self._state.active.waitlist.claims_before(transit, now)
+        verdict = self._selector.find(
+            wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
+            ledger=self._ledger_without(transit),
+        )  # fmt: skip
+        if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
+            return None
+        best = verdict.decision.chosen
+        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.path)
+        return best if best.q - next(here, 0.0) >= BETTER_BY else None
+
+    def open_path(self, transit: Transit) -> Path | None:
+        """The path for a transit without a guarantee, where nothing passes without one (at a
+        Science DMZ) and its packets are not on several; else None."""
+        ends = (self._state.topology.nodes[transit.src], self._state.topology.nodes[transit.dst])
+        if transit.src == transit.dst or not any(end.dmz for end in ends):
+            return None
+        ways = self._state.active.pairs.ways(transit)
+        if len(ways) > 1 or self._state.active.pairs.clash(transit) is not None:
+            return None
+        if ways:
+            return self._state.topology.path(ways.pop())
+        paths = self._selector.paths(transit.src, transit.dst)
+        return next((p for p in paths if not failure(p, self._state.unusable)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
         """From when to when a transit would hold what it asks for, if it began when it should."""
-        ask = self._ask(transit, now)
-        return ask.start, ask.end
+        return self._selector.window(transit, now)
 
-    def _ask(self, transit: Transit, now: float) -> Requirement:
-        start = max(now, transit.start)
-        low, high = transit.requested_bps, transit.max_bps
-        if transit.end:
-            return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
-        lease_s, brief_s = self._lease(transit), circuits.brief_s(transit)
-        return Requirement(transit.id, low, high, start, lease_s, brief_s=brief_s)
+    def usual_end(self, transit: Transit) -> float:
+        """When the lease of a live transit would have ended had nobody waited before it."""
+        start = max(transit.installed_at, transit.start, transit.requested_at)
+        return self._selector.window(transit, start)[1]
 
-    def _lease(self, transit: Transit) -> float:
-        """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,
-        because a lease that ends too early costs more than one that ends late."""
+    def lease_until(self, transit: Transit, grant: Grant) -> float:
+        """When what was granted ends unless it is renewed."""
+        longest = self._limits.max_lease_s
         if transit.lease_s is not None:
-            return min(transit.lease_s, self.limits.max_lease_s)
-        if transit.size_bytes is None:
-            return min(self.limits.unsized_lease_s, self.limits.max_lease_s)
-        estimate = 3 * transfer_time(transit.size_bytes, transit.requested_bps) + 60
-        return min(estimate, self.limits.max_lease_s)
+            longest = min(transit.lease_s, longest)
+        until = min(grant.end, grant.start + longest)
+        return min(until, transit.lease_until) if transit.lost_path else until
+
+    # -- within ------------------------------------------------------------------------------
+
+    def _limit_of(self, transit: Transit, now: float) -> LimitOf:
+        if self._policies is None:
+            return unlimited
+        bound, known, at = self._policies.bound, self._state.active.all, max(now, transit.start)
+        return cache(lambda hop: bound(transit, hop, self._state.ledger.capacity(hop), at, known))
+
+    def _ledger_without(self, *transits: Transit) -> Ledger:
+        """The ledger as it would be if these transits held nothing."""
+        ledger = self._state.ledger
+        held = [t.id for t in transits if t.id in ledger.reservations]
+        return ledger.without(held) if held else ledger
+
+    def _free_until(self, held: Reservation, most: float, transit: Transit) -> float:
+        """How long beyond its end, and up to ``most``, the lanes of a reservation are free of all
+        but the transit itself."""
+        others, until = self._ledger_without(transit), max(most, held.end)
+        for hop, rate in held.rates().items():
+            busy = others.busy(hop, rate, held.end)
+            until = max(held.end, min((begin for begin, _ in busy if begin < until), default=until))
+        return until
+
+    def _movable(self, holder: str, newcomer: Transit) -> list[Movable]:
+        """Who would have to move together if this one did; nobody where one of them must stay."""
+        first = self._state.active.all.get(holder)
+        if first is None:
+            return []
+        found = []
+        for transit in (first, *self._state.active.pairs.mates(first)):
+            template = template_of(transit, self._templates)
+            if transit.priority >= newcomer.priority or template is None:
+                return []
+            ways = circuits.ways(transit, self._state.topology)
+            if any(way.min_bps <= 0 for way in ways):
+                return []
+            low = sum(way.min_bps for way in ways)
+            paths = self._selector.usable(transit.src, transit.dst, template, low)
+            found.append(Movable(transit.id, transit.priority, paths, ways))
+        return found
+
+    def _best_effort(self, transit: Transit, template: Template) -> float | None:
+        if self._best_effort_of is None or not self._state.can.real_packets:
+            return None
+        try:
+            found = self._best_effort_of(transit.src, transit.dst, transit.user)
+        except Exception:  # likewise
+            log.exception("best effort from %s to %s is unknown", transit.src, transit.dst)
+            return None
+        return None if found is None or found[1] > template.max_age_s else found[0]
 
 
-def explain(decision: PathChoice | None) -> list[dict[str, Any]]:
-    """The candidates of a decision, JSON-ready."""
-    return [] if decision is None else [c.as_dict() for c in decision.candidates]
+def is_before(other: Transit, wanted: Transit) -> bool:
+    """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
+    if other.id == wanted.id:
+        return False
+    return other.priority > wanted.priority or other.requested_at < wanted.requested_at

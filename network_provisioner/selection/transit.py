@@ -160,6 +160,11 @@ def choose(
     return PathChoice(best, tuple(ranked), f"{reason} ({others})" if others else reason)
 
 
+def explain(decision: PathChoice | None) -> list[dict[str, Any]]:
+    """The candidates of a decision, JSON-ready."""
+    return [] if decision is None else [c.as_dict() for c in decision.candidates]
+
+
 def meets(path: Path, template: Template) -> bool:
     """Whether a path meets a QSpec by what the topology says of it, room aside."""
     return not any(_too_much(name, said, template) for name, said in declared(path).items())

@@ -9,12 +9,13 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.terms import fingerprint
 
@@ -27,7 +28,8 @@ _CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "p
 class AdvanceReservations:
     """What is reserved for later. Not thread-safe."""
 
-    _admission: AdmissionControl
+    _requests: RequestBuilder
+    _admission: Admission
     _lifecycle: Lifecycle
     _desired: DesiredState
 
@@ -44,7 +46,7 @@ class AdvanceReservations:
             )
         begun = transit.state in ON_SWITCHES or transit.start <= now
         moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
-        self._admission.check_times(None if moves_on else start, end, now)
+        self._requests.check_times(None if moves_on else start, end, now)
         wanted = transit.copy()
         wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
         if size_bytes is not None:
@@ -78,7 +80,7 @@ class AdvanceReservations:
         )
         if request.size_bytes is not None:
             wanted.size_bytes = request.size_bytes
-        self._admission.give_ports(wanted)
+        self._requests.give_ports(wanted)
         begun = transit.state in ON_SWITCHES or transit.start <= now
         over = begun or self._admission.over_quota(wanted, now)
         early = None if over else self._admission.begin_early(transit, wanted, now)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, Transit, TransitState
@@ -15,6 +14,8 @@ from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.reservations.connections import Connection, ReportedConnections
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.topology.graph import Topology
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ class Changes:
     nothing."""
 
     _topology: Topology
-    _admission: AdmissionControl
+    _requests: RequestBuilder
+    _admission: Admission
     _lifecycle: Lifecycle
     _active: ActiveTransits
     _connections: ReportedConnections
@@ -43,7 +45,7 @@ class Changes:
     ) -> None:
         """Other rates on the paths it has; of one that waits, what it waits for. ``why``, in words;
         "" where its owner wants it."""
-        terms = self._admission.changed_terms(transit, min_bps, max_bps)
+        terms = self._requests.changed_terms(transit, min_bps, max_bps)
         low, high = terms.min_bps, terms.max_bps
         was = transit.requested_bps, transit.max_bps
         if was == (low, high):

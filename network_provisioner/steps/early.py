@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from network_provisioner.admission_control import AdmissionControl, Claims, is_before
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.policies.links import hops
 from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.selection.admission import Admission, Claims, is_before
 from network_provisioner.selection.verdicts import Grant
+from network_provisioner.steps.placement import Placement
 from network_provisioner.templates.template import Template
 
 log = logging.getLogger(__name__)
 
-FallBack = Callable[[Transit, str, float], None]
-
 
 @dataclass(eq=False)
 class EarlyTransits:
-    """Not thread-safe. ``fall_back`` takes its path from a transit, for a reason."""
+    """Not thread-safe: the broker's turn is around every call."""
 
-    _admission: AdmissionControl
+    _admission: Admission
     _lifecycle: Lifecycle
     _active: ActiveTransits
-    _fall_back: FallBack
+    _placement: Placement
 
     def late(self, waits: Transit, now: float) -> list[Transit]:
         """Those that began before one that waits, on links that it waits for, and are not done when
@@ -49,7 +48,7 @@ class EarlyTransits:
         not otherwise."""
         if isinstance(self._admission.decide(waits, template, claims, now), Grant):
             return
-        verdict = self._admission.without(late, waits, template, claims, now)
+        verdict = self._admission.decide(waits, template, claims, now, without=late)
         if isinstance(verdict, Grant):
             needed = {hop for part in verdict.parts for hop in part.path.hops}
             for transit in late:
@@ -85,7 +84,7 @@ class EarlyTransits:
 
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
         done = iso(transit.expected_end)
-        self._fall_back(
+        self._placement.fall_back(
             transit,
             f"began before {to}, and was not done by {done} as expected: goes on without a path",
             now,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations.pairs import SitePairs
+from network_provisioner.selection.admission import Admission
 from network_provisioner.topology.graph import Topology
 
 
@@ -23,7 +23,7 @@ class HeldPackets:
     """What is held to which path now. Not thread-safe: the broker's turn is around every call."""
 
     _topology: Topology
-    _admission: AdmissionControl
+    _admission: Admission
     _lifecycle: Lifecycle
     _pairs: SitePairs
     _desired: DesiredState

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from network_provisioner.admission_control import AdmissionControl
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations import circuits
 from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.push import Reroute
-from network_provisioner.steps.early import FallBack
+from network_provisioner.steps.placement import Placement
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
 
@@ -23,15 +23,15 @@ ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
 
 @dataclass(eq=False)
 class Rerouting:
-    """Moves transits. Not thread-safe. ``fall_back`` takes its path from one, for a reason."""
+    """Moves transits. Not thread-safe: the broker's turn is around every call."""
 
     _topology: Topology
     _failures: LinkFailures
-    _admission: AdmissionControl
+    _admission: Admission
     _lifecycle: Lifecycle
     _active: ActiveTransits
     _desired: DesiredState
-    _fall_back: FallBack
+    _placement: Placement
     # Transits beside whose paths room was given back.
     _near: dict[str, None] = field(default_factory=dict)
 
@@ -74,7 +74,7 @@ class Rerouting:
         if transit.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
         elif self._admission.open_path(transit) is not None:  # only what has a path passes there
-            self._fall_back(transit, reason, now)
+            self._placement.fall_back(transit, reason, now)
         else:
             self._lifecycle.wait_for_path(transit, reason, now)
 

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from network_provisioner.admission_control import AdmissionControl, Claims
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SHARES, Transit, TransitRequest
 from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.selection.verdicts import Grant
 from network_provisioner.steps.early import EarlyTransits
+from network_provisioner.steps.placement import Placement
 from network_provisioner.templates.template import Template
 from network_provisioner.terms import check
 
@@ -27,20 +29,19 @@ STANDING_S = 30.0  # how long a standing circuit outlives its last use
 _RENEW_S = 1.0  # uses within it are as one: each renewal is a word to the switches
 _IDS = 10**9
 
-Decide = Callable[[Transit, Template, Claims, float], Grant | Wait | Never | str]
-
 
 @dataclass(eq=False)
 class StandingCircuits:
     """Not thread-safe: the broker's turn is around every call. ``find`` gives the transit with an
-    id; ``decide`` is admission's word, once nothing is about to start."""
+    id."""
 
-    _admission: AdmissionControl
+    _requests: RequestBuilder
+    _admission: Admission
     _lifecycle: Lifecycle
     _active: ActiveTransits
     _early: EarlyTransits
+    _placement: Placement
     _find: Callable[[str], Transit | None]
-    _decide: Decide
 
     def sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
         """Have a small transit share a standing circuit, where its template wants that and the
@@ -65,9 +66,9 @@ class StandingCircuits:
         if known is None:
             request = TransitRequest(name, src, dst, template=template.name, lease_s=STANDING_S)
             check(request)
-            transit, template, _ = self._admission.build(request, now)
+            transit, template, _ = self._requests.build(request, now)
             claims = self._active.waitlist.claims_before(transit, now)
-            verdict = self._decide(transit, template, claims, now)
+            verdict = self._placement.decide(transit, template, claims, now)
             if not isinstance(verdict, Grant):
                 return name, verdict if isinstance(verdict, str) else verdict.reason
             until = self._admission.lease_until(transit, verdict)

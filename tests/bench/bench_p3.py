@@ -22,8 +22,11 @@ from typing import Any, TypeVar
 import networkx as nx
 
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, BrokerLimits
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant
@@ -79,7 +82,7 @@ class World:
 
     topology: Topology
     ledger: Ledger
-    admission: Admission
+    selector: PathSelector
     rng: Random
     pairs: list[tuple[str, str]]
     count: int = 0
@@ -111,9 +114,7 @@ class World:
     def decide(self, transit: Transit) -> bool:
         """Ours: decide, and reserve what was granted. Whether there was a grant."""
         movable_of = partial(self._movable, transit.priority)
-        verdict = self.admission.decide(
-            transit, TEMPLATE, self.now, movable_of=movable_of, multipath=True
-        )
+        verdict = self.selector.find(transit, TEMPLATE, self.now, movable_of=movable_of)
         if not isinstance(verdict, Grant):
             return False
         moves = [(m.id, tuple(way.lane for way in m.ways)) for m in verdict.moves]
@@ -131,7 +132,7 @@ class World:
         if transit.priority >= priority:
             return []
         low = max(way.min_bps for way in ways)
-        paths = self.admission.usable(transit.src, transit.dst, TEMPLATE, low)
+        paths = self.selector.usable(transit.src, transit.dst, TEMPLATE, low)
         return [Movable(name, transit.priority, paths, ways)]
 
     def release_one(self) -> None:
@@ -146,7 +147,8 @@ def make_world(tell: Tell) -> World:
     rng = Random(3)
     topology = make_network(rng)
     ledger = Ledger.of(topology, BrokerLimits().reservable)
-    admission = Admission(topology, ledger, lambda *_: {}, BrokerLimits())
+    can = Capabilities("none", multipath=True)
+    selector = PathSelector(NetworkState(topology, ledger, can=can), BrokerLimits())
     # Some sites are asked for more than others, so that some links are full.
     weights = [1 / (1 + i) ** 0.5 for i in range(SITES)]
     pairs: dict[tuple[str, str], None] = {}
@@ -154,7 +156,7 @@ def make_world(tell: Tell) -> World:
         src, dst = rng.choices(topology.sites, weights, k=2)
         if src != dst:
             pairs[src, dst] = None
-    world = World(topology, ledger, admission, rng, list(pairs))
+    world = World(topology, ledger, selector, rng, list(pairs))
     while len(ledger.reservations) < LIVE:
         world.decide(world.request())
         if world.count % 5000 == 0:
@@ -224,7 +226,7 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
     }
     spent: dict[str, list[float]] = {OURS: []} | {name: [] for name in names}
     placed: dict[str, list[bool]] = {OURS: []} | {name: [] for name in names}
-    known = [pair for pair in world.pairs if pair in world.admission._paths]
+    known = [pair for pair in world.pairs if pair in world.selector._paths]
     tell(f"{REQUESTS} requests between {len(known)} pairs that asked before")
     for number in range(REQUESTS):
         transit = world.request(world.rng.choice(known))
@@ -243,7 +245,7 @@ def broker_decision(tell: Tell) -> Iterable[Figure]:
     first: list[float] = []
     while len(first) < FIRST:
         src, dst = world.rng.sample(world.topology.sites, 2)
-        if (src, dst) not in world.admission._paths:
+        if (src, dst) not in world.selector._paths:
             first.append(timed(partial(world.decide, world.request((src, dst))))[1])
     state = f"{LINKS:,} links, {LIVE:,} reservations"
     for what, ours in ((f"decision at {state}", spent[OURS]), ("first request of a pair", first)):

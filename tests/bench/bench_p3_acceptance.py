@@ -22,8 +22,11 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations.ledger import Lane, Ledger, Reservation
-from network_provisioner.selection.admission import Admission, BrokerLimits
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
@@ -80,7 +83,8 @@ def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
     """How many get a grant."""
     ledger = Ledger.of(topology)
     limits = BrokerLimits(reservable=1.0)
-    admission = Admission(topology, ledger, lambda *_: {}, limits)
+    can = Capabilities("none", multipath=True)
+    selector = PathSelector(NetworkState(topology, ledger, can=can), limits)
     template = _template(paths)
     accepted = 0
     for number, ask in enumerate(asks):
@@ -88,7 +92,7 @@ def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
             f"t{number}", ask.src, ask.dst, TransitState.QUEUED, requested_bps=ask.rate_bps,
             max_bps=ask.rate_bps, start=ask.start * SLOT_S, end=ask.end * SLOT_S,
         )  # fmt: skip
-        verdict = admission.decide(transit, template, ask.at * SLOT_S, multipath=True)
+        verdict = selector.find(transit, template, ask.at * SLOT_S)
         if isinstance(verdict, Grant):
             accepted += ledger.admit(verdict.reservation(transit.id)) is None
     return accepted

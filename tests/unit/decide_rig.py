@@ -6,8 +6,11 @@ import math
 from typing import Any
 
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.controllers.base import Capabilities
 from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.selection.admission import Admission, BrokerLimits
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
@@ -45,9 +48,11 @@ class Desk:
         self, topology: Topology, template: Template | None = None, max_paths: int = 99
     ) -> None:
         self.template = template or globals()["template"]()
-        self.ledger = Ledger.of(topology)
+        self.topology, self.ledger = topology, Ledger.of(topology)
         limits = BrokerLimits(reservable=1.0, max_paths=max_paths)
-        self.admission = Admission(topology, self.ledger, lambda *_: {}, limits)
+        self.selector = PathSelector(
+            NetworkState(topology, self.ledger, can=Capabilities("none", multipath=True)), limits
+        )
         self.held: dict[str, tuple[Transit, tuple[Any, ...]]] = {}
         self.together: list[set[str]] = []  # ids that must move together
 
@@ -61,9 +66,7 @@ class Desk:
     ) -> Grant | Wait | Never:
         """The verdict alone."""
         movable_of = (lambda name: self.movable(name, transit)) if push else None
-        return self.admission.decide(
-            transit, self.template, now, None, claimed, movable_of, multipath=True
-        )
+        return self.selector.find(transit, self.template, now, None, claimed, movable_of)
 
     def ask(self, name: str, src: str, dst: str, low: float, **more: Any) -> Grant | Wait | Never:
         """The verdict, carried out where it is a grant."""
@@ -86,7 +89,7 @@ class Desk:
     def hold(self, name: str, nodes: str, low: float, **more: Any) -> None:
         """A transit on this very path."""
         transit = self.transit(name, nodes[0], nodes[-1], low, **more)
-        way = PathPart(self.admission.topology.path(nodes), int(low), low)
+        way = PathPart(self.topology.path(nodes), int(low), low)
         until = NOW + (transit.lease_s or 0)
         self.carry_out(transit, Grant((way,), NOW, until, PathChoice(None, (), ""), ""))
 
@@ -105,7 +108,7 @@ class Desk:
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
-            paths = self.admission.usable(transit.src, transit.dst, self.template, least)
+            paths = self.selector.usable(transit.src, transit.dst, self.template, least)
             found.append(Movable(n, transit.priority, paths, ways))
         return found
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.pairs import SitePairs
-from network_provisioner.reservations.waitlist import Waitlist
 from tests.storm import Storm
 
 
@@ -18,7 +16,7 @@ def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
 
 
 def test_who_is_placed_anew_began_before_nobody() -> None:
-    active = ActiveTransits({}, SitePairs(pin=False), Waitlist(60.0))
+    active = ActiveTransits()
     one = Transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
     active.enter(one)
     assert active.overrun(10.0) == [one]

@@ -10,7 +10,7 @@ from broker_rig import BIG, L2, MBPS, Clock, Rig, code_of, demo_network, fill
 
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath

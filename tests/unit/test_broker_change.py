@@ -13,7 +13,7 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.plan import Planner
 from network_provisioner.controllers.shaping import htb
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.selection.admission import Admission, BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.selection.path_selector import PathSelector
 
 
 @pytest.fixture
@@ -220,13 +221,13 @@ def test_where_many_wait_few_are_decided_about_again(
         rig.ask(str(number), *pairs[number % 4], min_bps=40e6)
     assert rig.broker.health()["queued"] == 100
     decided: list[str] = []
-    decide = Admission.decide
+    find = PathSelector.find
 
-    def counted(self: Admission, transit: Transit, *args: Any) -> object:
+    def counted(self: PathSelector, transit: Transit, *args: Any, **more: Any) -> object:
         decided.append(transit.id)
-        return decide(self, transit, *args)
+        return find(self, transit, *args, **more)
 
-    monkeypatch.setattr(Admission, "decide", counted)
+    monkeypatch.setattr(PathSelector, "find", counted)
     rig.let_pass(1)
     assert decided == []
     rig.broker.release("holds0")

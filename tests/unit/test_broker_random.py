@@ -8,15 +8,22 @@ Hypothesis shrinks where they fail.
 from __future__ import annotations
 
 import gc
+import inspect
 import logging
 import os
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from random import Random
+from typing import Any
 
 import pytest
 from request_sequences import Sequences
+
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.admission import Admission
+from network_provisioner.selection.request_builder import RequestBuilder
 
 SEQUENCES = 240
 MANY = int(os.environ.get("ADON_SEQUENCES", "100500"))
@@ -43,6 +50,38 @@ def test_promises_hold_at_every_instant(world: Sequences, brokers: int) -> None:
     # It would prove little if nothing ever came that far.
     assert min(world.states[state] for state in ("released", "expired", "best_effort")) > 30
     assert world.states["failed"] > 5
+
+
+def contents(state: NetworkState) -> bytes:
+    """All that decisions read, but for what the ledger remembers of its own answers."""
+    ledger = {name: value for name, value in vars(state.ledger).items() if name != "_classes"}
+    active = {name: value for name, value in vars(state.active).items() if name != "_templates"}
+    return pickle.dumps((ledger, active, state.unusable))
+
+
+def watched(decision: Callable[..., Any], calls: dict[str, int]) -> Callable[..., Any]:
+    """The decision, which must leave the state as it was."""
+
+    def decide(self: Any, *args: Any, **more: Any) -> Any:
+        before = contents(self._state)
+        try:
+            return decision(self, *args, **more)
+        finally:
+            assert contents(self._state) == before, decision.__qualname__
+            calls[decision.__name__] = calls.get(decision.__name__, 0) + 1
+
+    return decide
+
+
+def test_decisions_change_nothing(world: Sequences, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: dict[str, int] = {}
+    for decides in (Admission, RequestBuilder):
+        for name, method in inspect.getmembers(decides, inspect.isfunction):
+            if not name.startswith("_"):
+                monkeypatch.setattr(decides, name, watched(method, calls))
+    for seed in range(40):
+        world.run(Random(seed), 8, 1)
+    assert {"build", "decide", "readmit", "next_claim"} <= calls.keys()
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import pytest
 from broker_rig import L2, MBPS, Rig, code_of, refusing
 
 from network_provisioner.base.model import TransitState
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 
 T0 = 1_000_000.0
 

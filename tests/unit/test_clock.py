@@ -23,7 +23,7 @@ from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, sinc
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.stores.store import Store
 
 HOUR = 3600.0

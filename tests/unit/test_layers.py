@@ -46,7 +46,6 @@ PURE = [
     "condor_plugins/transfers/run_state.py",
     "monitors/workflows/planned/forecast.py",
     "network_provisioner/controllers/plan.py",
-    "network_provisioner/admission_control.py",
     *sorted(
         str(path.relative_to(ROOT))
         for room in ("selection", "reservations")

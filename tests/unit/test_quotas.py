@@ -9,7 +9,7 @@ from broker_rig import Rig, code_of
 
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.reservations.quotas import Quota
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 
 QUOTAS = {
     "user": {"ada": Quota(live=2, advance=1), "*": Quota(live=100, rate_bps=60e6)},

@@ -17,6 +17,7 @@ from monitors.archive.transfers import transfer_facts
 from network_provisioner.api import create_app
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import goodput
+from network_provisioner.controllers.base import Capabilities
 from network_provisioner.policies.accounting import usage
 from network_provisioner.templates.learn import failure
 
@@ -96,7 +97,7 @@ def test_what_went_without_a_path_is_bounded_too(rig: Rig) -> None:
 def test_where_the_network_carries_no_packets_only_what_no_network_can_do_is_marked(
     rig: Rig,
 ) -> None:
-    rig.broker._admission._real = False
+    rig.broker._state.can = Capabilities("none")
     rig.ask("a", "mu", "tacc")
     assert rig.broker.release("a", BIG, 1.0).doubt == ""
     rig.ask("b", "mu", "tacc")

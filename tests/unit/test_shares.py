@@ -15,7 +15,7 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.base import Queue
 from network_provisioner.reservations import circuits, shares
 from network_provisioner.reservations.shares import Shares
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 
 NETWORK = demo_network(l3="150 Mb/s")
 PATHS = [path for src in ("mu", "local") for path in NETWORK.candidate_paths(src, "tacc")]

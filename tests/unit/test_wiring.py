@@ -31,7 +31,7 @@ from network_provisioner.controllers.opendaylight.driver import OpenDaylightCont
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.reservations.quotas import Quota
-from network_provisioner.selection.admission import BrokerLimits
+from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.transit import Metric
 from network_provisioner.topology.data import topology_from_dict
 

@@ -1,0 +1,33 @@
+"""A network as decisions see it: what is promised, who holds or awaits a path, what is broken.
+
+Decisions read it and change nothing; the broker's lifecycle alone changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from network_provisioner.controllers.base import Capabilities
+from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.reservations.ledger import Hop, Ledger
+from network_provisioner.topology.graph import Topology
+
+
+@dataclass(eq=False)
+class NetworkState:
+    """``ledger``: what is promised on each link, and when; ``active``: the transits that hold a
+    path or wait for one; ``unusable``: the directed links that nothing new may use, and why;
+    ``can``: what the switches can do, known once the controller has started."""
+
+    topology: Topology
+    ledger: Ledger
+    active: ActiveTransits = field(default_factory=ActiveTransits)
+    unusable: Mapping[Hop, str] = field(default_factory=dict)
+    can: Capabilities = field(default_factory=lambda: Capabilities("none"))
+
+    @property
+    def keeps_rates(self) -> bool:
+        """Whether what is reserved is there: the switches enforce rates, or carry no packets that
+        could take more than theirs."""
+        return self.can.bandwidth != "none" or not self.can.real_packets

@@ -1,0 +1,162 @@
+"""From a request to a transit: checked, completed from its template, with no path yet.
+
+Reads the network's state and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
+from network_provisioner.base.units import format_rate
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.limits import BrokerLimits, check_times
+from network_provisioner.selection.path_selector import PathSelector
+from network_provisioner.selection.verdicts import Grant
+from network_provisioner.templates.template import Template
+from network_provisioner.terms import (
+    AgreedRates,
+    Templates,
+    new_transit,
+    settle,
+    template_for,
+    template_of,
+    unwanted,
+    warnings,
+)
+
+ReportsFlows = Callable[[str], bool]
+"""Whether the connections of a site's data transfer nodes are reported as they open."""
+
+
+@dataclass(eq=False)
+class RequestBuilder:
+    """Not thread-safe: reads the state within the broker's turn."""
+
+    _state: NetworkState
+    _selector: PathSelector
+    _templates: Templates
+    _limits: BrokerLimits
+    _reports_flows: ReportsFlows
+
+    def build(self, request: TransitRequest, now: float) -> tuple[Transit, Template, AgreedRates]:
+        """The transit of a checked request, its template, and what it settles for.
+
+        Raises BrokerError ``unknown_template``, ``unknown_site``, ``impossible_rate``,
+        ``bad_time``, ``conflict``.
+        """
+        try:
+            self._state.topology.site(request.src)
+            self._state.topology.site(request.dst)
+        except InputError as error:
+            raise BrokerError(str(error), "unknown_site") from error
+        template = template_for(request, self._templates)
+        self.check_times(request.start, request.end, now)
+        most_bps = 0.0
+        if not unwanted(request):
+            most_bps = self._selector.capacity(request.src, request.dst, self._paths(template))
+        terms = settle(request, template, most_bps)
+        transit = new_transit(request, template, terms, now)
+        transit.hosts = self._hosts(request)
+        if request.ports_at and not (request.flows or request.best_effort):
+            self._tell_apart(transit, request.ports_at)
+        clash = None if request.best_effort else self._state.active.pairs.clash(transit)
+        if clash is not None:
+            raise BrokerError(
+                f"flows name packets that transit {clash.id!r} names too, expected ports of its "
+                "own for each, or exactly the same",
+                "conflict",
+            )
+        return transit, template, terms
+
+    def changed_terms(
+        self, transit: Transit, min_bps: float | None, max_bps: float | None
+    ) -> AgreedRates:
+        """What a transit that has not ended settles for instead; None leaves a rate as it is.
+
+        Raises BrokerError ``impossible_rate``, ``conflict`` (it has no rate of its own).
+        """
+        template = template_of(transit, self._templates)
+        if template is None or transit.requested_bps <= 0:
+            why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
+            raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
+        if max_bps is None and not transit.uncapped:
+            max_bps = transit.max_bps
+        request = TransitRequest(
+            transit.id,
+            transit.src,
+            transit.dst,
+            min_bps=transit.requested_bps if min_bps is None else min_bps,
+            max_bps=max_bps,
+        )
+        terms = settle(request, template, transit.max_bps)
+        self.check_possible(request, terms, template)
+        return terms
+
+    def _hosts(self, request: TransitRequest) -> list[str]:
+        """The addresses of the two hosts that a request names; none where the topology does not
+        know both, or they cannot talk: then all of both sites are meant."""
+        src = self._state.topology.site(request.src).host(request.src_host)
+        dst = self._state.topology.site(request.dst).host(request.dst_host)
+        if src is None or dst is None or src.version != dst.version:
+            return []
+        return [src.address, dst.address]
+
+    def _tell_apart(self, transit: Transit, end: str) -> None:
+        """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
+        when it begins. Of a client's ports somebody has to see which connections of the servers
+        come of them; but where a transit alone opens the way, nobody does before it has rules."""
+        if not self._state.active.pairs.matches:
+            return
+        ends = (self._state.topology.nodes[name] for name in (transit.src, transit.dst))
+        if end in (CLIENT, SEEN) and any(node.dmz for node in ends):
+            return
+        if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
+            return
+        transit.ports_at = end
+        if end != SEEN and not (transit.start or transit.end):
+            self.give_ports(transit)
+            transit.ports_at = end if transit.ports else ""
+
+    def give_ports(self, transit: Transit) -> None:
+        """The ports for the tool of a transit that begins, if any are left."""
+        if transit.ports_at not in ("", SEEN) and not transit.ports:
+            transit.ports = self._state.active.ports.choose(transit)
+            if transit.ports and transit.ports_at != CLIENT:
+                key = f"{transit.ports_at}_ports"
+                transit.flows = [{"protocol": "tcp", key: transit.ports}]
+                if self._state.active.pairs.clash(transit) is not None:  # others name them
+                    transit.ports, transit.flows = [], []
+
+    def check_times(self, start: float | None, end: float | None, now: float) -> None:
+        """Raises BrokerError ``bad_time`` for times that nobody can have."""
+        check_times(start, end, now, self._limits.max_lease_s)
+
+    def check_possible(
+        self, request: TransitRequest, terms: AgreedRates, template: Template
+    ) -> None:
+        """Raises BrokerError ``impossible_rate`` for a minimum of the caller's own that is more
+        than can ever be reserved."""
+        if not terms.asked:
+            return
+        largest = self._selector.largest(request.src, request.dst, self._paths(template))
+        if 0 < largest < terms.min_bps:
+            raise BrokerError(
+                f"min_bps {format_rate(terms.min_bps)} between {request.src} and {request.dst}, "
+                f"expected at most {format_rate(largest)}, all that can be reserved between them",
+                "impossible_rate",
+            )
+
+    def warnings(
+        self, transit: Transit, template: Template, grant: Grant, until: float
+    ) -> list[str]:
+        """What may make a transfer slower than it could be, with what was granted up to Unix second
+        ``until``, in words."""
+        path_bps = sum(way.path.capacity_bps for way in grant.parts)
+        return warnings(transit, template, path_bps, until - grant.start)
+
+    def _paths(self, template: Template) -> int:
+        """Over how many paths one transit may be split."""
+        return template.paths if self._state.can.multipath else 1

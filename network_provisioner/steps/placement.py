@@ -1,0 +1,113 @@
+"""Puts a transit where admission says: on paths, in the queue, or on best effort.
+
+Not thread-safe: the broker's turn is around every call.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit
+from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.reservations.network_state import NetworkState
+from network_provisioner.selection.admission import Admission, Claims
+from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.selection.transit import explain
+from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.templates.template import Template
+
+log = logging.getLogger(__name__)
+
+_WARNINGS_KEPT = 999
+
+
+@dataclass(eq=False)
+class Placement:
+    """Carries out what admission decides about one transit. What raises BrokerError changes
+    nothing."""
+
+    _state: NetworkState
+    _requests: RequestBuilder
+    _admission: Admission
+    _lifecycle: Lifecycle
+    _warned: set[str] = field(default_factory=set)
+
+    def place(
+        self, transit: Transit, template: Template, claims: Claims, now: float, arriving: bool
+    ) -> None:
+        """Hold, queue, or leave to best effort: whatever can be had now. ``arriving``: it was
+        asked for just now. Raises BrokerError ``store_unavailable``."""
+        verdict = self.decide(transit, template, claims, now)
+        if isinstance(verdict, str):
+            self.do_without(transit, verdict, now)
+            return
+        if isinstance(verdict, Grant):
+            until = self._admission.lease_until(transit, verdict)
+            transit.warnings = self._requests.warnings(transit, template, verdict, until)
+            self._lifecycle.hold(transit, verdict, until, now)
+            self._warn(transit)
+            return
+        transit.candidates = explain(verdict.decision)
+        if isinstance(verdict, Never):
+            self.do_without(transit, verdict.reason, now)
+        elif arriving and transit.start <= now and self._shares_a_way(transit):
+            # Waiting would not keep its packets apart from those of the pair's other transits.
+            reason = (
+                "shares, without a rate of its own, the path that other transits between "
+                f"{transit.src} and {transit.dst} hold: {verdict.reason}"
+            )
+            self.do_without(transit, reason, now)
+        elif template.patience_s <= 0 and not transit.lost_path:
+            self.do_without(transit, f"does not wait: {verdict.reason}", now)
+        else:
+            self._lifecycle.wait(transit, verdict, now)
+
+    def decide(
+        self, transit: Transit, template: Template, claims: Claims, now: float
+    ) -> Grant | Wait | Never | str:
+        """As :meth:`~network_provisioner.selection.admission.Admission.decide`, once nothing is
+        about to start that a grant would move."""
+        verdict = self._admission.decide(transit, template, claims, now)
+        if isinstance(verdict, Grant) and verdict.moves and self._lifecycle.starting:
+            # So that only this one's moves are undone where they are refused. And those that start
+            # may be refused themselves: then they can neither move nor need to.
+            self._lifecycle.apply(now)
+            return self._admission.decide(transit, template, claims, now)
+        return verdict
+
+    def do_without(self, transit: Transit, reason: str, now: float) -> None:
+        """Leave a transit to best effort; at a Science DMZ, where nothing passes without one, open
+        the way for it all the same."""
+        transit.reason = reason
+        path = self._admission.open_path(transit)
+        until = self._admission.window(transit, now)[1]
+        if path is None or transit.start > now or until <= now:
+            self._lifecycle.decline(transit, now)
+            return
+        try:
+            opened = f"open, without a rate of its own: {reason}"
+            self._lifecycle.open(transit, path, until, opened)
+        except BrokerError as error:
+            log.warning("transit %s is not let through: %s", transit.id, error)
+            self._lifecycle.decline(transit, now)
+
+    def fall_back(self, transit: Transit, reason: str, now: float) -> None:
+        """Take its path from a live transit, whose transfer goes on without."""
+        self._lifecycle.withdraw(transit, now)
+        self.do_without(transit, reason, now)
+
+    def _shares_a_way(self, transit: Transit) -> bool:
+        """Whether others hold the way that its packets take, and that can be used."""
+        ways = self._state.active.pairs.ways(transit)
+        hops = {hop for way in ways for hop in pairwise(way)}
+        return bool(ways) and hops.isdisjoint(self._state.unusable)
+
+    def _warn(self, transit: Transit) -> None:
+        """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
+        for warning in transit.warnings:
+            if warning not in self._warned:
+                log.warning("transit %s: %s", transit.id, warning)
+                self._warned = {*islice(self._warned, _WARNINGS_KEPT), warning}
