@@ -109,7 +109,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     priorities = {} if whole.by_level else {
         task.id: int(estimator.priority[part])
         for task, part in zip(map(tasks.__getitem__, problem.jobs), bound.merged.part, strict=True)
-        if task.kind == "job" and task.priority is None
+        if task.kind == "job"
     }  # fmt: skip
 
     def good(one: Problem) -> tuple[Assignment, str]:

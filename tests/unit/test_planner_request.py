@@ -371,7 +371,7 @@ def test_a_command_is_quoted_only_where_needed(words: list[str]) -> None:
 
 def test_priorities_are_answered_to_a_planner_that_takes_them() -> None:
     jobs = [dict(job) for job in SMALL["jobs"]]
-    jobs[1]["priority"] = "5"
+    jobs[1]["profiles"] = {"dagman.priority": "5"}
 
     def lines(**changed: Any) -> list[str]:
         request = parse_request(small(jobs=jobs, **changed))
@@ -381,7 +381,7 @@ def test_priorities_are_answered_to_a_planner_that_takes_them() -> None:
         return out.getvalue().splitlines()
 
     first, second, third, end = lines(priorities=True)
-    # Not of the user's own, and not of a sub-workflow.
-    assert re.fullmatch(r"j1\ttacc\t\d+", first) and (second, third) == ("j2\ttacc", "s\tlocal")
+    # The user's own as it is, and none of a sub-workflow.
+    assert re.fullmatch(r"j1\ttacc\t\d+", first) and (second, third) == ("j2\ttacc\t5", "s\tlocal")
     assert end.startswith("end\t3\t")
     assert lines()[0] == "j1\ttacc"
