@@ -24,6 +24,7 @@ from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.estimates.believe import believe
+from site_selector.explain.reasons import range_text
 from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.problem import build_problem
@@ -302,7 +303,8 @@ def test_the_planner_expects_what_site_map_expects(
     inputs, _ = read(text)
     mapping = place(inputs, output_site=",".join(outputs)).mapping
     assert last.makespan_s == pytest.approx(mapping.expected_s)
-    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
+    told = mapping.policy + range_text(mapping.forecast)
+    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, told)
 
 
 def test_what_fits_nowhere_is_told_and_planned() -> None:
