@@ -143,7 +143,9 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
 
 def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ...]:
     """What the user gives each job, where that does not depend on its site. As in Pegasus, its
-    program's profiles go before its sites', these before its own, and last are the properties."""
+    program's profiles go before its sites', these before its own, and last are the properties.
+    DAGMan's counts where it can be handed over to HTCondor."""
+    namespaces = NAMESPACES[:1] if inputs.by_level else NAMESPACES
 
     def of_job(job: Job) -> int | None:
         program = inputs.transformations.get(job.transformation)
@@ -156,6 +158,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
                 inputs.sites[site].profiles,
                 job.profiles,
                 inputs.for_all_jobs,
+                namespaces=namespaces,
             )
             for site in inputs.candidates[job.id]
         }
@@ -167,7 +170,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
         key = (
             job.transformation,
             inputs.candidates[job.id],
-            *(own_priority({name: job.profiles.get(name, {})}) for name in NAMESPACES),
+            *(own_priority({name: job.profiles.get(name, {})}) for name in namespaces),
         )
         if key not in known:
             known[key] = of_job(job)

@@ -8,7 +8,7 @@ at DAGMan's ``PRIORITY``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from site_selector.catalogs.fields import Profiles
 
@@ -19,12 +19,12 @@ NAMESPACES = ("condor", "dagman")
 KEY = "priority"  # in any case
 
 
-def given_priority(*sources: Profiles) -> str | None:
+def given_priority(*sources: Profiles, namespaces: Sequence[str] = NAMESPACES) -> str | None:
     """As it is written in the first of several profiles that has one; None where none has."""
     return next(
         (
             value
-            for namespace in NAMESPACES
+            for namespace in namespaces
             for profiles in sources
             for key, value in profiles.get(namespace, {}).items()
             if key.lower() == KEY
@@ -48,7 +48,7 @@ def is_priority(text: str) -> bool:
     return bool(_WHOLE.fullmatch(text)) and len(text) < 40 and -_LIMIT <= int(text) < _LIMIT
 
 
-def own_priority(*sources: Profiles) -> int | None:
+def own_priority(*sources: Profiles, namespaces: Sequence[str] = NAMESPACES) -> int | None:
     """What it comes to in the first of several profiles that has one; None where none has."""
-    text = given_priority(*sources)
+    text = given_priority(*sources, namespaces=namespaces)
     return None if text is None else int(text) if is_priority(text) else 0

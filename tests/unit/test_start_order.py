@@ -18,7 +18,7 @@ from site_selector.inputs import read_inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.priority import MOST, start_priorities
-from site_selector.problem import Problem
+from site_selector.problem import Problem, build_problem
 
 
 def three_jobs(**changed: object) -> Problem:
@@ -142,6 +142,14 @@ def test_of_several_priorities_pegasus_takes_the_programs_first(
         for_all_jobs=profiles(properties),
     )
     assert map_workflow(inputs, believe(inputs, now=0.0)).priorities == {"a": expected}
+
+
+def test_dagmans_priority_alone_counts_where_it_can_be_handed_over_to_htcondor() -> None:
+    jobs = [job("a", "x", dagman={"PRIORITY": "9"}), job("b", "x", condor={"priority": "8"})]
+    inputs = inputs_of(jobs, {"mu": {}}, {}, {"x": ["mu"]})
+    world = believe(inputs, now=0.0)
+    assert build_problem(inputs, world).own_priority == (9, 8)
+    assert build_problem(replace(inputs, by_level=True), world).own_priority == (None, 8)
 
 
 def test_properties_give_all_jobs_a_priority(tmp_path: Path) -> None:
