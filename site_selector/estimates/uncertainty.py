@@ -234,9 +234,9 @@ def _middle(problem: Problem, kind: NDArray[np.int64], error: Array) -> Array:
             total = weight.sum(axis=axis, keepdims=True)
             part = (weight * rest).sum(axis=axis, keepdims=True) / np.where(total > 0, total, 1.0)
             rest = rest - part
-    expected = float((e[use] ** 2).mean()) / 3  # the variance of what is as likely everywhere
-    seen = float((rest[use] ** 2).sum()) / free
-    share = free / (free + _LOOSE) * min(1.0, expected / max(seen, 1e-12))
+    noise = np.where(use, e**2, 1.0) / 3  # the variance of what is as likely everywhere
+    excess = max(0.0, float((rest[use] ** 2).sum()) / free - float(noise[use].mean()))
+    share = free / (free + _LOOSE) * noise / (noise + excess)
     stands_out = (np.exp(share * rest) - 1) / np.where(use, 2 * e, 1.0)
     return np.where(use, np.clip(0.5 + stands_out, 0.05, 0.95), 0.5)
 
