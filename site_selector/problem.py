@@ -151,7 +151,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
         program = inputs.transformations.get(job.transformation)
         places = {e.site: e.profiles for e in program.executables} if program else {}
         general = program.profiles if program else {}
-        found = {
+        values = {
             own_priority(
                 places.get(site, {}),
                 general,
@@ -162,7 +162,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
             )
             for site in inputs.candidates[job.id]
         }
-        return found.pop() if len(found) == 1 else None
+        return values.pop() if len(values) == 1 else None
 
     known: dict[tuple[object, ...], int | None] = {}
     out = []
