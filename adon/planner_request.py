@@ -33,7 +33,7 @@ from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
 from site_selector.estimates.uncertainty import uncertainty_of
 from site_selector.explain.queued import queued
-from site_selector.explain.reasons import seconds
+from site_selector.explain.reasons import range_text, seconds
 from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.mapping.estimator import Assignment, Estimator
@@ -109,7 +109,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     priorities = {} if whole.by_level else {
         task.id: int(estimator.priority[part])
         for task, part in zip(map(tasks.__getitem__, problem.jobs), bound.merged.part, strict=True)
-        if task.kind == "job" and task.priority is None
+        if task.kind == "job"
     }  # fmt: skip
 
     def good(one: Problem) -> tuple[Assignment, str]:
@@ -131,7 +131,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
         return MappingAnswer(
             {job: problem.places[site] for job, site in zip(problem.jobs, sites, strict=True)},
             priorities,
-            policy + (_at_one_site(estimator, best) if last else QUICK),
+            policy + range_text(forecast) + (_at_one_site(estimator, best) if last else QUICK),
             expected_s,
             last=last,
             tell=partial(told, inputs, world, problem, sites, policy, forecast),

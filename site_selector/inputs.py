@@ -28,7 +28,9 @@ from site_selector.catalogs.entries import (
     replicas_of,
     transformations_of,
 )
+from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.pegasus_sites import all_sites
+from site_selector.catalogs.priority import priority_profiles
 from site_selector.catalogs.properties import DATA_CONFIGURATION
 from site_selector.catalogs.sources import Sources, known_configuration
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
@@ -56,7 +58,8 @@ class Inputs:
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
     ``staging``: see :func:`staging_of`. ``estimated``: inputs whose size nobody tells, and how it
     was estimated. ``notes``: what a user should know of the files, a line each. ``by_level``: jobs
-    start in Pegasus's own order, for no priority can be handed over.
+    start in Pegasus's own order, for no priority can be handed over. ``for_all_jobs``: the priority
+    that properties give jobs without one.
     """
 
     workflow: Workflow
@@ -70,6 +73,7 @@ class Inputs:
     estimated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_level: bool = False
+    for_all_jobs: Profiles = field(default_factory=dict)
 
 
 def staging_of(data_configuration: str, elsewhere: bool = False) -> str:
@@ -136,7 +140,12 @@ def read_inputs(
         default_configuration,
     )
     staging = staging_of(configuration, sources.staging_site is not None)
-    return replace(inputs, staging=staging, notes=tuple(notes))
+    return replace(
+        inputs,
+        staging=staging,
+        notes=tuple(notes),
+        for_all_jobs=priority_profiles(sources.properties),
+    )
 
 
 def known_replicas(flow: Workflow, sources: Sources) -> ReplicaCatalog:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain
 
 import numpy as np
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
-from site_selector.catalogs.priority import given_priority, own_priority
+from site_selector.catalogs.priority import NAMESPACES, own_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
@@ -143,25 +142,40 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
 
 
 def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ...]:
-    """What the user gives each job: itself, its program or, where all say one, its sites."""
+    """What the user gives each job, where that does not depend on its site. As in Pegasus, its
+    program's profiles go before its sites', these before its own, and last are the properties.
+    DAGMan's counts where it can be handed over to HTCondor."""
+    namespaces = NAMESPACES[:1] if inputs.by_level else NAMESPACES
 
-    @cache
-    def of_program(name: str, candidates: tuple[str, ...]) -> int | None:
-        program = inputs.transformations.get(name)
+    def of_job(job: Job) -> int | None:
+        program = inputs.transformations.get(job.transformation)
         places = {e.site: e.profiles for e in program.executables} if program else {}
         general = program.profiles if program else {}
-        said = {
-            own_priority(places.get(site, {}), general, inputs.sites[site].profiles)
-            for site in candidates
+        values = {
+            own_priority(
+                places.get(site, {}),
+                general,
+                inputs.sites[site].profiles,
+                job.profiles,
+                inputs.for_all_jobs,
+                namespaces=namespaces,
+            )
+            for site in inputs.candidates[job.id]
         }
-        return said.pop() if len(said) == 1 else None
+        return values.pop() if len(values) == 1 else None
 
-    return tuple(
-        own_priority(job.profiles)
-        if given_priority(job.profiles) is not None
-        else of_program(job.transformation, inputs.candidates[job.id])
-        for job in jobs
-    )
+    known: dict[tuple[object, ...], int | None] = {}
+    out = []
+    for job in jobs:
+        key = (
+            job.transformation,
+            inputs.candidates[job.id],
+            *(own_priority({name: job.profiles.get(name, {})}) for name in namespaces),
+        )
+        if key not in known:
+            known[key] = of_job(job)
+        out.append(known[key])
+    return tuple(out)
 
 
 class _Indices:

@@ -130,7 +130,8 @@ class _Layout:
                 job.id, f"{job.transformation} is neither at {site!r} nor can it be staged there"
             )
         self.program[job.id] = found
-        profiles = merged(self.inputs.sites[site].profiles, found.profiles, job.profiles)
+        given = self.inputs.for_all_jobs, job.profiles, self.inputs.sites[site].profiles
+        profiles = merged(*given, found.profiles)  # as Pegasus has it
         feature = unsupported_profile(profiles)
         if feature:
             raise self.flow.job_error(

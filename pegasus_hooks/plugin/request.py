@@ -25,11 +25,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestedTransformation:
-    """A transformation: the sites that can run it, and the catalog's ``pegasus: runtime`` there."""
+    """A transformation: the sites that can run it, and the catalog's ``pegasus: runtime`` and
+    priorities (``condor.priority``, ``dagman.priority``) there."""
 
     name: str
     sites: tuple[str, ...]
     runtimes: Mapping[str, float]
+    profiles: Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class RequestedJob:
     """A job. ``sites`` are those that can run it, one only where the user fixed it (``fixed``).
 
     ``group``: jobs of one name go to one site. ``cluster``: they become one job afterwards.
-    ``reads``, ``writes`` and ``after`` are indices of files and tasks; ``priority`` is the user's.
+    ``reads``, ``writes`` and ``after`` are indices of files and tasks; ``profiles`` are the user's
+    priorities.
     """
 
     id: str
@@ -62,13 +65,14 @@ class RequestedJob:
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     after: tuple[int, ...]
-    priority: str | None = None
+    profiles: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The whole question. ``sites`` holds the ``pegasus`` profiles of each site; ``submit_dir`` is
-    where the planner writes, where it says so; ``priorities``: it takes those of jobs, too."""
+    """The whole question. ``sites`` holds the ``pegasus`` profiles of each site, and its
+    priorities; ``profiles`` are those that properties give all jobs; ``submit_dir`` is where the
+    planner writes, where it says so; ``priorities``: it takes those of jobs, too."""
 
     workflow: str
     config: str | None
@@ -83,6 +87,7 @@ class Request:
     programs: tuple[RequestedTransformation, ...]
     files: tuple[RequestedFile, ...]
     tasks: tuple[RequestedJob, ...]
+    profiles: Mapping[str, str]
     submit_dir: str | None = None
     priorities: bool = False
 
@@ -123,6 +128,7 @@ def parse_request(text: str | bytes) -> Request:
         programs,
         files,
         tasks,
+        top.table("profiles"),
         top.get("submit_dir", str, None),
         top.get("priorities", bool, False),
     )
@@ -205,7 +211,9 @@ def _program(entry: _Entry) -> RequestedTransformation:
         site: _number(entry, f"runtime at {site}", value)
         for site, value in entry.table("runtimes").items()
     }
-    return RequestedTransformation(entry.name("name"), entry.texts("sites"), runtimes)
+    there = _Entry(entry.data.get("profiles") or {}, f"{entry.what}: profiles")
+    profiles = {site: there.table(site) for site in there.data}
+    return RequestedTransformation(entry.name("name"), entry.texts("sites"), runtimes, profiles)
 
 
 def _file(entry: _Entry) -> RequestedFile:
@@ -248,7 +256,7 @@ def _task(
         entry.indices("reads", files),
         entry.indices("writes", files),
         entry.indices("after", jobs),
-        entry.get("priority", str, None),
+        entry.table("profiles"),
     )
 
 

@@ -21,6 +21,7 @@ from site_selector.catalogs.entries import (
 )
 from site_selector.catalogs.fields import positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
+from site_selector.catalogs.priority import priority_profiles
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import Inputs, configuration_of, estimated_sizes, staging_of
 from site_selector.replicas.find import Note, measured
@@ -51,6 +52,7 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         staging_of(configuration, bool(request.staging_sites)),
         estimated,
         by_level=not request.priorities,
+        for_all_jobs=priority_profiles(request.profiles),
     )
 
 
@@ -69,14 +71,18 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
     found = {}
     for name, said in profiles.items():
         good = {}
+        priorities = priority_profiles(said)
         for key, value in said.items():
+            if priority_profiles({key: value}):
+                continue
             try:
                 for _, wrong in unknown_sites(parse_hints({key: value}), profiles):
                     raise InputError(wrong)
                 good[key] = value
             except InputError as error:
                 note(f"{WARNING}site {name!r} of the site catalog: {error}; it is left out")
-        found[name] = Site(name, None, None, (), {"pegasus": good}, parse_hints(good))
+        profiles_of = {"pegasus": good, **priorities}
+        found[name] = Site(name, None, None, (), profiles_of, parse_hints(good))
     return found
 
 
@@ -94,7 +100,8 @@ def _transformation(
         runtime = program.runtimes.get(site)
         if runtime is None:  # the site catalog's word for all that runs there
             runtime = positive_number(request.sites.get(site, {}).get("runtime", ""))
-        executables.append(Executable(site, False, None, None, runtime))
+        own = priority_profiles(program.profiles.get(site, {}))
+        executables.append(Executable(site, False, None, None, runtime, profiles=own))
     return Transformation(name, tuple(executables), None)
 
 
@@ -132,7 +139,7 @@ def _workflow(request: Request) -> Workflow:
             task.sites[0] if task.fixed else None,
             task.runtime_s,
             task.cores,
-            profiles={} if task.priority is None else {"condor": {"priority": task.priority}},
+            profiles=priority_profiles(task.profiles),
         )
         for task in tasks
     }

@@ -4,6 +4,10 @@ A value that is believed to within ``e`` is the truth times a factor between 1 -
 factor as likely. Seen from the belief, which is all there is, the truth is the believed value
 divided by such a factor.
 
+Estimates that stand out are trusted less. Run times of several programs at several sites show how
+fast each site is; a program that is expected to be far faster somewhere than that site is with all
+others is more likely to be misjudged than fast, and a search finds just those.
+
 A queue's wait may be worse known than that: where jobs of others end is as good as random, so that
 only the mean is known and the wait is exponential about it.
 """
@@ -38,6 +42,9 @@ _BY_SOURCE = {
 _ONCE = 0.3  # measured once: nobody knows how widely it is spread
 _GUESSED_SIZE = 0.5
 _DECLARED_SIZE = 0.1
+# How firmly run times are drawn towards the speed of their sites: as if so many more were known.
+_LOOSE = 2
+_FIT_STEPS = 20
 # A measurement's weight halves in a day for the archive; what is that old is as good as a note.
 _DAY_S = 86_400.0
 _MOST = 0.9
@@ -176,9 +183,10 @@ def scenarios(
     kind_u, size_u = draw.even(len(names) * n), draw.even(files)
     rate_u, wait_u = draw.even(places * places), draw.even(n)
     size = np.array(problem.size)
+    power = np.log(_middle(problem, kind, compute_e)) / math.log(0.5)
     out = []
     for k in range(count):
-        by_kind = kind_u[k].reshape(len(names), n)
+        by_kind = kind_u[k].reshape(len(names), n) ** power
         slower = 1.0 / _factor(compute_e, by_kind[kind])
         rate = 1.0 / _factor(uncertainty.throughput, rate_u[k].reshape(places, places))
         known = 1.0 / _factor(uncertainty.wait, wait_u[k])
@@ -195,6 +203,42 @@ def scenarios(
             )
         )
     return out
+
+
+def _middle(problem: Problem, kind: NDArray[np.int64], error: Array) -> Array:
+    """(kinds, sites): the median of what is drawn from 0 to 1 for the run times of each kind at
+    each site; 0.5 for those that fit with the others.
+
+    The logarithm of a run time is that of the kind and that of the site, and an error. As far as
+    such errors are no larger than expected they are taken for misjudgement (empirical Bayes), and
+    what is larger for how the program and the site are.
+    """
+    count, n = int(kind.max(initial=-1)) + 1, problem.n_sites
+    jobs = np.bincount(kind, minlength=count)[:, None]
+
+    def mean(of_jobs: Array) -> Array:
+        sums = [np.bincount(kind, column, minlength=count) for column in of_jobs.T]
+        return np.stack(sums, axis=1) / jobs
+
+    known = (problem.compute_s > 0) & (problem.compute_s < NEVER_S) & (error > 0)
+    use = mean(known.astype(float)) == 1.0
+    free = int(use.sum() - use.any(axis=1).sum() - use.any(axis=0).sum() + 1)
+    if free < 1 or not use.any():
+        return np.full((count, n), 0.5)
+    e = mean(np.broadcast_to(error, known.shape))
+    value = mean(np.log(np.where(known, problem.compute_s, 1.0)))
+    weight = np.where(use, 1 / np.maximum(e, 1e-3) ** 2, 0.0)
+    rest = np.where(use, value, 0.0)
+    for _ in range(_FIT_STEPS):
+        for axis in (1, 0):
+            total = weight.sum(axis=axis, keepdims=True)
+            part = (weight * rest).sum(axis=axis, keepdims=True) / np.where(total > 0, total, 1.0)
+            rest = rest - part
+    noise = np.where(use, e**2, 1.0) / 3  # the variance of what is as likely everywhere
+    excess = max(0.0, float((rest[use] ** 2).sum()) / free - float(noise[use].mean()))
+    share = free / (free + _LOOSE) * noise / (noise + excess)
+    stands_out = (np.exp(share * rest) - 1) / np.where(use, 2 * e, 1.0)
+    return np.where(use, np.clip(0.5 + stands_out, 0.05, 0.95), 0.5)
 
 
 class _Draw:

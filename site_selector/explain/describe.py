@@ -98,13 +98,9 @@ class _Describer:
         return out
 
     def _priority(self, number: int, job: Job) -> int | None:
-        """What is handed over: nothing where the user or, of sub-workflows, Pegasus decides."""
-        if (
-            self.priority is None
-            or self.problem.by_level
-            or job.kind != "job"
-            or (self.problem.own_priority and self.problem.own_priority[number] is not None)
-        ):
+        """What is handed over, also the user's own, so that DAGMan's and HTCondor's are the same;
+        nothing of sub-workflows, of which Pegasus decides."""
+        if self.priority is None or self.problem.by_level or job.kind != "job":
             return None
         return int(self.priority[number])
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from network_provisioner.base.units import format_size
-from site_selector.explain.reasons import seconds
+from site_selector.explain.reasons import range_text, seconds
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Mapping
 from site_selector.problem import NEVER_S, Problem
@@ -19,7 +19,7 @@ def title_of(mapping: Mapping) -> str:
     """What the chart is of."""
     return (
         f"{mapping.workflow}: {len(mapping.placements)} jobs, expected to end after "
-        f"{seconds(mapping.expected_s)} ({mapping.policy})"
+        f"{seconds(mapping.expected_s)}{range_text(mapping.forecast)} ({mapping.policy})"
     )
 
 

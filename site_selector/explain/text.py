@@ -9,7 +9,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_rate, format_size
 from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.reasons import Flip, flips, seconds
+from site_selector.explain.reasons import Flip, flips, range_text, seconds
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import Alternative, Placement, finite
 from site_selector.mapping.placement import Mapping as SiteMapping
@@ -137,11 +137,7 @@ def summary_text(mapping: SiteMapping) -> str:
 
 def forecast_text(mapping: SiteMapping) -> str:
     """``12.5 min, with 90 % probability 11.2 min to 15.0 min``."""
-    found = mapping.forecast
-    text = seconds(mapping.expected_s)
-    if found is None:
-        return text
-    return f"{text}, with 90 % probability {seconds(found.low_s)} to {seconds(found.high_s)}"
+    return seconds(mapping.expected_s) + range_text(mapping.forecast)
 
 
 def _policies(portfolio: Mapping[str, float]) -> str:

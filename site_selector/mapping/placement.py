@@ -105,7 +105,7 @@ class Placement:
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
     ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
     ``priority`` is the ``condor: priority`` by which it starts in the order that the mapping takes
-    for granted; None where the user gave one, or none can be handed over.
+    for granted, or the user's own; None where none can be handed over.
     """
 
     __pydantic_config__: ClassVar = _STRICT

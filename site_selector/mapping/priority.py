@@ -25,15 +25,15 @@ def start_priorities(problem: Problem, rank: Array) -> IntArray:
     """The priority of each job, the highest first: by ``rank`` or, where no priority can be handed
     over, Pegasus's own by level; the user's own in either case."""
     by_level = 10 * (np.asarray(problem.level, dtype=np.int64) + 2)
-    found, jobs = by_level, len(problem.jobs)
+    priority, jobs = by_level, len(problem.jobs)
     if not problem.by_level:
         place = np.empty(jobs, dtype=np.int64)
         place[by_urgency(rank)] = np.arange(jobs)
         span = min(jobs - 1, _SPAN)
         top = min(MOST, int(by_level.mean()) + span // 2)
-        found = top - place * span // max(1, jobs - 1)
+        priority = top - place * span // max(1, jobs - 1)
     if problem.own_priority:
-        own = [own_one is not None for own_one in problem.own_priority]
-        values = np.array([value or 0 for value in problem.own_priority], dtype=np.int64)
-        found = np.where(own, values, found)
-    return found
+        given = [value is not None for value in problem.own_priority]
+        own = np.array([value or 0 for value in problem.own_priority], dtype=np.int64)
+        priority = np.where(given, own, priority)
+    return priority

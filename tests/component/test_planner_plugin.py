@@ -91,9 +91,12 @@ def test_jobs_start_in_the_order_that_the_mapping_takes_for_granted(plan: Plan) 
     jobs[1].profiles = {"condor": {"priority": "3"}}
     jobs[2].profiles = {"pegasus": {"runtime": "600"}}
     jobs[3].profiles = {"dagman": {"PRIORITY": "4"}}
-    found = plan(Scene(jobs)).priorities
-    assert (found["b"], found["d"] in ("4", "20")) == ("3", True)
+    found = plan(Scene(jobs, timeout_s=600.0)).priorities
+    assert (found["b"], found["d"]) == ("3", "4")
     assert int(found["c"]) > int(found["a"])
+    # Properties are of all jobs that have none.
+    found = plan(Scene(jobs, timeout_s=600.0, properties={"dagman.priority": "50"})).priorities
+    assert found == {"a": "50", "b": "3", "c": "50", "d": "4"}
 
 
 def test_jobs_of_a_group_share_a_site_that_can_run_them_all(plan: Plan) -> None:

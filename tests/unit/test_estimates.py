@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problem_world import problem_of
 from site_world import (
     NOW,
     Measurements,
@@ -644,6 +645,26 @@ def test_worlds_stay_within_the_errors_and_share_the_structure(
         # Faster links are faster in both ways of counting.
         ratio = world.seconds_per_byte[0, 1] / base.seconds_per_byte[0, 1]
         assert world.occupied_per_byte[0, 1] == pytest.approx(base.occupied_per_byte[0, 1] * ratio)
+
+
+def test_a_run_time_that_fits_with_no_other_is_drawn_towards_the_speed_of_its_site() -> None:
+    kinds, speed = np.array([10.0, 70.0, 300.0, 5.0]), np.array([1.0, 2.0, 0.5])
+    fits = kinds[:, None] * speed
+    jobs: list[tuple[list[str], list[str]]] = [([], [])] * 4
+    doubt = Uncertainty.everywhere(0.5)
+
+    def middle(compute_s: np.ndarray) -> np.ndarray:
+        base = problem_of(jobs, {}, {}, compute_s.tolist(), np.zeros((3, 3)).tolist())
+        drawn = scenarios(base, tuple("abcd"), doubt, 200, np.random.default_rng(1))
+        return np.median([world.compute_s for world in drawn], axis=0) / compute_s
+
+    assert middle(fits) == pytest.approx(np.ones((4, 3)), rel=0.02)
+    stands_out = fits * np.array([[0.6, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]])
+    assert middle(stands_out)[0, 0] > 1.1
+    # What is farther off than anybody errs is how the program is there.
+    far_off = middle(fits * np.array([[0.01, 1, 1], *[[1, 1, 1]] * 3]))
+    assert far_off[0, 0] < 1 + (middle(stands_out)[0, 0] - 1) / 2
+    assert middle(fits[:, :1].repeat(3, axis=1)) == pytest.approx(np.ones((4, 3)), rel=0.02)
 
 
 def test_random_waits_are_spread_as_an_exponential_is_and_evenly() -> None:

@@ -163,13 +163,17 @@ def test_a_staged_program_is_brought_and_named_as_pegasus_names_it(case: Case) -
     assert "stage_in_local_tacc_2_0" in jobs["join_ID4"].parents
 
 
-def test_profiles_of_job_transformation_and_site_add_up(case: Case) -> None:
+def test_profiles_of_job_site_and_transformation_add_up_the_last_wins_as_in_pegasus(
+    case: Case,
+) -> None:
     case.change("transformations", lambda d: d["transformations"][0].update(
         profiles={"env": {"A": "tc", "WHERE": "tc"}, "pegasus": {"memory": "100"}}
     ))  # fmt: skip
-    case.change("workflow", lambda d: d["jobs"][0].update(profiles={"env": {"A": "job"}}))
+    case.change(
+        "workflow", lambda d: d["jobs"][0].update(profiles={"env": {"A": "job", "B": "job"}})
+    )
     profiles = planned(case)["split_ID1"].profiles
-    assert profiles["env"] == {"WHERE": "tc", "A": "job"}
+    assert profiles["env"] == {"WHERE": "tc", "A": "tc", "B": "job"}
     assert profiles["condor"]["requirements"] == 'PegasusSite == "mu"'
     assert profiles["pegasus"]["memory"] == "100"
 

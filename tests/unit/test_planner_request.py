@@ -24,6 +24,7 @@ from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.estimates.believe import believe
+from site_selector.explain.reasons import range_text
 from site_selector.inputs import size_note
 from site_selector.mapping import kernel
 from site_selector.problem import build_problem
@@ -302,7 +303,8 @@ def test_the_planner_expects_what_site_map_expects(
     inputs, _ = read(text)
     mapping = place(inputs, output_site=",".join(outputs)).mapping
     assert last.makespan_s == pytest.approx(mapping.expected_s)
-    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, mapping.policy)
+    told = mapping.policy + range_text(mapping.forecast)
+    assert (last.sites, last.policy.partition(";")[0]) == (mapping.sites, told)
 
 
 def test_what_fits_nowhere_is_told_and_planned() -> None:
@@ -371,7 +373,7 @@ def test_a_command_is_quoted_only_where_needed(words: list[str]) -> None:
 
 def test_priorities_are_answered_to_a_planner_that_takes_them() -> None:
     jobs = [dict(job) for job in SMALL["jobs"]]
-    jobs[1]["priority"] = "5"
+    jobs[1]["profiles"] = {"dagman.priority": "5"}
 
     def lines(**changed: Any) -> list[str]:
         request = parse_request(small(jobs=jobs, **changed))
@@ -381,7 +383,7 @@ def test_priorities_are_answered_to_a_planner_that_takes_them() -> None:
         return out.getvalue().splitlines()
 
     first, second, third, end = lines(priorities=True)
-    # Not of the user's own, and not of a sub-workflow.
-    assert re.fullmatch(r"j1\ttacc\t\d+", first) and (second, third) == ("j2\ttacc", "s\tlocal")
+    # The user's own as it is, and none of a sub-workflow.
+    assert re.fullmatch(r"j1\ttacc\t\d+", first) and (second, third) == ("j2\ttacc\t5", "s\tlocal")
     assert end.startswith("end\t3\t")
     assert lines()[0] == "j1\ttacc"

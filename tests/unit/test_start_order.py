@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from planner_world import make_case
 from problem_world import problem_of
 from site_world import inputs_of, job
 
 from site_selector.catalogs.priority import given_priority, own_priority
+from site_selector.catalogs.sources import Sources
 from site_selector.estimates.believe import believe
+from site_selector.inputs import read_inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.priority import MOST, start_priorities
-from site_selector.problem import Problem
+from site_selector.problem import Problem, build_problem
 
 
 def three_jobs(**changed: object) -> Problem:
@@ -62,8 +66,10 @@ def test_priorities_follow_the_rank_about_pegasus_own_and_below_stage_jobs(jobs:
     ("profiles", "given", "own"),
     [
         ({}, None, None),
-        ({"condor": {"priority": " -3 "}}, " -3 ", -3),
-        ({"condor": {"Priority": "4"}, "dagman": {"PRIORITY": "9"}}, "9", 9),
+        ({"condor": {"priority": "-3"}}, "-3", -3),
+        ({"condor": {"priority": " 3 "}}, " 3 ", 0),
+        ({"condor": {"Priority": "4"}, "dagman": {"PRIORITY": "9"}}, "4", 4),
+        ({"dagman": {"PRIORITY": "9"}}, "9", 9),
         ({"condor": {"priority": "1.5"}}, "1.5", 0),
         ({"condor": {"priority": "2147483648"}}, "2147483648", 0),
         ({"condor": {"priority": "9" * 5000}}, "9" * 5000, 0),
@@ -76,12 +82,12 @@ def test_a_users_priority(
     assert (given_priority(profiles), own_priority(profiles)) == (given, own)
 
 
-def test_a_mapping_hands_over_what_it_reckoned_with_and_never_the_users() -> None:
+def test_a_mapping_hands_over_what_it_reckoned_with_the_users_as_it_is() -> None:
     jobs = [job("a", "short"), job("b", "short", condor={"priority": "5"}), job("c", "long")]
     where: dict[str, list[str]] = {"short": ["mu"], "long": ["mu"]}
     inputs = inputs_of(jobs, {"mu": {"adon.workers": 1}}, {}, where, {"short": 10, "long": 20})
     found = map_workflow(inputs, believe(inputs, now=0.0)).priorities
-    assert set(found) == {"a", "c"} and found["c"] > found["a"]
+    assert found["b"] == 5 and found["c"] > found["a"]
     started = {p.job: p.start_s for p in map_workflow(inputs, believe(inputs, now=0.0)).placements}
     assert started == {"c": 0, "a": 20, "b": 30}
     as_pegasus = replace(inputs, by_level=True)
@@ -99,12 +105,59 @@ def test_a_priority_in_a_catalog_is_the_users_too() -> None:
         transformations={**programs, "t::own:1.0": replace(programs["t::own:1.0"], profiles=first)},
     )
     mapping = map_workflow(found, believe(found, now=0.0))
-    assert set(mapping.priorities) == {"a", "c"}
+    assert mapping.priorities["b"] == 500 > mapping.priorities["c"]
     assert next(p for p in mapping.placements if p.job == "b").start_s == 0
     found = replace(
         inputs, sites={**inputs.sites, "mu": replace(mu, profiles={**mu.profiles, **first})}
     )
-    assert map_workflow(found, believe(found, now=0.0)).priorities == {}
+    assert set(map_workflow(found, believe(found, now=0.0)).priorities.values()) == {500}
+
+
+@pytest.mark.parametrize(
+    ("program", "site", "job_says", "properties", "expected"),
+    [
+        ("condor 80", "condor 70", "condor 11", "condor 50", 80),
+        ("", "condor 70", "condor 11", "condor 50", 70),
+        ("", "", "condor 11", "condor 50", 11),
+        ("", "", "", "condor 50", 50),
+        # HTCondor looks at DAGMan's only where there is none in the submit file.
+        ("dagman 81", "", "", "condor 50", 50),
+        ("dagman 81", "", "dagman 12", "dagman 60", 81),
+        ("", "", "", "dagman 60", 60),
+        ("", "", "condor 1.5", "condor 50", 0),
+    ],
+)
+def test_of_several_priorities_pegasus_takes_the_programs_first(
+    program: str, site: str, job_says: str, properties: str, expected: int
+) -> None:
+    def profiles(text: str) -> dict[str, dict[str, str]]:
+        return {text.split(maxsplit=1)[0]: {"priority": text.split()[1]}} if text else {}
+
+    inputs = inputs_of([job("a", "own", **profiles(job_says))], {"mu": {}}, {}, {"own": ["mu"]})
+    mu, own = inputs.sites["mu"], inputs.transformations["t::own:1.0"]
+    inputs = replace(
+        inputs,
+        sites={**inputs.sites, "mu": replace(mu, profiles={**mu.profiles, **profiles(site)})},
+        transformations={"t::own:1.0": replace(own, profiles=profiles(program))},
+        for_all_jobs=profiles(properties),
+    )
+    assert map_workflow(inputs, believe(inputs, now=0.0)).priorities == {"a": expected}
+
+
+def test_dagmans_priority_alone_counts_where_it_can_be_handed_over_to_htcondor() -> None:
+    jobs = [job("a", "x", dagman={"PRIORITY": "9"}), job("b", "x", condor={"priority": "8"})]
+    inputs = inputs_of(jobs, {"mu": {}}, {}, {"x": ["mu"]})
+    world = believe(inputs, now=0.0)
+    assert build_problem(inputs, world).own_priority == (9, 8)
+    assert build_problem(replace(inputs, by_level=True), world).own_priority == (None, 8)
+
+
+def test_properties_give_all_jobs_a_priority(tmp_path: Path) -> None:
+    case = make_case(tmp_path)
+    conf = tmp_path / "pegasus.properties"
+    conf.write_text("condor.PRIORITY = 50\ndagman.retry = 2\ndagman.priority = 60\n")
+    found = read_inputs(Sources(case.sources.workflow, conf=conf)).for_all_jobs
+    assert found == {"condor": {"priority": "50"}, "dagman": {"priority": "60"}}
 
 
 def test_what_is_expected_is_the_median_of_worlds_with_its_range() -> None:

@@ -70,10 +70,8 @@ public final class FakePlanner {
         return hint == null ? job.site : hint;
     }
 
-    /** As in the submit file: DAGMan's of the node comes before it. */
     private static Object priority(Job job) {
-        Object node = job.dagmanVariables.get("PRIORITY");
-        Object given = node == null ? job.condorVariables.get("priority") : node;
+        Object given = job.condorVariables.get("priority");
         return given == null ? "" : given;
     }
 

@@ -60,7 +60,8 @@ final class Catalogs {
         Catalogs catalogs = new Catalogs(work, bag, properties);
         work.dataConfiguration = properties.getProperty("pegasus.data.configuration");
         catalogs.attempt("sites", () -> catalogs.sites(sites));
-        catalogs.attempt("run times", () -> catalogs.runtimes(mapper));
+        catalogs.attempt("run times", () -> catalogs.programs(mapper));
+        catalogs.attempt("priorities", catalogs::priorities);
         catalogs.attempt("output sites", catalogs::output);
         catalogs.attempt("staging sites", catalogs::staging);
         catalogs.attempt("the workflow's replicas", () -> catalogs.replicas(workflow));
@@ -91,12 +92,23 @@ final class Catalogs {
                         && (key.startsWith("adon.") || key.equals("runtime"))) {
                     found.put(key, profile.getProfileValue());
                 }
+                Priority.put(
+                        profile.getProfileNamespace(), key, profile.getProfileValue(), found);
             }
             work.sites.put(site.getSiteHandle(), found);
         }
     }
 
-    private void runtimes(Mapper mapper) {
+    private void priorities() {
+        for (String namespace : new String[] {"condor", "dagman"}) {
+            for (String key : new String[] {Priority.KEY, Priority.KEY.toUpperCase()}) {
+                String value = properties.getProperty(namespace + "." + key);
+                Priority.put(namespace, key, value, work.priorities);
+            }
+        }
+    }
+
+    private void programs(Mapper mapper) {
         Map<Integer, Set<String>> wanted = new TreeMap<Integer, Set<String>>();
         for (Task task : work.tasks) {
             if ("job".equals(task.kind)) {
@@ -109,33 +121,36 @@ final class Catalogs {
         for (Map.Entry<Integer, Set<String>> entry : wanted.entrySet()) {
             Work.Transformation program = work.transformations.get(entry.getKey());
             for (String site : entry.getValue()) {
-                String runtime = runtime(mapper, program, site);
-                if (runtime != null) {
-                    program.runtimes.put(site, runtime);
-                }
+                learn(mapper, program, site);
             }
         }
     }
 
-    private static String runtime(Mapper mapper, Work.Transformation program, String site) {
+    /** Run time and priorities of a program at a site. */
+    private static void learn(Mapper mapper, Work.Transformation program, String site) {
         Collection<?> entries;
         try {
             entries = mapper.getTCList(
                     program.namespace, program.shortName, program.version, site);
         } catch (RuntimeException error) {
-            return null; // a job with a hint whose program is in no catalog
+            return; // a job with a hint whose program is in no catalog
         }
+        Map<String, String> priorities = new TreeMap<String, String>();
         for (Object entry : entries == null ? new ArrayList<Object>() : entries) {
             Collection<?> profiles = ((TransformationCatalogEntry) entry).getProfiles();
             for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
                 Profile profile = (Profile) item;
-                if ("pegasus".equals(profile.getProfileNamespace())
-                        && "runtime".equals(profile.getProfileKey())) {
-                    return profile.getProfileValue();
+                String namespace = profile.getProfileNamespace();
+                String key = profile.getProfileKey();
+                if ("pegasus".equals(namespace) && "runtime".equals(key)) {
+                    program.runtimes.putIfAbsent(site, profile.getProfileValue());
                 }
+                Priority.put(namespace, key, profile.getProfileValue(), priorities);
             }
         }
-        return null;
+        if (!priorities.isEmpty()) {
+            program.priorities.put(site, priorities);
+        }
     }
 
     private void output() {

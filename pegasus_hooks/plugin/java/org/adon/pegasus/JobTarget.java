@@ -26,8 +26,11 @@ final class JobTarget implements Task.Target {
         prioritise(job, priority);
     }
 
-    /** As the profile {@code condor: priority}, which DAGMan's priority of the node follows. */
+    /** As the profile {@code condor: priority}, which DAGMan's priority of the node follows, unless
+     * the user has given one. */
     static void prioritise(Job job, int priority) {
-        job.condorVariables.construct("priority", Integer.toString(priority));
+        if (job.condorVariables.get(Priority.KEY) == null) {
+            job.condorVariables.construct(Priority.KEY, Integer.toString(priority));
+        }
     }
 }

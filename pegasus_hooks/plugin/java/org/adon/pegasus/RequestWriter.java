@@ -17,7 +17,7 @@ final class RequestWriter {
         json.open('{').pair("adon", 1L).pair("workflow", work.name);
         json.pair("config", config).pair("limit_s", limitSeconds).pair("priorities", true);
         json.pair("data_configuration", work.dataConfiguration);
-        json.pair("submit_dir", work.submitDirectory);
+        json.pair("profiles", work.priorities).pair("submit_dir", work.submitDirectory);
         json.pair("output_sites", work.outputSites);
         json.pair("staging_sites", work.stagingSites);
         json.pair("input_directories", work.inputDirectories);
@@ -36,7 +36,11 @@ final class RequestWriter {
             List<String> able = program.sites;
             json.open('{').pair("name", program.name);
             json.pair("sites", able == null ? Collections.<String>emptyList() : able);
-            json.pair("runtimes", program.runtimes).close('}');
+            json.pair("runtimes", program.runtimes).open("profiles", '{');
+            for (Map.Entry<String, Map<String, String>> site : program.priorities.entrySet()) {
+                json.pair(site.getKey(), site.getValue());
+            }
+            json.close('}').close('}');
         }
         json.close(']').open("files", '[');
         for (Data file : work.files) {
@@ -82,7 +86,9 @@ final class RequestWriter {
         }
         json.pair("group", task.group).pair("cluster", task.cluster);
         json.pair("runtime", task.runtime).pair("cores", task.cores);
-        json.pair("priority", task.priority);
+        if (!task.priorities.isEmpty()) {
+            json.pair("profiles", task.priorities);
+        }
         json.pair("reads", task.reads).pair("writes", task.writes).pair("after", task.parents);
         json.close('}');
     }

@@ -1,6 +1,7 @@
 package org.adon.pegasus;
 
 import java.util.List;
+import java.util.Map;
 
 /** A job of the workflow: what decides where it can go, and where it went. */
 final class Task {
@@ -34,8 +35,8 @@ final class Task {
 
     final String cores;
 
-    /** The user's own priority, null without one. */
-    final String priority;
+    /** The user's own priorities, by names such as "condor.priority". */
+    final Map<String, String> priorities;
 
     /** Indices into {@link Work#files}, and into {@link Work#tasks}. */
     int[] reads = {};
@@ -54,7 +55,7 @@ final class Task {
             String cluster,
             String runtime,
             String cores,
-            String priority) {
+            Map<String, String> priorities) {
         this.id = id;
         this.target = target;
         this.transformation = transformation;
@@ -65,7 +66,7 @@ final class Task {
         this.cluster = cluster;
         this.runtime = runtime;
         this.cores = cores;
-        this.priority = priority;
+        this.priorities = priorities;
     }
 
     /** Takes what was chosen: the site, and the priority by which HTCondor starts the job. */

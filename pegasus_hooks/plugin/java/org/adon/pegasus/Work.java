@@ -13,7 +13,7 @@ final class Work {
     final List<Data> files = new ArrayList<Data>();
     final List<Transformation> transformations = new ArrayList<Transformation>();
 
-    /** Site to its {@code pegasus} profiles. */
+    /** Site to its {@code pegasus} profiles, and priorities as of {@link Task#priorities}. */
     final Map<String, Map<String, String>> sites = new TreeMap<String, Map<String, String>>();
 
     /** Where results go, sorted; empty where they stay. */
@@ -27,6 +27,9 @@ final class Work {
 
     /** Of a replica catalog in a database: Pegasus's properties. */
     final Map<String, String> replicaProperties = new TreeMap<String, String>();
+
+    /** Those that properties give all jobs without one, as of {@link Task#priorities}. */
+    final Map<String, String> priorities = new TreeMap<String, String>();
 
     List<String> inputDirectories = new ArrayList<String>();
     String dataConfiguration;
@@ -45,6 +48,10 @@ final class Work {
         final String shortName;
         final String version;
         final Map<String, String> runtimes = new TreeMap<String, String>();
+
+        /** Site to the user's priorities there, as of {@link Task#priorities}. */
+        final Map<String, Map<String, String>> priorities =
+                new TreeMap<String, Map<String, String>>();
 
         /** Null while no job needs to know. */
         List<String> sites;

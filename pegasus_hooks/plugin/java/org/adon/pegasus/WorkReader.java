@@ -84,12 +84,14 @@ final class WorkReader {
                 clustering.of(job),
                 text(job.vdsNS.get("runtime")),
                 text(job.vdsNS.get("cores")),
-                priority(job));
+                priorities(job));
     }
 
-    private static String priority(Job job) {
-        String node = text(job.dagmanVariables.get("PRIORITY"));
-        return node == null ? text(job.condorVariables.get("priority")) : node;
+    private static Map<String, String> priorities(Job job) {
+        Map<String, String> found = new TreeMap<String, String>();
+        Priority.put("condor", Priority.KEY, job.condorVariables.get(Priority.KEY), found);
+        Priority.put("dagman", Priority.KEY, job.dagmanVariables.get("PRIORITY"), found);
+        return found;
     }
 
     private List<String> sitesOfAll(List<Job> jobs) {
