@@ -48,7 +48,7 @@ class Queries:
     _lock: threading.Lock
     _now: Callable[[], float]
     _turnless: str
-    """Why the last turn could not be had, "" where it could."""
+    """Why the last turn could not be had, for everybody to read; "" where it could."""
     _ledger: Ledger
     _active: ActiveTransits
     _repository: Repository
@@ -83,7 +83,7 @@ class Queries:
         if self._desired.out_of_step:
             return "the switches did not take the last change"
         if self._turnless:
-            return "the store cannot be had"  # the log has its words, which not everybody may read
+            return self._turnless
         if self._repository.behind:
             return "the store did not take the last change"
         if self._failing_list is not None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,12 +24,13 @@ from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
 from examples.testbed.postgres import Postgres
+from network_provisioner.base.clock import SteadyClock
 from network_provisioner.base.model import Transit
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.postgres import PostgresStore
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import ClockError, StoreError
 
 pytestmark = pytest.mark.component
 
@@ -63,6 +65,30 @@ class TestPostgres(StoreSuite):
     @pytest.fixture
     def world(self, server: Postgres) -> Callable[[], World]:
         return lambda: stores_at(new_place(server))
+
+
+@pytest.mark.parametrize("by_s", [5.0, -5.0])
+def test_whose_clock_is_wrong_gets_no_turn(url: str, by_s: float) -> None:
+    wrong_s = [0.0]
+    clock = SteadyClock(lambda: time.time() + wrong_s[0], follows=False)
+    store = PostgresStore(url, steady=clock)
+    try:
+        with store.turn():
+            store.put(transit("a"))
+        wrong_s[0] = by_s  # the wall clock alone: time goes on as it was
+        with store.turn():
+            pass
+        clock.renew()
+        words = "ahead of" if by_s > 0 else "behind"
+        with pytest.raises(ClockError, match=f"clock is .* s {words} the database's"), store.turn():
+            pass
+        wrong_s[0] = 0.0  # as soon as it is right
+        with store.turn():
+            store.put(transit("b"))
+        assert clock.catch_up() == pytest.approx(0.0, abs=1.0)
+        assert {t.id for t in store.active()} == {"a", "b"}
+    finally:
+        store.close()
 
 
 # -- what two brokers tell each other --------------------------------------------------------
