@@ -34,7 +34,7 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     make_cookie,
 )
-from network_provisioner.topology.graph import Host, Node, Path, Topology
+from network_provisioner.topology.graph import Host, Node, Path, Topology, without_detours
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,6 @@ def specific(src: Host, dst: Host) -> int:
 
 # Traffic without a circuit takes the routed network; the overlay links are for circuits.
 _ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
-# No preference is worth a path this much longer than the shortest.
-_DETOUR, _DETOUR_S = 2.0, 0.01
 # The parts of a group's rate are dealt out in this many steps.
 _WEIGHTS = 100
 
@@ -195,8 +193,8 @@ def shaped_hops(topology: Topology) -> frozenset[Pair]:
 
 def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
-    network, and a layer 2 path where there is no routed one that is about as short. Not over links
-    that have ``failed`` where there is another way. None to or from a Science DMZ."""
+    network, and a layer 2 path where there is no routed one that costs about as little. Not over
+    links that have ``failed`` where there is another way. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
     found = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
     return [path for path in found if path is not None]
@@ -393,14 +391,31 @@ def default_path(
     topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
 ) -> Path | None:
     """Where best effort between two sites goes; None where nothing joins them."""
-    paths = topology.candidate_paths(src, dst)
-    if failed:
-        paths = [p for p in paths if not any(hop in failed for hop in p.hops)] or paths
-    if not paths:
-        return None
-    shortest_s = min(p.rtt_s for p in paths)
-    near = [p for p in paths if p.rtt_s <= _DETOUR * shortest_s + _DETOUR_S]
-    return min(near, key=lambda p: _ROUTE_PREFERENCE[p.layer])
+    return default_route(topology, src, dst, failed)[0]
+
+
+def default_route(
+    topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
+) -> tuple[Path | None, str]:
+    """Where best effort between two sites goes, and why there."""
+    found = topology.candidate_paths(src, dst)
+    if not found:
+        return None, "no path joins the two sites"
+    works = [p for p in found if not any(hop in failed for hop in p.hops)]
+    paths = works or found
+    near = without_detours(paths)
+    best = min(near, key=lambda p: (_ROUTE_PREFERENCE[p.layer], p.cost_s))
+    if not works:
+        why = "no path works"
+    elif len(paths) == 1:
+        why = "the only path" if len(found) == 1 else "the only path that works"
+    elif len({p.layer for p in near}) > 1:
+        why = f"layer {best.layer} comes first, and costs little more"
+    else:
+        why = "the least delay for its rate"
+    if works and len(works) < len(found):
+        why += ", round what has failed"
+    return best, why
 
 
 def hop_key(hop: Pair) -> str:

@@ -187,3 +187,25 @@ def test_a_file_is_looked_for_beside_adon_yml(tmp_path: Path) -> None:
     assert same(topology_from_dict(found.topology), topology_from_dict(demo()))
     with pytest.raises(InputError, match=r"elsewhere/net\.graphml: cannot be read"):
         parse_config({"topology": {"file": "net.graphml"}}, "elsewhere/adon.yml")
+
+
+def test_who_goes_where_and_why(rig: Rig) -> None:
+    ask()
+    rows = [
+        line.split("  ") for line in adon("topology", "show", "--routes", "mu").out.splitlines()
+    ]
+    found = {tuple(c.strip() for c in row if c)[:3]: [c.strip() for c in row if c] for row in rows}
+    assert found["from", "to", "who"][3:] == ["path", "rtt", "rate", "state", "why"]
+    routed = found["mu", "tacc", "best effort"]
+    assert routed[3:7] == ["mu > s1:11 > r1 > s2:2 > tacc", "53 ms", "20 Mb/s", "up"]
+    assert routed[7] == "layer l3 comes first, and costs little more"
+    own = found["mu", "tacc", "a"]
+    assert own[3] == "mu > s1:10 > s2:2 > tacc" and own[6] == "installed"
+    assert "has the highest score" in own[7]
+    assert not any({"local", "tacc"} == {a, b} for a, b, _ in found)
+    every = json.loads(adon("topology", "show", "--routes", "--json").out)
+    sites = {row["src"] for row in every}
+    assert sum(row["who"] == "best effort" for row in every) == len(sites) * (len(sites) - 1)
+    hop = next(row for row in every if row["who"] == "a")["next_hops"][0]
+    assert hop == {"switch": "s1", "in_ports": [1], "out_port": 10, "to": "s2", "link": "s1-s2"}
+    assert "unknown site 'nowhere'" in refusal("topology", "show", "--routes", "nowhere")
