@@ -79,15 +79,15 @@ _PUT_ONE = _named(
 _PUT_EACH = _named(upsert("adon_transits", writer=":me", change=":change"))
 
 
-def _skew_s(before: float, there: float, after: float) -> float:
+def skew_s(before: float, there: float, after: float) -> float:
     """What our clock is ahead of another at least, read between two readings of ours."""
     return max(before - there, 0.0) - max(there - after, 0.0)
 
 
 # One statement, so that the counter and the rows are of the same moment.
-_TIME = "extract(epoch FROM clock_timestamp())::float8"
+TIME = "extract(epoch FROM clock_timestamp())::float8"
 _NEWS = (
-    f"SELECT m.change, {_TIME}, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
+    f"SELECT m.change, {TIME}, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
     "ON t.change > %(seen)s AND (t.writer <> %(me)s OR t.id = ANY(%(doubted)s)) "
     "ORDER BY t.change, t.number"
 )
@@ -200,7 +200,7 @@ class PostgresStore(Store):
 
     def _news(self) -> list[Transit]:
         seen, doubted = self._seen, list(self._doubted)
-        statement = f"SELECT change, {_TIME}, NULL, NULL FROM adon_meta"
+        statement = f"SELECT change, {TIME}, NULL, NULL FROM adon_meta"
         if seen is not None:
             statement = _NEWS
         values = {"seen": seen, "me": self._me, "doubted": doubted}
@@ -223,14 +223,14 @@ class PostgresStore(Store):
         for last in (False, True):
             before = self._steady()
             rows = ask()
-            skew_s = _skew_s(before, rows[0][1], self._steady())
-            if abs(skew_s) <= MOST_SKEW_S:
+            ahead_s = skew_s(before, rows[0][1], self._steady())
+            if abs(ahead_s) <= MOST_SKEW_S:
                 break
             if last:
-                words = "ahead of" if skew_s > 0 else "behind"
+                words = "ahead of" if ahead_s > 0 else "behind"
                 raise ClockError(
-                    f"this machine's clock is {abs(skew_s):.1f} s {words} the database's, expected "
-                    f"at most {MOST_SKEW_S:g} s: nothing is decided until both are right"
+                    f"this machine's clock is {abs(ahead_s):.1f} s {words} the database's, "
+                    f"expected at most {MOST_SKEW_S:g} s: nothing is decided until both are right"
                 )
             self._steady.renew()
         return rows

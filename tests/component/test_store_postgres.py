@@ -23,6 +23,7 @@ from killed_broker import dies_at_every
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
+from adon.cli import doctor
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.clock import SteadyClock
 from network_provisioner.base.model import Transit
@@ -68,7 +69,9 @@ class TestPostgres(StoreSuite):
 
 
 @pytest.mark.parametrize("by_s", [5.0, -5.0])
-def test_whose_clock_is_wrong_gets_no_turn(url: str, by_s: float) -> None:
+def test_whose_clock_is_wrong_gets_no_turn(
+    url: str, by_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wrong_s = [0.0]
     clock = SteadyClock(lambda: time.time() + wrong_s[0], follows=False)
     store = PostgresStore(url, steady=clock)
@@ -82,6 +85,11 @@ def test_whose_clock_is_wrong_gets_no_turn(url: str, by_s: float) -> None:
         words = "ahead of" if by_s > 0 else "behind"
         with pytest.raises(ClockError, match=f"clock is .* s {words} the database's"), store.turn():
             pass
+        with monkeypatch.context() as machine:
+            machine.setattr(doctor.time, "time", clock)
+            said, fine = doctor._database(url)
+        assert not fine and f"{words} its clock" in said
+        assert doctor._database(url)[1]
         wrong_s[0] = 0.0  # as soon as it is right
         with store.turn():
             store.put(transit("b"))
