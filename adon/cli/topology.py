@@ -226,7 +226,7 @@ def _held(data: dict[str, Any]) -> str:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from adon.config.adon_yml import load_config
+    from adon.service.serve import read_settings
     from adon.service.wiring import make_controller
     from network_provisioner.topology.data import topology_from_dict
     from network_provisioner.topology.files import read_topology
@@ -235,7 +235,7 @@ def _check(args: argparse.Namespace) -> int:
     if args.file.suffix.lower() in (".json", ".graphml"):
         network = topology_from_dict(read_topology(args.file))
     else:
-        config = load_config(args.file)
+        config, *_ = read_settings(args.file)
         network = topology_from_dict(config.topology)
         try:
             make_controller(config.controller, network)

@@ -51,7 +51,9 @@ def test_check_says_what_the_broker_would_say(
     network = demo()
     network["nodes"].append({"name": "far", "kind": "site"})
     file = tmp_path / "adon.yml"
-    file.write_text(yaml.safe_dump({"topology": network}))
+    tokens = [{"name": "ada", "role": "engineer", "token": "a" * 20}]
+    security = {"security": {"tokens": tokens}}
+    file.write_text(yaml.safe_dump({"topology": network, **security}))
     ran = adon("topology", "check", "adon.yml")
     assert (ran.code, ran.err) == (0, "")
     accepted, warning = ran.out.splitlines()
@@ -59,11 +61,17 @@ def test_check_says_what_the_broker_would_say(
     assert warning == "topology: site 'far' has no link"
     found = json.loads(adon("topology", "check", "adon.yml", "--json").out)
     assert (found["counts"]["switch"], found["warnings"]) == (2, [warning])
+    file.write_text(yaml.safe_dump({"topology": network}))
+    assert "site tacc is in a Science DMZ" in refusal("topology", "check", "adon.yml")
     (tmp_path / "net.json").write_text(adon("topology", "export", "--format", "json").out)
     assert adon("topology", "check", "net.json").out.startswith("net.json: the broker accepts it")
     # A driver of switches needs datapath ids.
     del network["nodes"][2]["dpid"]
-    section = {"topology": network, "controller": {"driver": "openflow", "bandwidth": "none"}}
+    section = {
+        "topology": network,
+        **security,
+        "controller": {"driver": "openflow", "bandwidth": "none"},
+    }
     file.write_text(yaml.safe_dump(section))
     said = refusal("topology", "check", "adon.yml")
     assert said.startswith("adon.yml: topology: switches have the datapath ids 0x0, 0x2, expected")
