@@ -62,7 +62,7 @@ from network_provisioner.steps.rerouting import Rerouting
 from network_provisioner.steps.standing import StandingCircuits
 from network_provisioner.steps.tuning import FiguresOf, TransferTuning
 from network_provisioner.steps.waiting import WaitingTransits
-from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.stores.store import ClockError, Store, StoreError
 from network_provisioner.templates.match import DEFAULT
 from network_provisioner.terms import (
     Templates,
@@ -258,13 +258,15 @@ class Broker(Queries):
             except StoreError as error:
                 if not self._turnless:  # once, and not with every sweep
                     log.warning("no turn to decide can be had: %s", error)
-                self._turnless = str(error)
+                readable = isinstance(error, ClockError)
+                # The log has the words of others, which not everybody may read.
+                self._turnless = str(error) if readable else "the store cannot be had"
                 raise BrokerError(str(error), "store_unavailable") from error
             self._turnless = ""
             clock_set_s = self._clock.catch_up()
             self._latest += clock_set_s
             now = self._now()
-            if clock_set_s:
+            if clock_set_s and self._clock.follows:  # else leases are by a clock that is right
                 self._lifecycle.move_time(clock_set_s, now)
             if news:
                 self._lifecycle.take_in(news, now)

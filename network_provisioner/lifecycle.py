@@ -532,9 +532,14 @@ class Lifecycle:
     def adopt(self, transits: Sequence[Transit], now: float) -> None:
         """Take over all that the last broker left active, oldest first. What the store says is
         right, whatever step that broker died in: what is live there is reserved again and put on
-        the switches, what is over ends, what no longer fits the network fails."""
+        the switches, what is over ends, what no longer fits the network waits for another path, or
+        fails where one of its sites is no more."""
+        sites = set(self._topology.sites)
         for transit in transits:
-            if transit.state is TransitState.QUEUED:
+            if not {transit.src, transit.dst} <= sites:
+                transit.reason += "; after a restart: the topology has one of its sites no more"
+                self.end(transit, TransitState.FAILED, now)
+            elif transit.state is TransitState.QUEUED:
                 self.resume(transit, now)
             elif transit.lease_until <= now:
                 transit.reason += "; its lease ended while no broker ran"
@@ -542,8 +547,13 @@ class Lifecycle:
             else:
                 problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:
-                    transit.reason += f"; after a restart: {problem}"
-                    self.end(transit, TransitState.FAILED, now)
+                    lease_until = transit.lease_until if transit.start <= now else 0.0
+                    meter(transit, now)
+                    circuits.leave(transit)
+                    transit.state, transit.lease_until = TransitState.QUEUED, lease_until
+                    transit.reason = f"after a restart: {problem}"
+                    self._active.enter(transit)
+                    self._repository.save([transit])
                 else:
                     self.resume(transit, now)
 

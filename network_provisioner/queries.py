@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.base import Controller, ControllerError
+from network_provisioner.controllers.route_table import route_table
 from network_provisioner.desired_state import DesiredState
 from network_provisioner.repository import Repository
 from network_provisioner.reservations.active_transits import ActiveTransits
@@ -48,7 +49,7 @@ class Queries:
     _lock: threading.Lock
     _now: Callable[[], float]
     _turnless: str
-    """Why the last turn could not be had, "" where it could."""
+    """Why the last turn could not be had, for everybody to read; "" where it could."""
     _ledger: Ledger
     _active: ActiveTransits
     _repository: Repository
@@ -83,7 +84,7 @@ class Queries:
         if self._desired.out_of_step:
             return "the switches did not take the last change"
         if self._turnless:
-            return "the store cannot be had"  # the log has its words, which not everybody may read
+            return self._turnless
         if self._repository.behind:
             return "the store did not take the last change"
         if self._failing_list is not None:
@@ -142,6 +143,21 @@ class Queries:
                     if one["id"] not in own:
                         one["id"] = ""
         return told
+
+    def routes(
+        self, site: str = "", users: frozenset[str] | None = None
+    ) -> Sequence[dict[str, Any]]:
+        """Who goes where and why: best effort between every two sites, or from and to ``site``,
+        and the transits on the switches, with ``users`` theirs alone; JSON-ready. Raises
+        BrokerError ``unknown_site``."""
+        with self._lock:
+            live, failed = list(self._active.on_switches()), dict(self._failures.broken)
+        if users is not None:
+            live = [transit for transit in live if transit.user in users]
+        try:
+            return route_table(self.topology, failed, live, site)
+        except InputError as error:
+            raise BrokerError(str(error), "unknown_site") from error
 
     def users_of(self, ids: Iterable[str]) -> dict[str, str]:
         """The users of those of these ids that are a transit's, also of one that has ended. Raises

@@ -30,7 +30,7 @@ def sink(address: str, ports: list[int]) -> None:
     """Receive on all ports in one thread until standard input ends."""
     chooser = selectors.DefaultSelector()
     for port in ports:
-        server = socket.create_server((address, port), backlog=64)
+        server = socket.create_server((address, port), family=_family(address), backlog=64)
         chooser.register(server, selectors.EVENT_READ, (True, port))
     chooser.register(sys.stdin, selectors.EVENT_READ, None)
     print("ready", flush=True)
@@ -64,13 +64,17 @@ def send(address: str, port: int, streams: int) -> None:
     running: list[socket.socket] = []
     for line in sys.stdin:
         if line.strip() == "on" and not running:
-            running = [socket.socket() for _ in range(streams)]
+            running = [socket.socket(_family(address)) for _ in range(streams)]
             for stream in running:
                 threading.Thread(target=_pump, args=(stream, address, port), daemon=True).start()
         elif line.strip() == "off":
             for stream in running:
                 _cut(stream)
             running = []
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def _pump(stream: socket.socket, address: str, port: int) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from ipv6_world import add_ipv6, address_of, with_ipv6
 from network_world import slower
 
 from examples.soykb.scenario import LAYOUT
@@ -71,9 +72,9 @@ class Reading:
 class Load:
     """Senders and a receiver of both classes."""
 
-    def __init__(self, streams: int) -> None:
+    def __init__(self, streams: int, version: int = 4) -> None:
         self._undo = ExitStack()
-        address = LAYOUT.host(DST).address
+        address = address_of(LAYOUT.host(DST), version)
         self._sink = self._start(DST, "sink", address, *PORTS.values())
         assert self._sink.stdout is not None
         assert self._sink.stdout.readline() == "ready\n"
@@ -157,13 +158,18 @@ def classes(device: str = DEVICE) -> list[str]:
 class Plane:
     """The network, a broker in this process that is swept every second, and load."""
 
-    def __init__(self, programs: Path, folder: Path, streams: int = 4) -> None:
-        """``programs``: Open vSwitch's; ``folder`` gets the logs and the broker's state."""
+    def __init__(self, programs: Path, folder: Path, streams: int = 4, version: int = 4) -> None:
+        """``programs``: Open vSwitch's; ``folder`` gets the logs and the broker's state;
+        ``version``: load is sent over IPv4 or IPv6."""
         self._undo = ExitStack()
         self._stopped = threading.Event()
         try:
             self._undo.enter_context(Network(NARROW, programs, folder))
-            self.topology = topology_from_dict(NARROW.topology())
+            if version == 6:
+                add_ipv6(NARROW)
+            self.topology = topology_from_dict(
+                with_ipv6(NARROW) if version == 6 else NARROW.topology()
+            )
             self.shaper = TcShaper(CommandRunner(IN_SWITCHES))
             store = SqliteStore(folder / "state.sqlite")
             self.policies = PolicyRegistry(self.topology, store)
@@ -180,7 +186,7 @@ class Plane:
             sweeper.start()
             self._undo.callback(sweeper.join)
             self._undo.callback(self._stopped.set)
-            self.load = Load(streams)
+            self.load = Load(streams, version)
             self._undo.callback(self.load.stop)
             self.transfers = Transfers(self.broker, self.load)
         except BaseException:

@@ -12,6 +12,7 @@ import pwd
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -261,14 +262,25 @@ def _slow(config: Config) -> Iterator[CheckResult]:
 
 
 def _database(url: str) -> tuple[str, bool]:
+    from network_provisioner.stores.postgres import MOST_SKEW_S, TIME, skew_s
     from network_provisioner.stores.postgres_link import PostgresConnection
 
     link = PostgresConnection(url)
     try:
         version = link.rows("SHOW server_version", {})[0][0]
         link.rows("CREATE TEMPORARY TABLE adon_doctor AS SELECT 1", {})  # it takes writes
+        if link.rows("SELECT to_regclass('adon_meta')", {})[0][0] is not None:
+            link.rows("UPDATE adon_meta SET change = change", {})
+        before = time.time()
+        ahead_s = skew_s(before, link.rows(f"SELECT {TIME}", {})[0][0], time.time())
     finally:
         link.close()
+    if abs(ahead_s) > MOST_SKEW_S:
+        words = "ahead of" if ahead_s > 0 else "behind"
+        return (
+            f"{link.shown}: this machine's clock is {abs(ahead_s):.1f} s {words} its clock",
+            False,
+        )
     return f"{link.shown} answers: PostgreSQL {version}", True
 
 

@@ -28,6 +28,7 @@ Examples:
   adon topology show --plot network.html           a picture of it
   adon topology show --at +2h                      as far as it is reserved by then
   adon topology show --at +1h --until +3h          who holds what during these two hours
+  adon topology show --routes mu                   where mu's packets go, and why
   adon topology show --discovered                  is it as adon.yml says?
 """
 _EXPORT = """Write the network of adon.yml in another format, for other programs or as a file that
@@ -75,6 +76,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         help="have the controller look around for seconds, and say where the network is not as "
         "adon.yml has it; exit 1 where it is not",
     )  # fmt: skip
+    show.add_argument(
+        "--routes", nargs="?", const="", metavar="SITE",
+        help="who goes where, and why: best effort between all sites, or from and to this one, and "
+        "transits",
+    )  # fmt: skip
     add_plot(show, "draw it into this file, a page for the browser")
     add_broker(show)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
@@ -102,6 +108,8 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 def _show(args: argparse.Namespace) -> int:
     if args.discovered:
         return _discovered(args)
+    if args.routes is not None:
+        return _routes(args)
     now = time.time()
     at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
     data = client(args).topology(at, until)
@@ -130,6 +138,35 @@ def _discovered(args: argparse.Namespace) -> int:
     if not args.json:
         print("\n".join(said or [f"the network is as it was said to be: {found}"]))
     return 1 if said else 0
+
+
+def _routes(args: argparse.Namespace) -> int:
+    found = client(args).routes(args.routes)
+    if args.json:
+        print_json(found)
+        return 0
+    with bad_answer(args, "routes"):
+        rows = [
+            (
+                str(row["src"]),
+                str(row["dst"]),
+                str(row["who"]),
+                _by_ports(row),
+                "-" if row["rtt_s"] is None else duration(row["rtt_s"]),
+                format_rate(row["rate_bps"]),
+                "failed" if row["failed"] else str(row["state"]),
+                "; ".join(filter(None, (str(row["failed"]), str(row["why"])))),
+            )
+            for row in found
+        ]
+    print(table(("from", "to", "who", "path", "rtt>", "rate>", "state", "why"), rows))
+    return 0
+
+
+def _by_ports(row: dict[str, Any]) -> str:
+    """The nodes of a path, with the ports that switches send to."""
+    ports = {hop["switch"]: f":{hop['out_port']}" for hop in row["next_hops"]}
+    return " > ".join(f"{node}{ports.get(node, '')}" for node in row["path"]) or "-"
 
 
 def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
@@ -189,7 +226,7 @@ def _held(data: dict[str, Any]) -> str:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from adon.config.adon_yml import load_config
+    from adon.service.serve import read_settings
     from adon.service.wiring import make_controller
     from network_provisioner.topology.data import topology_from_dict
     from network_provisioner.topology.files import read_topology
@@ -198,7 +235,7 @@ def _check(args: argparse.Namespace) -> int:
     if args.file.suffix.lower() in (".json", ".graphml"):
         network = topology_from_dict(read_topology(args.file))
     else:
-        config = load_config(args.file)
+        config, *_ = read_settings(args.file)
         network = topology_from_dict(config.topology)
         try:
             make_controller(config.controller, network)

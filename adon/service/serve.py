@@ -22,6 +22,8 @@ from adon.service.wiring import make_broker, make_controller
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from adon.service.monitoring import Monitoring
     from monitors.archive.outbox import Outbox
     from network_provisioner.access import Keyring
@@ -81,6 +83,19 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
         controller.stop()
 
 
+def read_settings(config_file: Path) -> tuple[Config, LiveKeyring, SSLContext | None]:
+    """All that a broker reads before it opens anything: its configuration, who may ask, and its
+    certificate. Raises AdonError."""
+    config = load_config(config_file)
+    keyring = LiveKeyring(config_file, config)
+    check_exposure(config, keyring)
+    return (
+        config,
+        keyring,
+        None if config.security.tls is None else tls_context(config.security.tls),
+    )
+
+
 def serve(
     config_file: Path,
     *,
@@ -95,10 +110,7 @@ def serve(
     from network_provisioner.api import create_app
     from network_provisioner.api.connection import server
 
-    config = load_config(config_file)
-    keyring = LiveKeyring(config_file, config)
-    check_exposure(config, keyring)
-    tls = None if config.security.tls is None else tls_context(config.security.tls)
+    config, keyring, tls = read_settings(config_file)
     sock = listening_socket(config.broker.listen)
     archive = Archive(config.broker.archive)
     outbox = Outbox(archive)

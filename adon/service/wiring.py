@@ -290,7 +290,7 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     # Other brokers, on machines whose clocks nobody set, read the same leases.
     clock = SteadyClock(follows=not shared)
     controller = make_controller(config.controller, topology, shared, clock)
-    store = open_store(config.broker.state)
+    store = open_store(config.broker.state, clock)
     try:
         books = Registries(
             PolicyRegistry(topology, store),

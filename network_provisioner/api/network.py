@@ -16,6 +16,7 @@ from network_provisioner.api.shapes import (
     CountersAnswer,
     DiscoveredAnswer,
     HealthAnswer,
+    RouteAnswer,
     Text,
     TopologyAnswer,
 )
@@ -43,6 +44,16 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         of its own transits alone."""
         caller.need(May.READ)
         return answers.answer(await turns.read(broker.describe_topology, at, until, caller.users))
+
+    @routes.get("/v1/topology/routes", response_model=list[RouteAnswer])
+    async def get_routes(
+        caller: Caller,
+        site: Annotated[Text, Query(description="from and to this one; default: all")] = "",
+    ) -> Response:
+        """Who goes where and why: best effort between every two sites, and the paths of transits.
+        A researcher is told its own transits alone."""
+        caller.need(May.READ)
+        return answers.answer(await turns.read(broker.routes, site, caller.users))
 
     @routes.get("/v1/topology/discovered", response_model=DiscoveredAnswer)
     async def get_discovered(caller: Caller) -> Response:

@@ -246,6 +246,36 @@ class TopologyAnswer(Answer):
     links: list[LinkAnswer]
 
 
+class NextHopAnswer(Answer):
+    """A switch on a path: the ports where packets come in, the one where they leave, what is at the
+    other end, and the link to it."""
+
+    switch: str
+    in_ports: list[int]
+    out_port: int
+    to: str
+    link: str
+
+
+class RouteAnswer(Answer):
+    """Where packets between two sites go. ``who`` is the id of a transit, or "best effort";
+    ``rate_bps`` what a transit is granted, or the capacity of best effort's path; ``state`` the
+    transit's, or up, or none where there is no path; ``failed`` says which of its links carries
+    nothing."""
+
+    src: str
+    dst: str
+    who: str
+    path: list[str]
+    next_hops: list[NextHopAnswer]
+    layer: str
+    rtt_s: float | None
+    rate_bps: float
+    state: str
+    failed: str
+    why: str
+
+
 class PortAnswer(Answer):
     """A port as its switch describes it; ``speed_bps`` is 0 where it does not say."""
 

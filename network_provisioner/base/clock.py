@@ -4,8 +4,9 @@ Leases end at instants of the wall clock, because clients and other machines kno
 clock may be set while leases run: by its administrator, by NTP after a start with a wrong time, by
 a virtual machine that comes back from a pause. Then nothing has happened to the transfers, and
 their leases must neither end at once nor last for hours. So time is taken from the clock that
-counts since the machine was started, and the wall clock only says where that began; where it is
-found set, :meth:`SteadyClock.catch_up` says by how much, once.
+counts since the machine was started, those seconds in which it slept among them, and the wall clock
+only says where that began; where it is found set, :meth:`SteadyClock.catch_up` says by how much,
+once. A step of seconds may be taken back, and hurts nobody until it is followed: it has to last.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from network_provisioner.base.model import LIVE, Transit
 log = logging.getLogger(__name__)
 
 JUMP_S = 1.0  # less than this is left alone: a clock that is kept right is never set by more
+GLITCH_S, LASTS_S = 60.0, 300.0  # less than this is followed when it has lasted so long
 _AT_ONCE_S = 0.05  # two clocks read within this are read at the same time
 _ATTEMPTS = 5
 _PAST = ("requested_at", "installed_at", "active_at", "metered_at")
@@ -42,26 +44,44 @@ class SteadyClock:
         as it was."""
         self._wall = wall
         self._steady = steady
-        self._follows = follows
+        self.follows = follows
         self._offset_s = self._seen_s = self._wall_offset_s()
+        self._stepped_at: float | None = None  # by a step that has not been followed yet
+        self._moved_s = 0.0  # by renew, not told by catch_up yet
 
     def __call__(self) -> float:
         return self._steady() + self._offset_s
 
     def catch_up(self) -> float:
-        """By how many seconds the wall clock was set since the last call, 0.0 where by less than
-        :data:`JUMP_S`. From now on the time is that of the wall clock."""
-        offset_s = self._wall_offset_s()
+        """By how many seconds this clock is set with this call, or was by :meth:`renew` before it.
+
+        It follows the wall clock where that was set by :data:`GLITCH_S` or more, or by
+        :data:`JUMP_S` or more :data:`LASTS_S` ago.
+        """
+        moved_s, self._moved_s = self._moved_s, 0.0
+        offset_s, now = self._wall_offset_s(), self._steady()
         jump_s = offset_s - self._seen_s
         if abs(jump_s) < JUMP_S:
-            return 0.0
-        self._seen_s = offset_s
-        then = "leases keep their length" if self._follows else "this process keeps its own time"
+            self._stepped_at = None
+            return moved_s
+        if self._stepped_at is None:
+            self._stepped_at = now
+        if abs(jump_s) < GLITCH_S and now - self._stepped_at < LASTS_S:
+            return moved_s
+        self._seen_s, self._stepped_at = offset_s, None
+        then = "leases keep their length" if self.follows else "this process keeps its own time"
         log.warning("the wall clock was set by %+.1f s: %s", jump_s, then)
-        if not self._follows:
-            return 0.0
+        if not self.follows:
+            return moved_s
         self._offset_s = offset_s
-        return jump_s
+        return moved_s + jump_s
+
+    def renew(self) -> None:
+        """Take the time from the wall clock, however that was set, now."""
+        offset_s = self._wall_offset_s()
+        self._moved_s += offset_s - self._offset_s
+        self._offset_s = self._seen_s = offset_s
+        self._stepped_at = None
 
     def _wall_offset_s(self) -> float:
         """What the wall clock is ahead of the steady one. Who is stopped between reading the one

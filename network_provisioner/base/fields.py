@@ -15,11 +15,16 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 
 T = TypeVar("T")
-_MAC = re.compile(r"([0-9a-f]{1,2}[:-]){5}[0-9a-f]{1,2}|([0-9a-f]{4}\.){2}[0-9a-f]{4}|[0-9a-f]{12}")
+_MAC = re.compile(
+    r"([0-9a-f]{1,2}[:\- ]){5}[0-9a-f]{1,2}|([0-9a-f]{4}[.:-]){2}[0-9a-f]{4}"
+    r"|[0-9a-f]{6}[:-][0-9a-f]{6}|(0x)?[0-9a-f]{12}"
+)
+_MOST_PORT = 0xFFFFFF00  # OFPP_MAX; those above have meanings of their own (OpenFlow 1.3, §7.2.1)
+_LOCAL_PORT = 0xFFFFFFFE
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]{1,3}")
 _DPID_DIGITS = 16
 _DPID = re.compile(
-    r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:)?(?P<hex>[0-9a-f]{1,16})"
+    r"openflow:(?P<decimal>[0-9]{1,20})|(0x|of:|dpid[:=])?(?P<hex>[0-9a-f]{1,16})"
     r"|(?P<parts>[0-9a-f]{1,2}([:\- ][0-9a-f]{1,2}){5,7}|[0-9a-f]{4}([.:-][0-9a-f]{4}){2,3})"
 )
 
@@ -154,14 +159,29 @@ def addresses(value: object, what: str) -> str:
 
 
 def mac(value: object, what: str) -> str:
-    """A MAC address in lower case with colons, or nothing."""
+    """A MAC address of one host in lower case with colons, or nothing."""
     if value == "":
         return ""
-    if not isinstance(value, str) or not _MAC.fullmatch(value.lower()):
+    written = value.strip(' "').lower() if isinstance(value, str) else ""
+    if not _MAC.fullmatch(written):
         raise InputError(
             f"{what} is {shown(value)}, expected a MAC address in quotes such as "
             "'02:00:00:00:00:01'"
         )
-    parts = re.split("[:-]", value.lower())
-    digits = "".join(part.zfill(2) for part in parts).replace(".", "")
+    parts = re.split("[:. -]", written.removeprefix("0x"))
+    digits = "".join(part.zfill(2) for part in parts)
+    if int(digits[1], 16) & 1 or not int(digits, 16):
+        raise InputError(
+            f"{what} is {shown(value)}, expected the MAC address of one host, such as "
+            "'02:00:00:00:00:01', and no group's"
+        )
     return ":".join(digits[n : n + 2] for n in range(0, 12, 2))
+
+
+def port(value: object, what: str) -> int:
+    """The number of a switch's port. No packet comes in at 0, or at one of those that mean "all",
+    "flood" or "the controller"."""
+    found = whole(value, what, 2**32 - 1)
+    if not 0 < found <= _MOST_PORT and found != _LOCAL_PORT:
+        raise InputError(f"{what} is {shown(value)}, expected a port number from 1 to {_MOST_PORT}")
+    return found

@@ -130,6 +130,10 @@ class BrokerClient:
         also who holds it until then. Unix seconds."""
         return self._ask(dict, "GET", "/v1/topology" + _query({"at": at, "until": until}))
 
+    def routes(self, site: str = "") -> Mappings:
+        """Who goes where and why, between all sites, or from and to one."""
+        return self._ask(list, "GET", "/v1/topology/routes" + _query({"site": site or None}))
+
     def advice(
         self, src: str, dst: str, rate_bps: float | None = None, template: str = "default"
     ) -> dict[str, Any]:

@@ -62,6 +62,8 @@ from network_provisioner.topology.graph import Link, Path, Topology
 # A policer that forgives too little halves TCP's rate, one that forgives too much is none: at
 # 200 Mb/s a burst of 5 ms gave 119 Mb/s and one of 500 ms gave 222.
 BURST_S = 0.1
+# Where no class is known by a DSCP value: what is a circuit's, from its first switch to its last.
+TAG = 1
 
 
 def caps(topology: Topology, groups: Sequence[CircuitGroup]) -> dict[str, float]:
@@ -318,7 +320,8 @@ class Planner:
         return found
 
     def _rate_control(self, meters: Mapping[str, int]) -> RateControl:
-        return RateControl(self._shaped, self._keep == "queue", meters)
+        tag = TAG if self._keep in ("queue", "meter") else 0
+        return RateControl(self._shaped, self._keep == "queue", tag, meters)
 
     def _walk(self, path: tuple[str, ...]) -> list[SwitchHop]:
         found = self._hops.get(path)

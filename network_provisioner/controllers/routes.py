@@ -1,7 +1,9 @@
 """Flow rules along paths: of best effort, of groups with one branch or several, of ARP. Pure.
 
 The first switch decides: it marks packets with a DSCP value where a shaped device or another switch
-has to know them again, and the last switch clears the mark. Everything without a circuit takes a
+has to know them again, and the last switch clears the mark. A circuit's rules take packets from the
+port of the hop before alone: who sends in its name and with its mark from elsewhere on its path
+gets best effort, which has no mark at any switch. Everything without a circuit takes a
 best-effort route of lower priority, unless one of its ends is in a Science DMZ: that is reached
 while a circuit lives, and not at all otherwise (precision-medicine paper, §2).
 """
@@ -32,17 +34,22 @@ from network_provisioner.controllers.rules import (
     SelectGroup,
     make_cookie,
 )
-from network_provisioner.topology.graph import Host, Node, Path, Topology
+from network_provisioner.topology.graph import Host, Node, Path, Topology, without_detours
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchHop:
-    """One switch on a path: where packets come in (0: not known) and where they leave. ``eth_dst``
-    is the router they leave to; from the ``last`` switch they leave to the host itself."""
+    """One switch on a path: where packets come in and where they leave. ``eth_dst`` is the router
+    they leave to; from the ``last`` switch they leave to the host itself.
+
+    They come ``from_switch`` at one port. A site or a router with several links to the switch
+    chooses by itself which one it sends on. A port of 0 is any: the topology does not name it.
+    """
 
     switch: Node
     after: str
-    in_port: int
+    in_ports: tuple[int, ...]
+    from_switch: bool
     out_port: int
     eth_dst: str
     last: bool
@@ -74,7 +81,8 @@ def switch_hops(topology: Topology, path: Sequence[str]) -> list[SwitchHop]:
             SwitchHop(
                 switch,
                 after,
-                (topology.link(before, name).ports or {}).get(name, 0),
+                _ports_from(topology, switch, before),
+                topology.beyond(name, before).kind == "switch",
                 port_to(topology, switch, after),
                 _router_mac(topology, switch, after),
                 i == len(switches) - 1,
@@ -93,6 +101,17 @@ def port_to(topology: Topology, switch: Node, after: str) -> int:
             f"expected ports: {{{switch.name}: <number>}}"
         )
     return port
+
+
+def _ports_from(topology: Topology, switch: Node, before: str) -> tuple[int, ...]:
+    """The ports where packets from the neighbour before a switch come in."""
+    sender = topology.beyond(switch.name, before)
+    links = [topology.link(before, switch.name)]
+    if sender.kind != "switch":
+        ends = {sender.name, switch.name}
+        links = [link for link in topology.whole_links if {link.a, link.b} == ends]
+    ports = sorted((link.ports or {}).get(switch.name, 0) for link in links)
+    return tuple(ports) if all(ports) else (0,)
 
 
 def _router_mac(topology: Topology, switch: Node, after: str) -> str:
@@ -141,8 +160,6 @@ def specific(src: Host, dst: Host) -> int:
 
 # Traffic without a circuit takes the routed network; the overlay links are for circuits.
 _ROUTE_PREFERENCE = {"lan": 0, "l3": 1, "l2": 2}
-# No preference is worth a path this much longer than the shortest.
-_DETOUR, _DETOUR_S = 2.0, 0.01
 # The parts of a group's rate are dealt out in this many steps.
 _WEIGHTS = 100
 
@@ -153,11 +170,13 @@ class RateControl:
 
     ``shaped`` are the link directions with classes. ``by_queue``: a class is named by a queue
     number instead of a DSCP value. ``meters`` are the meters' numbers, by group key, and for best
-    effort by link direction.
+    effort by link direction. Where no class is told by a DSCP value, ``tag`` is the one by which
+    the next switch knows what belongs to a circuit; 0 for none.
     """
 
     shaped: frozenset[Pair] = frozenset()
     by_queue: bool = False
+    tag: int = 0
     meters: Mapping[str, int] | None = None
 
     def meter(self, what: str) -> int:
@@ -174,8 +193,8 @@ def shaped_hops(topology: Topology) -> frozenset[Pair]:
 
 def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Path]:
     """Where best effort goes: straight through where both sites are on one switch, else the routed
-    network, and a layer 2 path where there is no routed one that is about as short. Not over links
-    that have ``failed`` where there is another way. None to or from a Science DMZ."""
+    network, and a layer 2 path where there is no routed one that costs about as little. Not over
+    links that have ``failed`` where there is another way. None to or from a Science DMZ."""
     open_sites = [name for name in topology.sites if not topology.nodes[name].dmz]
     found = (default_path(topology, src, dst, failed) for src in open_sites for dst in open_sites)
     return [path for path in found if path is not None]
@@ -184,15 +203,15 @@ def default_paths(topology: Topology, failed: Collection[Pair] = ()) -> list[Pat
 def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl) -> list[FlowRule]:
     """Best-effort rules along ``paths``. Raises InputError like :func:`switch_hops`.
 
-    Where one crosses a shaped device its first switch clears the DSCP field, so that no host can
-    mark itself into somebody's reservation.
+    Where a mark would count each switch clears the DSCP field, so that no host, whichever switch it
+    is at, can mark itself into somebody's reservation.
     """
     rules = []
     for path in paths:
-        marks = any(hop in control.shaped for hop in path.hops) and not control.by_queue
-        clears = 0 if marks else None
+        steps = switch_hops(topology, path.nodes)
+        clears = 0 if _may_be_marked(path, steps, control) else None
         pairs = _all_pairs(topology.site(path.nodes[0]), topology.site(path.nodes[-1]))
-        for i, step in enumerate(switch_hops(topology, path.nodes)):
+        for i, step in enumerate(steps):
             rules += [
                 FlowRule(
                     dpid=step.switch.dpid,
@@ -201,7 +220,7 @@ def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl)
                     dst=dst.address,
                     out_port=step.out_port,
                     cookie=make_cookie(ROUTE_OWNER, ">".join(path.nodes)),
-                    dscp=clears if i == 0 else None,
+                    dscp=clears,
                     eth_dst=step.mac(dst),
                     hop=i,
                     meter=control.meter(hop_key(step.hop)),
@@ -209,6 +228,13 @@ def route_rules(topology: Topology, paths: Sequence[Path], control: RateControl)
                 for src, dst in pairs
             ]
     return rules
+
+
+def _may_be_marked(path: Path, steps: Sequence[SwitchHop], control: RateControl) -> bool:
+    """Whether a mark that a host sets would count for something on this way."""
+    if any(step.from_switch for step in steps):
+        return bool(control.tag or control.shaped)
+    return not control.tag and any(hop in control.shaped for hop in path.hops)
 
 
 def group_rules(
@@ -232,7 +258,6 @@ def group_rules(
     if group.hosts:
         priority += HOST_PRIORITY
     named = named_packets(group.flows)
-    guarded = any(topology.nodes[site].dmz for site in group.sites)
     rules = []
     for branch, walked in walks:
         for i, step in enumerate(walked):
@@ -256,12 +281,13 @@ def group_rules(
                     protocol=protocol,
                     src_port=src_port,
                     dst_port=dst_port,
-                    in_port=step.in_port if guarded and i == 0 else 0,
-                    mark=branch.mark if several and i > 0 else None,
+                    in_port=in_port,
+                    mark=_expected_mark(branch, walked, i, control, several),
                     group=number if dealt else 0,
                     queue=0 if dealt else _queue(branch, step, control),
                     meter=control.meter(group.key) if i == 0 else 0,
                 )
+                for in_port in step.in_ports
                 for src, dst in pairs
                 for protocol, src_port, dst_port in named
             ]
@@ -296,25 +322,42 @@ def arp_rules(
             expires_at=until,
             hop=i,
             protocol="arp",
-            in_port=step.in_port if i == 0 else 0,
+            in_port=in_port,
         )
         for i, step in enumerate(switch_hops(topology, path))
+        for in_port in step.in_ports
         for src, dst in _all_pairs(topology.site(pair[0]), topology.site(pair[1]))
     ]
 
 
+def _tag(walked: Sequence[SwitchHop], control: RateControl) -> int:
+    """The tag of what takes this way, 0 where no switch hands it to another."""
+    return control.tag if any(step.from_switch for step in walked) else 0
+
+
+def _mark(branch: Branch, walked: Sequence[SwitchHop], control: RateControl, several: bool) -> int:
+    """The DSCP value of a branch's packets between its first switch and its last."""
+    return _tag(walked, control) if control.tag and not several else branch.mark
+
+
+def _expected_mark(
+    branch: Branch, walked: Sequence[SwitchHop], i: int, control: RateControl, several: bool
+) -> int | None:
+    """What packets must have. Routers may rewrite a tag."""
+    known = several or (control.tag and walked[i].from_switch)
+    return _mark(branch, walked, control, several) if i > 0 and known else None
+
+
 def _dscp(
-    branch: Branch, walked: list[SwitchHop], i: int, control: RateControl, several: bool
+    branch: Branch, walked: Sequence[SwitchHop], i: int, control: RateControl, several: bool
 ) -> int | None:
     """What the switch sets, None where it leaves the field alone."""
-    marked = branch.mark and (several or not control.by_queue)
-    crosses = not control.by_queue and any(step.hop in control.shaped for step in walked)
+    mark = _mark(branch, walked, control, several)
     if i == 0 and not several:
-        return branch.mark if marked else 0 if crosses else None
+        crosses = not control.tag and any(step.hop in control.shaped for step in walked)
+        return mark or (0 if crosses else None)
     last = i == len(walked) - 1
-    return (
-        0 if last and marked and (control.by_queue or walked[i].hop not in control.shaped) else None
-    )
+    return 0 if last and mark and (control.tag or walked[i].hop not in control.shaped) else None
 
 
 def _queue(branch: Branch, step: SwitchHop, control: RateControl) -> int:
@@ -348,14 +391,31 @@ def default_path(
     topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
 ) -> Path | None:
     """Where best effort between two sites goes; None where nothing joins them."""
-    paths = topology.candidate_paths(src, dst)
-    if failed:
-        paths = [p for p in paths if not any(hop in failed for hop in p.hops)] or paths
-    if not paths:
-        return None
-    shortest_s = min(p.rtt_s for p in paths)
-    near = [p for p in paths if p.rtt_s <= _DETOUR * shortest_s + _DETOUR_S]
-    return min(near, key=lambda p: _ROUTE_PREFERENCE[p.layer])
+    return default_route(topology, src, dst, failed)[0]
+
+
+def default_route(
+    topology: Topology, src: str, dst: str, failed: Collection[Pair] = ()
+) -> tuple[Path | None, str]:
+    """Where best effort between two sites goes, and why there."""
+    found = topology.candidate_paths(src, dst)
+    if not found:
+        return None, "no path joins the two sites"
+    works = [p for p in found if not any(hop in failed for hop in p.hops)]
+    paths = works or found
+    near = without_detours(paths)
+    best = min(near, key=lambda p: (_ROUTE_PREFERENCE[p.layer], p.cost_s))
+    if not works:
+        why = "no path works"
+    elif len(paths) == 1:
+        why = "the only path" if len(found) == 1 else "the only path that works"
+    elif len({p.layer for p in near}) > 1:
+        why = f"layer {best.layer} comes first, and costs little more"
+    else:
+        why = "the least delay for its rate"
+    if works and len(works) < len(found):
+        why += ", round what has failed"
+    return best, why
 
 
 def hop_key(hop: Pair) -> str:

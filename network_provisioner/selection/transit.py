@@ -23,6 +23,9 @@ Rules the thesis leaves open:
     that nobody measured is thus usable, and never preferred to one known to be as good. What the
     topology says of a path's delay, jitter and loss is no measurement: it scores nothing, but a
     path that cannot meet the QSpec by it is left out.
+*   **Detours**: a path that takes much longer for its rate than another one that is usable (see
+    :func:`~network_provisioner.topology.graph.without_detours`) has to score higher by
+    :data:`WORTH_A_DETOUR`; the topology's delay and rate count for that.
 *   **Ties**: fewer hops, which leave the most to others; then more expected throughput, then
     shorter RTT, then names in alphabetical order. The order in which candidates are listed never
     matters.
@@ -36,8 +39,9 @@ from typing import Any
 
 from network_provisioner.base.units import format_rate
 from network_provisioner.templates.template import MIN_SCORE, Template
-from network_provisioner.topology.graph import Path
+from network_provisioner.topology.graph import Path, without_detours
 
+WORTH_A_DETOUR = 1.0  # of Q's 10: two paths that score nearly alike differ by chance
 POOR = 0.5  # of what a path should give: less was measured of a poor one
 
 
@@ -148,16 +152,28 @@ def choose(
         high = max((path.capacity_bps for path, _ in paths), default=low)
     ranked = sorted((_judge(p, m, template, low, high, guaranteed) for p, m in paths), key=_rank)
     usable = [c for c in ranked if not c.rejected]
+    ranked, usable = (_without_needless_detour(those, usable) for those in (ranked, usable))
     if not usable:
         why = "; ".join(f"{path_name(c.path)}: {c.rejected}" for c in ranked)
         return PathChoice(None, tuple(ranked), why or "no path joins the two sites")
     best = usable[0]
     reason = f"{path_name(best.path)} has the highest score, {best.q:.2f}, of {len(ranked)} path"
     reason += "s" if len(ranked) > 1 else ""
+    if any(c.q > best.q for c in usable):
+        reason += " that are no detour"
     others = "; ".join(
         f"{path_name(c.path)}: {c.rejected or f'scores {c.q:.2f}'}" for c in ranked[1:]
     )
     return PathChoice(best, tuple(ranked), f"{reason} ({others})" if others else reason)
+
+
+def _without_needless_detour(those: list[Candidate], usable: list[Candidate]) -> list[Candidate]:
+    """The same, beginning with the best that is no detour where the best is not worth one."""
+    near = without_detours(c.path for c in usable)
+    first = next((c for c in usable if c.path in near), None)
+    if first is None or usable[0].q - first.q >= WORTH_A_DETOUR:
+        return those
+    return [first, *(c for c in those if c is not first)]
 
 
 def explain(decision: PathChoice | None) -> list[dict[str, Any]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+from network_provisioner.base.clock import SteadyClock
 from network_provisioner.base.errors import InputError
 from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import PAGE, Store
 
 
-def open_store(where: str | Path) -> Store:
-    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file.
+def open_store(where: str | Path, clock: SteadyClock | None = None) -> Store:
+    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file. A database
+    gives no turn to whose ``clock`` is wrong.
 
     Raises StoreError: it cannot be reached, is of another layout, or another broker has the file.
     """
@@ -20,7 +22,7 @@ def open_store(where: str | Path) -> Store:
         # Its client library is loaded where it is needed alone.
         from network_provisioner.stores.postgres import PostgresStore  # noqa: PLC0415
 
-        return PostgresStore(str(where))
+        return PostgresStore(str(where), steady=clock)
     return SqliteStore(where)
 
 

@@ -23,10 +23,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from network_provisioner.base.clock import SteadyClock
 from network_provisioner.base.model import Transit
 from network_provisioner.stores.postgres_link import BusyError, LostError, PostgresConnection, run
 from network_provisioner.stores.store import (
     ACTIVE_STATES,
+    ClockError,
     Rows,
     Run,
     Store,
@@ -38,6 +40,8 @@ from network_provisioner.stores.store import (
 TURN_S = 20.0
 """How long a session may be silent in its turn before the server ends it, in seconds."""
 _WAIT_S = 2.5  # for another thread's turn; for another broker's, the link's own patience
+MOST_SKEW_S = 1.0
+"""A broker whose clock differs from the database's by more decides nothing."""
 _LAYOUT = 1
 _KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the meta table's own number
 TICK = "UPDATE adon_meta SET change = change + 1 RETURNING change"
@@ -73,9 +77,17 @@ _PUT_ONE = _named(
     + upsert("adon_transits", writer=":me", change="(SELECT change FROM tick)")
 )
 _PUT_EACH = _named(upsert("adon_transits", writer=":me", change=":change"))
+
+
+def skew_s(before: float, there: float, after: float) -> float:
+    """What our clock is ahead of another at least, read between two readings of ours."""
+    return max(before - there, 0.0) - max(there - after, 0.0)
+
+
 # One statement, so that the counter and the rows are of the same moment.
+TIME = "extract(epoch FROM clock_timestamp())::float8"
 _NEWS = (
-    "SELECT m.change, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
+    f"SELECT m.change, {TIME}, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
     "ON t.change > %(seen)s AND (t.writer <> %(me)s OR t.id = ANY(%(doubted)s)) "
     "ORDER BY t.change, t.number"
 )
@@ -90,12 +102,20 @@ class PostgresStore(Store):
     _change = "change"
     _by_code_point = ' COLLATE "C"'
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        """Connect, and make the tables where there are none; ``clock`` dates documents.
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] = time.time,
+        steady: SteadyClock | None = None,
+    ) -> None:
+        """Connect, and make the tables where there are none; ``clock`` dates documents. A turn is
+        refused where ``steady`` and the wall clock that it is taken from differ from the database's
+        clock by more than :data:`MOST_SKEW_S`.
 
         The tables are made in the first schema of the session's search path. Raises StoreError.
         """
         self._clock = clock
+        self._steady = steady
         self.unreadable = {}
         self._me = uuid.uuid4().hex  # whose writes are no news to us
         self._deciding = PostgresConnection(url)
@@ -180,9 +200,11 @@ class PostgresStore(Store):
 
     def _news(self) -> list[Transit]:
         seen, doubted = self._seen, list(self._doubted)
-        statement = "SELECT change, NULL, NULL FROM adon_meta" if seen is None else _NEWS
+        statement = f"SELECT change, {TIME}, NULL, NULL FROM adon_meta"
+        if seen is not None:
+            statement = _NEWS
         values = {"seen": seen, "me": self._me, "doubted": doubted}
-        rows = self._deciding.rows(statement, values, only=self._session)
+        rows = self._in_time(lambda: self._deciding.rows(statement, values, only=self._session))
         now = rows[0][0]
         if seen is not None and now < seen:
             raise StoreError(
@@ -191,7 +213,27 @@ class PostgresStore(Store):
             )
         self._seen = now
         self._doubted.clear()
-        return self._read(row[1:] for row in rows if row[1] is not None)
+        return self._read(row[2:] for row in rows if row[2] is not None)
+
+    def _in_time(self, ask: Callable[[], Rows]) -> Rows:
+        """The answer to a question, with the database's clock in its second column; asked again
+        with a fresh clock where ours is wrong. Raises ClockError where that is wrong as well."""
+        if self._steady is None:
+            return ask()
+        for last in (False, True):
+            before = self._steady()
+            rows = ask()
+            ahead_s = skew_s(before, rows[0][1], self._steady())
+            if abs(ahead_s) <= MOST_SKEW_S:
+                break
+            if last:
+                words = "ahead of" if ahead_s > 0 else "behind"
+                raise ClockError(
+                    f"this machine's clock is {abs(ahead_s):.1f} s {words} the database's, "
+                    f"expected at most {MOST_SKEW_S:g} s: nothing is decided until both are right"
+                )
+            self._steady.renew()
+        return rows
 
     # -- transits ----------------------------------------------------------------------------
 

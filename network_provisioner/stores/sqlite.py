@@ -63,7 +63,7 @@ def _text(raw: bytes) -> str:
 
 def faults(path: Path) -> list[str]:
     """In words, why a broker's state in a file cannot be written or be read as a whole; also while
-    a broker has it. Nothing is changed."""
+    a broker has it. The number of its layout is written, as it is."""
     try:
         return _faults(path)
     except sqlite3.Error as error:
@@ -74,18 +74,19 @@ def _faults(path: Path) -> list[str]:
     uri = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, uri=True)) as db:
         db.text_factory = _text
-        db.execute("BEGIN IMMEDIATE")
-        db.execute("ROLLBACK")
         if layout := _unknown_layout(db):
             return [f"it {layout}"]
         if damage := _damage(db):
             return [damage]
+        layout = db.execute("PRAGMA user_version").fetchone()[0]
+        db.execute("BEGIN IMMEDIATE")
+        db.execute(f"PRAGMA user_version = {layout}")
+        db.execute("COMMIT")
         found = []
         for name, body in db.execute("SELECT id, body FROM transits"):
             why = transit_of(name, body)
             if isinstance(why, str):
                 found.append(f"transit {printable(name)} cannot be read: {why}")
-        layout = db.execute("PRAGMA user_version").fetchone()[0]
         documents = "SELECT kind, name, coalesce(body, '{}') FROM documents"
         for kind, name, body in db.execute(documents) if layout > 1 else ():
             try:

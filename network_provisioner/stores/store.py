@@ -44,6 +44,10 @@ class StoreError(AdonError):
     code = "store_unavailable"
 
 
+class ClockError(StoreError):
+    """Clocks do not agree; the message names no place, so that everybody may read it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """One version of a document. ``at`` is when it was written, Unix seconds.

@@ -15,7 +15,7 @@ from network_provisioner.base.schema import Duration, Name, Number, Rate, Schema
 from network_provisioner.topology.graph import LINK, Host, Link, Node, Topology
 
 _Dpid = Annotated[int, checked(fields.dpid)]
-_Port = Annotated[int, checked(partial(fields.whole, most=2**32 - 1))]
+_Port = Annotated[int, checked(fields.port)]
 _Vlan = Annotated[int, checked(partial(fields.whole, most=4094))]
 _Mac = Annotated[str, checked(fields.mac)]
 

@@ -22,6 +22,9 @@ from network_provisioner.topology.paths import PathFinder
 KINDS = ("site", "switch", "router", "relay")
 LINK = "link"  # the kind of node that stands for a link with a name
 LAYERS = ("l2", "l3", "lan")
+COST_BITS = 1e6
+# Layers and small differences of other kinds are worth no path that costs more than this.
+DETOUR, DETOUR_S = 2.0, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,19 @@ class Path:
     def hops(self) -> tuple[tuple[str, str], ...]:
         """The directed links of the path, in order."""
         return tuple(pairwise(self.nodes))
+
+    @property
+    def cost_s(self) -> float:
+        """What it costs to send a little over it, in seconds: a round trip, and COST_BITS at its
+        rate."""
+        return self.rtt_s + COST_BITS / self.capacity_bps
+
+
+def without_detours(paths: Iterable[Path]) -> list[Path]:
+    """Those, in their order, that cost no more than DETOUR times the cheapest and DETOUR_S."""
+    paths = list(paths)
+    most_s = DETOUR * min((path.cost_s for path in paths), default=0.0) + DETOUR_S
+    return [path for path in paths if path.cost_s <= most_s]
 
 
 def way_of(nodes: Sequence[str]) -> str:
@@ -324,6 +340,11 @@ class Topology:
             return self._links[frozenset((a, b))]
         except KeyError:
             raise InputError(f"topology: no link between {a!r} and {b!r}") from None
+
+    def label_of(self, a: str, b: str) -> str:
+        """What people call the link between two neighbours, of which one may be a link's node."""
+        name = next((n for n in (a, b) if self.nodes[n].kind == LINK), "")
+        return name or self.link(a, b).label
 
     def beyond(self, end: str, after: str) -> Node:
         """The node that a path comes to next after ``end``, where ``after`` may be a link's."""

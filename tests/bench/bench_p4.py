@@ -9,11 +9,12 @@ same two hosts as the other's and are told apart by their ports, which their tra
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
@@ -21,6 +22,7 @@ from adon.machine import box, packages
 from tests.bench import Figure, Tell, bench
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = os.environ.get("ADON_P4_IP", "4")  # of IP
 RATE_BPS = 100e6  # of the link, see dataplane_world
 OURS = "computed"
 PEERS = ("7-3", "10-3")
@@ -61,7 +63,7 @@ def classes_on_the_data_plane(tell: Tell) -> Iterable[Figure]:
     # Downloads need the host's network, so before the box is made.
     programs = packages.ensure("openvswitch", progress=tell) / "wrap"
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder:
-        words = [sys.executable, "-m", "tests.bench.classes_inside", str(programs), folder]
+        words = [sys.executable, "-m", "tests.bench.classes_inside", str(programs), folder, VERSION]
         windows = []
         with subprocess.Popen(
             [*box.command(), *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -73,7 +75,8 @@ def classes_on_the_data_plane(tell: Tell) -> Iterable[Figure]:
                 tell(_said(window))
         if inside.returncode:
             raise RuntimeError(f"the measurement ended with {inside.returncode}")
-    yield from figures(windows)
+    for figure in figures(windows):
+        yield figure if VERSION == "4" else replace(figure, figure=f"IPv{VERSION}: {figure.figure}")
 
 
 def figures(windows: Sequence[Window]) -> Iterable[Figure]:

@@ -1,6 +1,6 @@
 """Runs inside a box for the bench P4: two classes under the paper's load patterns.
 
-    python -m tests.bench.classes_inside OPENVSWITCH FOLDER
+    python -m tests.bench.classes_inside OPENVSWITCH FOLDER 4|6
 
 Writes a line of JSON for each window that was measured: pattern, setup (strategy, or "link" for the
 link without any queue), goodput of each class in b/s, and what their queues were sure of.
@@ -30,10 +30,10 @@ SAMPLES, SAMPLE_S = 10, 3.0  # Figure 7
 SWITCHES, SWITCHED_S = 6, 3.0  # Figure 8
 
 
-def main(programs: Path, folder: Path) -> None:
+def main(programs: Path, folder: Path, version: int) -> None:
     """All patterns, each with every setup in turn, and again the other way round, so that all meet
     the same machine."""
-    with Plane(programs, folder) as plane:
+    with Plane(programs, folder, version=version) as plane:
         for pattern, on in (("both", BOTH), ("q1", BOTH[:1]), ("q2", BOTH[1:])):
             for round_ in range(ROUNDS):
                 for setup in (LINK, *STRATEGIES):
@@ -108,4 +108,4 @@ def tell(
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

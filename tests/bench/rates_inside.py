@@ -1,7 +1,7 @@
 """Runs inside a box for the bench P17: one stream between two hosts at a switch, whose links are
 pairs of veth that are said to carry 10 Gb/s, without a transit and with one.
 
-    python -m tests.bench.rates_inside
+    python -m tests.bench.rates_inside [4|6 [dscp-htb|meter]]
 
 Writes one line of JSON at its end: b/s of each round, by setup.
 """
@@ -26,6 +26,7 @@ from tests.bench.bench_p17 import BEFORE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "component"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from ipv6_world import add_ipv6, with_ipv6
 from ovs_rig import OvsRig, transfer
 
 ROUNDS, SECONDS = 5, 3.0
@@ -33,12 +34,16 @@ SRC, DST = "mu", "local"
 FAST = replace(LAYOUT, sites=tuple(replace(site, access_bps=10e9) for site in LAYOUT.sites))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, version: int = 4, bandwidth: str = "auto") -> None:
     """All setups in turn, so that all meet the same machine."""
     programs = packages.ensure("openvswitch", progress=lambda _: None) / "wrap"
     found: dict[str, list[float]] = {"without": [], "with": [], "capped": []}
     with Network(FAST, programs, folder) as network:
-        rig = OvsRig(network, topology_from_dict(FAST.topology()))
+        if version == 6:
+            add_ipv6(FAST)
+        data = with_ipv6(FAST) if version == 6 else FAST.topology()
+        rig = OvsRig(network, topology_from_dict(data))
+        rig.controller = rig.new_controller(bandwidth=bandwidth)
         named = {"capped": {**BEFORE["default"], "applications": []}}
         store = SqliteStore(folder / "state.sqlite")
         broker = Broker(rig.topology, templates_from_dict(named), rig.controller, store)
@@ -51,7 +56,7 @@ def main(folder: Path) -> None:
                         template = "capped" if setup == "capped" else "default"
                         request = TransitRequest(name, SRC, DST, template=template)
                         assert broker.request(request).state in LIVE
-                    rates.append(transfer(SRC, DST, SECONDS)["bps"])
+                    rates.append(transfer(SRC, DST, SECONDS, version=version)["bps"])
                     if setup != "without":
                         broker.release(name)
         finally:
@@ -61,4 +66,4 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as name:
-        main(Path(name))
+        main(Path(name), *map(int, sys.argv[1:2]), *sys.argv[2:])

@@ -31,6 +31,7 @@ from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
+from tests.ipv6_world import address6
 from tests.network_world import slower
 
 HERE = Path(__file__).resolve().parent
@@ -232,10 +233,12 @@ def load(site: str | LanHost, *words: object) -> subprocess.Popen[str]:
 
 
 @contextlib.contextmanager
-def sink(site: str | LanHost, port: int, *file: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+def sink(
+    site: str | LanHost, port: int, *file: Path, address: str = ""
+) -> Iterator[Callable[[], dict[str, Any]]]:
     """Receive at a site, into a file where one is named; what is yielded waits for the end of one
     stream."""
-    process = load(site, "sink", host_of(site).address, port, *file)
+    process = load(site, "sink", address or host_of(site).address, port, *file)
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         yield lambda: json.loads(process.stdout.readline())  # type: ignore[union-attr]
@@ -245,11 +248,13 @@ def sink(site: str | LanHost, port: int, *file: Path) -> Iterator[Callable[[], d
 
 
 def transfer(
-    src: str | LanHost, dst: str | LanHost, seconds: float, port: int = 5001
+    src: str | LanHost, dst: str | LanHost, seconds: float, port: int = 5001, version: int = 4
 ) -> dict[str, float]:
-    """One stream between two sites: bytes, seconds and bits per second."""
-    with sink(dst, port) as received:
-        sender = load(src, "send", host_of(dst).address, port, 1, seconds)
+    """One stream between two sites, over IPv4 or IPv6: bytes, seconds and bits per second."""
+    to = host_of(dst)
+    address = to.address if version == 4 or isinstance(to, LanHost) else address6(to)
+    with sink(dst, port, address=address) as received:
+        sender = load(src, "send", address, port, 1, seconds)
         assert sender.wait(seconds + 240) == 0
         found = received()
     return {**found, "bps": 8 * found["bytes"] / found["seconds"]}

@@ -29,7 +29,7 @@ _TELLING = threading.Lock()  # print writes a line in two pieces
 
 def sink(address: str, port: int, file: str = os.devnull) -> None:
     """Receive until killed."""
-    with socket.create_server((address, port), backlog=64) as server:
+    with socket.create_server((address, port), family=_family(address), backlog=64) as server:
         print("ready", flush=True)
         while True:
             stream, _ = server.accept()
@@ -63,7 +63,7 @@ def send(address: str, port: int, streams: int, seconds: float) -> None:
 
 
 def _send(address: str, port: int, streams: int, seconds: float) -> None:
-    with socket.socket() as stream:
+    with socket.socket(_family(address)) as stream:
         # The kernel doubles it: enough for 200 Mb/s over 53 ms, with as much again for streams that
         # are few on their way. More would be draining long after the end.
         buffer = (1 << 20) // min(streams, 8)
@@ -75,6 +75,10 @@ def _send(address: str, port: int, streams: int, seconds: float) -> None:
             stream.sendall(CHUNK)
         while time.monotonic() < begin + seconds:
             stream.send(CHUNK)
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 if __name__ == "__main__":

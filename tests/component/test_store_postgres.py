@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,13 +23,15 @@ from killed_broker import dies_at_every
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from store_suite import Model, StoreSuite, World, few_examples, many, puts, transit
 
+from adon.cli import doctor
 from examples.testbed.postgres import Postgres
+from network_provisioner.base.clock import SteadyClock
 from network_provisioner.base.model import Transit
 from network_provisioner.stores import postgres as postgres_store
 from network_provisioner.stores import postgres_link
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores.postgres import PostgresStore
-from network_provisioner.stores.store import StoreError
+from network_provisioner.stores.store import ClockError, StoreError
 
 pytestmark = pytest.mark.component
 
@@ -63,6 +66,37 @@ class TestPostgres(StoreSuite):
     @pytest.fixture
     def world(self, server: Postgres) -> Callable[[], World]:
         return lambda: stores_at(new_place(server))
+
+
+@pytest.mark.parametrize("by_s", [5.0, -5.0])
+def test_whose_clock_is_wrong_gets_no_turn(
+    url: str, by_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong_s = [0.0]
+    clock = SteadyClock(lambda: time.time() + wrong_s[0], follows=False)
+    store = PostgresStore(url, steady=clock)
+    try:
+        with store.turn():
+            store.put(transit("a"))
+        wrong_s[0] = by_s  # the wall clock alone: time goes on as it was
+        with store.turn():
+            pass
+        clock.renew()
+        words = "ahead of" if by_s > 0 else "behind"
+        with pytest.raises(ClockError, match=f"clock is .* s {words} the database's"), store.turn():
+            pass
+        with monkeypatch.context() as machine:
+            machine.setattr(doctor.time, "time", clock)
+            said, fine = doctor._database(url)
+        assert not fine and f"{words} its clock" in said
+        assert doctor._database(url)[1]
+        wrong_s[0] = 0.0  # as soon as it is right
+        with store.turn():
+            store.put(transit("b"))
+        assert clock.catch_up() == pytest.approx(0.0, abs=1.0)
+        assert {t.id for t in store.active()} == {"a", "b"}
+    finally:
+        store.close()
 
 
 # -- what two brokers tell each other --------------------------------------------------------

@@ -278,20 +278,10 @@ class Pipeline:
                 eth_dst = host.mac
             elif here.kind == "switch":
                 came_by = self._port_to(node, came_from)
-                matching = [
-                    rule
-                    for rule in self.rules.values()
-                    if rule.dpid == here.dpid
-                    and _within(rule.src, ends[0])
-                    and _within(rule.dst, ends[1])
-                    and _meets(rule, protocol, ports, dscp, came_by)
-                ]
-                if not matching:
-                    raise LookupError(f"no rule at {node} for {src}>{dst} after {nodes}")
-                rule = max(matching, key=lambda r: r.priority)
-                best = [r for r in matching if r.priority == rule.priority]
-                if len({(r.out_port, r.group, r.dscp, r.cookie) for r in best}) > 1:
-                    raise LookupError(f"{len(best)} rules at {node} for {src}>{dst}: {best}")
+                try:
+                    rule = self._rule(here.dpid, ends, protocol, ports, dscp, came_by)
+                except LookupError as error:
+                    raise LookupError(f"{error} at {node} for {src}>{dst} after {nodes}") from None
                 if rule.group:
                     group = self.entries[here.dpid, "group", rule.group]
                     assert isinstance(group, SelectGroup)
@@ -306,6 +296,71 @@ class Pipeline:
                 raise LookupError(f"{src}>{dst} came to the {here.kind} {node}")
             marks.append(dscp)
         return Arrival((*nodes, dst), tuple(marks), eth_dst)
+
+    def forge(
+        self,
+        switch: str,
+        port: int,
+        src: str,
+        dst: str,
+        dscp: int,
+        protocol: str = "icmp",
+        ports: tuple[int, int] = (0, 0),
+    ) -> list[tuple[FlowRule, int]]:
+        """The rules that a packet meets, and the mark it leaves with, which a host at a port of
+        some switch sends in the name of a site: until it is lost, or no switch comes next."""
+        ends = self.topology.end(src).address, self.topology.end(dst).address
+        met: list[tuple[FlowRule, int]] = []
+        while self.topology.nodes[switch].kind == "switch" and len(met) < len(self.topology.nodes):
+            dpid = self.topology.nodes[switch].dpid
+            try:
+                rule = self._rule(dpid, ends, protocol, ports, dscp, port)
+            except LookupError:
+                break
+            assert not rule.group
+            dscp = dscp if rule.dscp is None else rule.dscp
+            met.append((rule, dscp))
+            before, switch = switch, self._ports[switch, rule.out_port]
+            if self.topology.nodes[switch].kind == "switch":
+                port = self._port_to(switch, before)
+        return met
+
+    def ports_of(self, switch: str) -> set[int]:
+        """Those that the topology names."""
+        return {port for name, port in self._ports if name == switch}
+
+    def switch_of(self, rule: FlowRule) -> str:
+        """Where it is."""
+        return next(n.name for n in self.topology.nodes.values() if n.dpid == rule.dpid)
+
+    def leaves_to(self, rule: FlowRule) -> str:
+        """The neighbour that a rule sends to."""
+        return self._ports[self.switch_of(rule), rule.out_port]
+
+    def _rule(
+        self,
+        dpid: int,
+        ends: tuple[str, str],
+        protocol: str,
+        ports: tuple[int, int],
+        dscp: int,
+        came_by: int,
+    ) -> FlowRule:
+        matching = [
+            rule
+            for rule in self.rules.values()
+            if rule.dpid == dpid
+            and _within(rule.src, ends[0])
+            and _within(rule.dst, ends[1])
+            and _meets(rule, protocol, ports, dscp, came_by)
+        ]
+        if not matching:
+            raise LookupError("no rule")
+        rule = max(matching, key=lambda r: r.priority)
+        best = [r for r in matching if r.priority == rule.priority]
+        if len({(r.out_port, r.group, r.dscp, r.cookie) for r in best}) > 1:
+            raise LookupError(f"{len(best)} rules: {best}")
+        return rule
 
     def _port_to(self, switch: str, neighbour: str) -> int:
         return next(p for (s, p), n in self._ports.items() if (s, n) == (switch, neighbour))

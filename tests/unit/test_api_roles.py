@@ -43,6 +43,7 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
         {R, E}, "/v1/transits/mine/flows", {"flows": []},
     ),
     ("get", "/v1/topology"): (EVERYBODY, "/v1/topology", None),
+    ("get", "/v1/topology/routes"): (EVERYBODY, "/v1/topology/routes", None),
     ("get", "/v1/topology/discovered"): ({E, OP, M}, "/v1/topology/discovered", None),
     ("get", "/v1/advice"): (EVERYBODY, "/v1/advice?src=mu&dst=tacc", None),
     ("get", "/v1/health"): (EVERYBODY, "/v1/health", None),

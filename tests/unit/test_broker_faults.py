@@ -15,6 +15,7 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.stores.store import StoreError
+from network_provisioner.topology.graph import Topology
 
 
 @pytest.fixture
@@ -134,13 +135,41 @@ def test_who_waited_goes_on_waiting_after_a_restart(rig: Rig) -> None:
     assert (started.state, started.lease_until) == (TransitState.INSTALLED, rig.clock.now + 33)
 
 
-def test_what_no_longer_fits_the_configuration_fails(rig: Rig) -> None:
+def test_what_no_longer_fits_the_configuration_takes_another_path(rig: Rig) -> None:
+    until = rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6).lease_until
+    for network, path in (
+        (demo_network(l2="100 Mb/s", l3="200 Mb/s"), ["mu", "s1", "r1", "s2", "tacc"]),
+        (demo_network(l2="200 Mb/s", l3="20 Mb/s"), ["mu", "s1", "s2", "tacc"]),
+    ):
+        rig = again(rig, topology=network)
+        moved = rig.broker.get("a")
+        assert (moved.state, moved.path) == (TransitState.INSTALLED, path)
+        assert moved.granted_bps >= 150e6 and moved.lease_until == until
+        assert rig.controller.circuits["a"].path == tuple(path)
+
+
+def test_what_can_fit_nowhere_any_more_goes_on_as_best_effort(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     new = again(rig, topology=demo_network(l2="100 Mb/s"))
-    gone = new.broker.get("a")
-    assert gone.state is TransitState.FAILED
-    assert "after a restart: s1>s2 has 90 Mb/s free, 150 Mb/s asked" in gone.reason
+    assert new.broker.get("a").state is TransitState.BEST_EFFORT
     assert new.controller.circuits == {} and new.reserved() == {}
+
+
+def test_a_site_that_is_no_more_takes_its_transits_with_it_and_no_others(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", min_bps=150e6, lease_s=100)
+    rig.ask("q", "local", "tacc", min_bps=150e6)
+    rig.ask("b", "mu", "local", min_bps=10e6)
+    whole = demo_network()
+    nodes = [node for node in whole.nodes.values() if node.name != "tacc"]
+    links = [link for link in whole.whole_links if "tacc" not in (link.a, link.b)]
+    new = again(rig, topology=Topology(nodes, links))
+    states = {t.id: t.state for t in new.broker.list()}
+    assert states == {
+        "a": TransitState.FAILED,
+        "q": TransitState.FAILED,
+        "b": TransitState.INSTALLED,
+    }
+    assert "the topology has one of its sites no more" in new.broker.get("q").reason
 
 
 def test_who_waited_for_a_template_that_is_gone(tmp_path: Path) -> None:

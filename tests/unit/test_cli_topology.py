@@ -51,7 +51,9 @@ def test_check_says_what_the_broker_would_say(
     network = demo()
     network["nodes"].append({"name": "far", "kind": "site"})
     file = tmp_path / "adon.yml"
-    file.write_text(yaml.safe_dump({"topology": network}))
+    tokens = [{"name": "ada", "role": "engineer", "token": "a" * 20}]
+    security = {"security": {"tokens": tokens}}
+    file.write_text(yaml.safe_dump({"topology": network, **security}))
     ran = adon("topology", "check", "adon.yml")
     assert (ran.code, ran.err) == (0, "")
     accepted, warning = ran.out.splitlines()
@@ -59,11 +61,17 @@ def test_check_says_what_the_broker_would_say(
     assert warning == "topology: site 'far' has no link"
     found = json.loads(adon("topology", "check", "adon.yml", "--json").out)
     assert (found["counts"]["switch"], found["warnings"]) == (2, [warning])
+    file.write_text(yaml.safe_dump({"topology": network}))
+    assert "site tacc is in a Science DMZ" in refusal("topology", "check", "adon.yml")
     (tmp_path / "net.json").write_text(adon("topology", "export", "--format", "json").out)
     assert adon("topology", "check", "net.json").out.startswith("net.json: the broker accepts it")
     # A driver of switches needs datapath ids.
     del network["nodes"][2]["dpid"]
-    section = {"topology": network, "controller": {"driver": "openflow", "bandwidth": "none"}}
+    section = {
+        "topology": network,
+        **security,
+        "controller": {"driver": "openflow", "bandwidth": "none"},
+    }
     file.write_text(yaml.safe_dump(section))
     said = refusal("topology", "check", "adon.yml")
     assert said.startswith("adon.yml: topology: switches have the datapath ids 0x0, 0x2, expected")
@@ -187,3 +195,25 @@ def test_a_file_is_looked_for_beside_adon_yml(tmp_path: Path) -> None:
     assert same(topology_from_dict(found.topology), topology_from_dict(demo()))
     with pytest.raises(InputError, match=r"elsewhere/net\.graphml: cannot be read"):
         parse_config({"topology": {"file": "net.graphml"}}, "elsewhere/adon.yml")
+
+
+def test_who_goes_where_and_why(rig: Rig) -> None:
+    ask()
+    rows = [
+        line.split("  ") for line in adon("topology", "show", "--routes", "mu").out.splitlines()
+    ]
+    found = {tuple(c.strip() for c in row if c)[:3]: [c.strip() for c in row if c] for row in rows}
+    assert found["from", "to", "who"][3:] == ["path", "rtt", "rate", "state", "why"]
+    routed = found["mu", "tacc", "best effort"]
+    assert routed[3:7] == ["mu > s1:11 > r1 > s2:2 > tacc", "53 ms", "20 Mb/s", "up"]
+    assert routed[7] == "layer l3 comes first, and costs little more"
+    own = found["mu", "tacc", "a"]
+    assert own[3] == "mu > s1:10 > s2:2 > tacc" and own[6] == "installed"
+    assert "has the highest score" in own[7]
+    assert not any({"local", "tacc"} == {a, b} for a, b, _ in found)
+    every = json.loads(adon("topology", "show", "--routes", "--json").out)
+    sites = {row["src"] for row in every}
+    assert sum(row["who"] == "best effort" for row in every) == len(sites) * (len(sites) - 1)
+    hop = next(row for row in every if row["who"] == "a")["next_hops"][0]
+    assert hop == {"switch": "s1", "in_ports": [1], "out_port": 10, "to": "s2", "link": "s1-s2"}
+    assert "unknown site 'nowhere'" in refusal("topology", "show", "--routes", "nowhere")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -19,12 +20,19 @@ from request_sequences import (
     Sequences,
 )
 
-from network_provisioner.base.clock import JUMP_S, SteadyClock, move_times, since_boot
+from network_provisioner.base.clock import (
+    GLITCH_S,
+    JUMP_S,
+    LASTS_S,
+    SteadyClock,
+    move_times,
+    since_boot,
+)
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.stores.store import Store
+from network_provisioner.stores.store import ClockError, Store
 
 HOUR = 3600.0
 T0 = 1_000_000.0
@@ -56,7 +64,7 @@ def test_time_passes_as_on_the_wall_where_nobody_sets_it(times: Times) -> None:
     assert times.clock.catch_up() == 0.0
 
 
-@given(st.floats(-1e9, 1e9).filter(lambda jump: abs(jump) >= JUMP_S), st.floats(0, 1e6))
+@given(st.floats(-1e9, 1e9).filter(lambda jump: abs(jump) >= GLITCH_S), st.floats(0, 1e6))
 def test_a_jump_is_followed_once_and_only_when_asked(jump_s: float, later_s: float) -> None:
     times = Times()
     times.offset += jump_s
@@ -68,12 +76,38 @@ def test_a_jump_is_followed_once_and_only_when_asked(jump_s: float, later_s: flo
 
 
 @given(st.lists(st.floats(-0.4, 0.4)))
-def test_small_steps_are_followed_when_they_add_up(steps: list[float]) -> None:
+def test_small_steps_are_followed_when_they_add_up_and_last(steps: list[float]) -> None:
     times = Times()
     for step in steps:
         times.offset += step
         times.clock.catch_up()
+        times.steady += LASTS_S
+        times.clock.catch_up()
         assert abs(times.clock() - (times.steady + times.offset)) < JUMP_S
+
+
+@given(
+    st.floats(-GLITCH_S, GLITCH_S).filter(lambda step: JUMP_S + 0.1 < abs(step) < GLITCH_S - 0.1),
+    st.floats(0, LASTS_S - 1),
+)
+def test_a_step_of_seconds_that_is_taken_back_is_not_followed(step_s: float, for_s: float) -> None:
+    times = Times()
+    for _ in range(3):
+        times.offset += step_s
+        assert times.clock.catch_up() == 0.0
+        times.steady += for_s
+        assert times.clock.catch_up() == 0.0
+        times.offset -= step_s
+        assert times.clock.catch_up() == 0.0
+        assert times.clock() == pytest.approx(times.steady + times.offset)
+
+
+def test_who_takes_the_time_anew_says_so_once(times: Times) -> None:
+    times.offset += 5
+    times.clock.renew()
+    assert times.clock() == T0 + 5
+    assert times.clock.catch_up() == 5.0
+    assert times.clock.catch_up() == 0.0
 
 
 def test_who_does_not_follow_keeps_its_time(times: Times, caplog: pytest.LogCaptureFixture) -> None:
@@ -208,6 +242,41 @@ def test_a_start_in_advance_follows_the_wall(rig: Rig, times: Times) -> None:
     assert rig.reserved() == {}
 
 
+@pytest.mark.parametrize("by_s", [20, -20])
+def test_one_in_advance_survives_a_glitch(rig: Rig, times: Times, by_s: float) -> None:
+    rig.ask("a", "mu", "tacc", start=T0 + 10, end=T0 + 25)
+    rig.ask("runs", "local", "iplant", lease_s=15)
+    for after_s, state in ((0, TransitState.HELD), (11, TransitState.INSTALLED)):
+        times.steady += after_s
+        times.offset += by_s
+        rig.broker.sweep()
+        assert rig.broker.get("a").state is state
+        assert rig.broker.get("runs").state is TransitState.INSTALLED
+        times.offset -= by_s
+        rig.broker.sweep()
+        assert rig.broker.get("a").state is state
+    assert rig.broker.get("runs").lease_until == T0 + 15
+
+
+def test_no_path_is_decided_by_a_clock_that_others_do_not_have(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "this machine's clock is 3.0 s ahead of the database's"
+
+    def refused() -> Sequence[Transit]:
+        raise ClockError(words)
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(rig.store, "turn", refused)
+        with pytest.raises(BrokerError, match=words) as error:
+            rig.ask("a", "mu", "tacc")
+        assert error.value.code == "store_unavailable"
+        health = rig.broker.health()
+        assert (health["status"], health["problem"]) == ("degraded", words)
+    assert rig.ask("a", "mu", "tacc").state is TransitState.INSTALLED
+    assert rig.broker.health()["status"] == "ok"
+
+
 def test_one_in_advance_that_finds_its_time_taken_waits(rig: Rig, times: Times) -> None:
     rig.ask("runs", "mu", "tacc", min_bps=150e6, lease_s=500)
     rig.ask("ahead", "local", "iplant", min_bps=150e6, start=T0 + 600, end=T0 + 900)
@@ -237,7 +306,7 @@ def test_switches_that_were_away_are_asked_again_in_time(rig: Rig, times: Times)
 # -- whatever is asked while it is set ---------------------------------------------------------
 
 SEQUENCES = 150
-JUMPS_S = (3600.0, -3600.0, 90.0, -90.0, 5.0, -5.0, 400_000.0, -400_000.0)
+JUMPS_S = (3600.0, -3600.0, 90.0, -90.0, 61.0, -61.0, 400_000.0, -400_000.0)
 
 
 class SetClock(OneSequence):

@@ -136,9 +136,9 @@ def test_rules_of_others_stay_and_strange_ones_of_ours_go(rig: FakeRig) -> None:
 
 def test_bytes_of_one_circuit_are_exact_and_shared_ones_add_up(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a", 60)])
-    # Behind the match's header and the Ethernet type is the source address.
+    # Behind the match's header, the port and the Ethernet type is the source address.
     mu = bytes([10, 10, 0, 1])
-    key = next(k for k in rig.s1.table if k[0] == TRANSIT_PRIORITY and k[1][14:18] == mu)
+    key = next(k for k in rig.s1.table if k[0] == TRANSIT_PRIORITY and k[1][22:26] == mu)
     rig.s1.table[key].bytes = 1000
     assert rig.controller.circuit_bytes("a") == 1000
     rig.controller.apply([rig.circuit("a", 60), rig.circuit("b", 20)])

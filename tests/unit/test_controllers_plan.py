@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise, product
 
 import pytest
 from controller_worlds import MBPS, Pipeline, circuit_sets, site, topologies, two_switches
@@ -15,10 +16,7 @@ from network_provisioner.controllers.dscp import MARKS
 from network_provisioner.controllers.groups import by_hop
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.controllers.routes import shaped_hops
-from network_provisioner.controllers.rules import (
-    FlowRule,
-    diff,
-)
+from network_provisioner.controllers.rules import ROUTE_OWNER, FlowRule, diff
 from network_provisioner.controllers.shaping.shapes import DeviceShape
 from network_provisioner.topology.graph import Link, Node, Topology
 
@@ -79,6 +77,49 @@ def test_a_host_cannot_mark_itself_into_a_class(data: st.DataObject) -> None:
             for hop, mark in zip(hops, arrival.marks, strict=True):
                 if hop in shaped:
                     assert mark == reserved.get((src, dst), 0)
+
+
+@FEW
+@given(st.data(), st.sampled_from(["dscp-htb", "queue", "meter"]))
+def test_a_host_elsewhere_on_a_path_gets_nothing_of_it(data: st.DataObject, keep: str) -> None:
+    topology = data.draw(topologies())
+    plan = make_plan(topology, data.draw(circuit_sets(topology)), NOW, keep=keep)
+    network = Pipeline(topology, [*plan.routes, *plan.rules], plan.entries)
+    shaped, metered = shaped_hops(topology), keep == "meter"
+    for group in plan.groups:
+        marks = {group.branches[0].mark, 1, data.draw(st.integers(0, 63))}
+        for before, switch in pairwise(group.path[:-1]):
+            if topology.nodes[switch].kind != "switch":
+                continue
+            way_in = (topology.link(before, switch).ports or {})[switch]
+            for port, dscp in product({*network.ports_of(switch), 99} - {way_in}, marks):
+                for rule, mark in network.forge(switch, port, group.src, group.dst, dscp):
+                    leaves = topology.nodes[network.leaves_to(rule)]
+                    if leaves.kind == "router":
+                        break  # that sends it where it should
+                    if keep == "dscp-htb":
+                        hop = (network.switch_of(rule), leaves.name)
+                        assert mark == 0 or hop not in shaped
+                    else:
+                        assert rule.owner == ROUTE_OWNER and (metered or rule.queue == 0)
+
+
+def test_parallel_links_of_a_site_and_a_router_are_ways_in_and_those_between_switches_are_not() -> (
+    None
+):
+    one = two_switches()
+    more = [
+        replace(one.link("mu", "s1"), ports={"s1": 21}, name="mu-2"),
+        replace(one.link("r1", "s2"), ports={"s2": 22}, name="r1-2"),
+        replace(one.link("s1", "s2"), ports={"s1": 23, "s2": 23}, name="s1-s2.b"),
+    ]
+    topology = Topology(one.nodes.values(), [*one.whole_links, *more])
+    found = {}
+    for path in (L2, L3):
+        rules = make_plan(topology, [circuit(path=path, min_bps=MBPS)], NOW).rules
+        found[path] = {(r.dpid, r.in_port) for r in rules if r.src == "10.10.0.1"}
+    assert found[L2] == {(1, 1), (1, 21), (2, 10)}
+    assert found[L3] == {(1, 1), (1, 21), (2, 11), (2, 22)}
 
 
 @FEW

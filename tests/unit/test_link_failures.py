@@ -71,6 +71,24 @@ def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path
     assert back.granted_bps >= 60e6
 
 
+@pytest.mark.parametrize("hop", [("s1", "s2"), ("s1", "r1")])
+def test_both_parts_come_back_where_one_has_failed(tmp_path: Path, hop: tuple[str, str]) -> None:
+    wide = {"wide": {"qspec": {"min_throughput": "50 Mb/s"}, "paths": 2}}
+    topology = demo_network(l3="150 Mb/s")
+    rig = Rig(tmp_path / "s", topology, wide, multipath=True, matches=True)
+    before = rig.ask("a", "mu", "tacc", template="wide", min_bps=205e6)
+    rig.controller.fail(*hop, "a port is down")
+    rig.let_pass(1)
+    assert rig.broker.get("a").state is TransitState.QUEUED
+    rig.controller.failed = {}
+    rig.let_pass(1)
+    back = rig.broker.get("a")
+    assert back.state is TransitState.INSTALLED and len(back.parts) == 2
+    assert [(p["path"], p["min_bps"]) for p in back.parts] == [
+        (p["path"], p["min_bps"]) for p in before.parts
+    ]
+
+
 def test_who_waits_for_a_path_again_ends_with_its_lease_unless_it_is_renewed(rig: Rig) -> None:
     for name in ("ends", "renewed", "released"):
         rig.ask(name, "mu", "tacc", lease_s=30.0, min_bps=30e6)

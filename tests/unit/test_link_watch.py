@@ -14,7 +14,7 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.controllers.base import ControllerError, WatchesLinks
-from network_provisioner.controllers.routes import default_paths
+from network_provisioner.controllers.routes import default_paths, default_route
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
 
@@ -105,6 +105,24 @@ def test_best_effort_takes_no_long_way_for_the_sake_of_a_layer() -> None:
     links = [replace(k, delay_s=0.1) if k.layer == "l3" else k for k in topology.links]
     ways = {p.nodes for p in default_paths(Topology(topology.nodes.values(), links))}
     assert ("mu", "s1", "s2", "tacc") in ways and ("mu", "s1", "r1", "s2", "tacc") not in ways
+
+
+@pytest.mark.parametrize("layer", ["l2", "l3"])
+def test_best_effort_goes_by_delay_and_rate_whatever_the_layer_is_called(layer: str) -> None:
+    one = two_switches()
+    site_links = [k for k in one.links if k.layer == "lan"]
+    ports = [{"s1": n, "s2": n} for n in (31, 32, 33)]
+    links = [
+        Link("s1", "s2", 1e9, 0.1, layer="l3", ports=ports[0], name="long"),
+        Link("s1", "s2", 1e9, 0.003, layer=layer, ports=ports[1], name="short"),
+        Link("s1", "s2", 1e5, 0.002, layer="l3", ports=ports[2], name="thin"),
+    ]
+    nodes = [node for node in one.nodes.values() if node.kind != "router"]
+    topology = Topology(nodes, [*site_links, *links])
+    ways = {p.nodes for p in default_paths(topology)}
+    assert ("mu", "s1", "short", "s2", "tacc") in ways
+    path, why = default_route(topology, "mu", "tacc", topology.link("s1", "short").hops)
+    assert path is not None and "long" in path.nodes and why.endswith("round what has failed")
 
 
 # -- with switches ---------------------------------------------------------------------------

@@ -201,7 +201,8 @@ def read_from(tmp_path: Path, dpid: str, vlan: str = "7", port: str = "9", mac: 
         '"00005e0a53bd7f10"', "00005e0a53bd7f10", '"00:00:5e:0a:53:bd:7f:10"', "0x5e0a53bd7f10",
         '"0x5E0A53BD7F10"', "of:00005e0a53bd7f10", "openflow:103398447611664", "103398447611664",
         "5e0a53bd7f10", "00-00-5E-0A-53-BD-7F-10", "5e:0a:53:bd:7f:10", "0:0:5e:a:53:bd:7f:10",
-        "0000.5e0a.53bd.7f10", "00 00 5e 0a 53 bd 7f 10", "'\"00005e0a53bd7f10\"'",
+        "0000.5e0a.53bd.7f10", "dpid:00005e0a53bd7f10",
+        "00 00 5e 0a 53 bd 7f 10", "'\"00005e0a53bd7f10\"'",
     ],
 )  # fmt: skip
 def test_datapath_ids_as_switches_and_controllers_print_them(tmp_path: Path, written: str) -> None:
@@ -240,8 +241,25 @@ def test_yaml_changes_no_vlan_port_rate_or_mac(tmp_path: Path) -> None:
     _, site, link = read_from(tmp_path, "1", "0200", "010", "12:40:00:00:00:01")
     assert (link.vlan, link.ports, link.capacity_bps) == (200, {"s1": 10}, 1000.0)
     assert site.mac == "12:40:00:00:00:01"
-    for mac in ("12-40-00-00-00-0A", "1240.0000.000a", "12400000000A", "12:40:0:0:0:a"):
+    for mac in (
+        "12-40-00-00-00-0A", "1240.0000.000a", "12400000000A", "12:40:0:0:0:a", "124000-00000A",
+        "1240-0000-000a", "124000:00000a", "' 12:40:00:00:00:0a '", "12 40 00 00 00 0a",
+        "'0x12400000000A'",
+    ):  # fmt: skip
         assert read_from(tmp_path, "1", mac=mac)[1].mac == "12:40:00:00:00:0a"
+    for mac in (
+        "01:00:5e:00:00:01",
+        "ffff.ffff.ffff",
+        "0:0:0:0:0:0",
+        "12:40:00:00:00",
+        "1240000000",
+    ):
+        with pytest.raises(InputError, match=r"mac: found .*, expected .* MAC address"):
+            read_from(tmp_path, "1", mac=mac)
+    assert read_from(tmp_path, "1", port="0xfffffffe")[2].ports == {"s1": 0xFFFFFFFE}  # LOCAL
+    for port in ("0", "00", "0xffffffff", "4294967293", "6:30", "-1", "s1-eth1", "10(s1-a)"):
+        with pytest.raises(InputError, match=r"ports\.s1: found .*, expected a"):
+            read_from(tmp_path, "1", port=f"'{port}'" if "(" in port else port)
     for vlan in ("1:30", "0o200", "4095", "-1", "1.5"):
         with pytest.raises(InputError, match="vlan: found"):
             read_from(tmp_path, "1", vlan)

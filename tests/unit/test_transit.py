@@ -86,6 +86,24 @@ def test_what_good_transfers_got_sends_nobody_on_a_longer_way() -> None:
     assert made.chosen is not None and made.chosen.path is L2
 
 
+@pytest.mark.parametrize("layer", ["l2", "l3"])
+def test_a_detour_is_not_taken_where_a_short_path_does(layer: str) -> None:
+    near = replace(L2, nodes=("a", "s1", "s3", "s2", "b"), rtt_s=0.003, layer=layer)
+    far = replace(L2, nodes=("a", "s1", "s2", "b"), rtt_s=0.1)
+    same = choose([(far, known(180e6)), (near, known(180e6))], TEMPLATE)
+    assert same.chosen is not None and same.chosen.path is near
+    made = choose([(far, known(150e6)), (near, known(145e6))], TEMPLATE)
+    assert made.chosen is not None and made.chosen.path is near
+    assert made.candidates[0].path is near and "no detour" in made.reason
+    wider = choose([(far, known(180e6)), (near, known(40e6))], TEMPLATE)
+    assert wider.chosen is not None and wider.chosen.path is far
+    full = choose([(far, known(180e6)), (near, known(5e6))], TEMPLATE)
+    assert full.chosen is not None and full.chosen.path is far
+    slow = replace(near, capacity_bps=1e6)  # a thin line is no short way
+    thin = choose([(far, known(1e6)), (slow, known(1e6))], TEMPLATE, min_bps=1e6)
+    assert thin.chosen is not None and thin.chosen.path is far
+
+
 def test_without_guarantees_a_measurement_decides() -> None:
     slow = replace(known(180e6), throughput=Metric(3e6, "archive", 10))
     made = choose([(L2, slow)], TEMPLATE, guaranteed=False)
