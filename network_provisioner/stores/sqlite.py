@@ -76,8 +76,9 @@ def _faults(path: Path) -> list[str]:
         db.text_factory = _text
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
-        if layout := _unknown_layout(db):
-            return [f"it {layout}"]
+        layout = _layout(db)
+        if unknown := _unknown(layout):
+            return [f"it {unknown}"]
         if damage := _damage(db):
             return [damage]
         found = []
@@ -85,7 +86,6 @@ def _faults(path: Path) -> list[str]:
             why = transit_of(name, body)
             if isinstance(why, str):
                 found.append(f"transit {printable(name)} cannot be read: {why}")
-        layout = db.execute("PRAGMA user_version").fetchone()[0]
         documents = "SELECT kind, name, coalesce(body, '{}') FROM documents"
         for kind, name, body in db.execute(documents) if layout > 1 else ():
             try:
@@ -95,13 +95,16 @@ def _faults(path: Path) -> list[str]:
         return found
 
 
-def _unknown_layout(db: sqlite3.Connection) -> str:
-    """In words, that a file has tables that this version does not know; "" where it has not."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version in range(_LAYOUT + 1):
+def _layout(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _unknown(layout: int) -> str:
+    """In words, that a layout is of tables that this version does not know; "" where it is not."""
+    if layout in range(_LAYOUT + 1):
         return ""
     return (
-        f"has layout {version}, expected at most {_LAYOUT}: "
+        f"has layout {layout}, expected at most {_LAYOUT}: "
         "it was written by a later version of ADON"
     )
 
@@ -189,8 +192,8 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._db.isolation_level = None  # each statement is its own transaction
-        if layout := _unknown_layout(self._db):
-            raise StoreError(f"state file {self._path} {layout}")
+        if unknown := _unknown(_layout(self._db)):
+            raise StoreError(f"state file {self._path} {unknown}")
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
         if tables and "transits" not in tables:
             raise StoreError(
