@@ -33,7 +33,7 @@ from network_provisioner.controllers.base import (
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
-from network_provisioner.controllers.reconcile import Reconciler
+from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resync
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
@@ -42,8 +42,11 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
-# Each switch is compared with what it should have at least so often; one that refused, sooner.
-CHECK_S, RETRY_S = 30.0, 5.0
+# One that refused is tried again after so long.
+RETRY_S = 5.0
+# Comparing takes no more than this share of the time, of ours and of the switch's.
+_CHECK_SHARE = 0.05
+_DEVICES = 0  # stands for the devices of all switches, whose ids begin at 1
 
 
 class ByteLedger:
@@ -115,7 +118,7 @@ class SwitchedController:
             {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
             backend.connected,
             clock,
-            backend.rival,
+            backend.trouble,
         )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
@@ -126,6 +129,7 @@ class SwitchedController:
         self._resync: threading.Thread | None = None
         self._progress = threading.Condition()
         self._compared: set[int] = set()
+        self._devices_due: dict[int, float] = {}  # monotonic seconds
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
         self._cleared = False  # whether switches are to have nothing of ours
@@ -246,10 +250,6 @@ class SwitchedController:
         is down, or that let no probes through any more."""
         return self._links.failed()
 
-    def live_links(self) -> set[Pair]:
-        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
-        return self._links.live()
-
     def known_ways(self) -> frozenset[Way]:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.known
@@ -258,9 +258,10 @@ class SwitchedController:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.unheard() if self._watch else set()
 
-    def expect_ways(self, ways: Set[Way]) -> None:
+    def expect_ways(self, ways: Set[Way], failed: Mapping[Pair, str]) -> None:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
-        self._links.expect(ways)
+        if self._watch:
+            self._links.expect(ways, failed)
 
     def switches(self) -> list[SwitchStatus]:
         """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
@@ -392,7 +393,7 @@ class SwitchedController:
         switch that has connected is looked at again soon, until nothing has to be changed: then the
         broker that decided last has seen it.
         """
-        next_check: dict[int, float] = {}
+        next_check: dict[int, float] = {_DEVICES: time.monotonic() + self._backend.check_s}
         settling: set[int] = set()  # shared switches that connected, and may not be final
         while True:
             due = min(next_check.values(), default=math.inf)
@@ -409,49 +410,91 @@ class SwitchedController:
                 lost = changes == {SwitchChange.RULES_REMOVED}
                 if lost and self._monitor.is_contested(dpid):
                     continue  # the next check puts them back
-                changed = self._bring_up_to_date(dpid, changes)
+                began = time.monotonic()
+                if dpid == _DEVICES:
+                    changed = self._check_devices()
+                else:
+                    changed = self._bring_up_to_date(dpid, changes)
+                took_s = time.monotonic() - began
                 connected = SwitchChange.CONNECTED in changes
                 if self._shared and (connected or (changed and dpid in settling)):
                     settling.add(dpid)
                     pause_s = LOOK_AGAIN_S
                 else:
                     settling.discard(dpid)
-                    pause_s = RETRY_S if changed is None else CHECK_S
+                    pause_s = max(self._backend.check_s, min(took_s / _CHECK_SHARE, CHECK_S))
+                    if changed is None:
+                        pause_s = RETRY_S
+                    elif self._monitor.is_contested(dpid):
+                        pause_s = CHECK_S
                 next_check[dpid] = time.monotonic() + pause_s
 
     def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
         """Compare a switch with what it should have after these changes, none for a check. Returns
         whether its rules had to be changed, None where it refused."""
         label = self._backend.label(dpid)
-        fresh = not changes or SwitchChange.CONNECTED in changes
         if SwitchChange.CONNECTED in changes:
             self._monitor.came(dpid)
         try:
+            there = dpid in self._backend.connected()
+            # Before all else: what changes from now on makes another one of it.
+            fingerprint = self._backend.fingerprint(dpid) if there else None
             with self._lock:
                 if not self._running or self._cleared:
                     return False
+                if not changes and self._reconciler.is_as_before(dpid, fingerprint):
+                    return False
                 if SwitchChange.CONNECTED in changes and self._started:
                     self._choose_meters()
-                found = self._reconciler.resync(dpid, fresh=fresh)
+                fresh = SwitchChange.CONNECTED in changes
+                found = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
         except Exception as error:  # the other switches are to be kept up to date all the same
+            if not self._running:
+                return None
             unknown = not isinstance(error, AdonError)
             LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
-            self._monitor.set_problem(dpid, f"is not up to date: {error}")
+            self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}")
             with self._progress:
                 if isinstance(error, MissingError):
                     self._failure = error
                 self._compared |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
             return None
-        self._monitor.set_problem(dpid, "")
-        if found.missing and SwitchChange.CONNECTED not in changes:
-            what = ", ".join(f"{number} {kind}" for kind, number in found.missing.items())
-            LOG.warning("%s was repaired: %s were missing or wrong", label, what)
-            self._monitor.repaired(dpid, found.missing)
+        self._monitor.set_problem(dpid, "rules", "")
+        if SwitchChange.CONNECTED not in changes:
+            self._report(dpid, found)
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()
             self._progress.notify_all()
         return found.changed
+
+    def _report(self, dpid: int, found: Resync) -> None:
+        """What was repaired on a switch; of one that loses it again and again, that it does."""
+        if found.missing:
+            if not self._monitor.is_contested(dpid):
+                LOG.warning("%s was repaired: %s", self._backend.label(dpid), found)
+            self._monitor.repaired(dpid, found.missing)
+
+    def _check_devices(self) -> bool | None:
+        """Have the devices of all switches do what they should; as :meth:`_bring_up_to_date`."""
+        now, due = time.monotonic(), set()
+        for dpid in self._backend.connected():
+            if now >= self._devices_due.get(dpid, 0.0):
+                due.add(dpid)
+                contested = self._monitor.is_contested(dpid)
+                self._devices_due[dpid] = now + CHECK_S if contested else 0.0
+        with self._lock:
+            if not self._running or self._cleared:
+                return False
+            found = self._reconciler.check_devices(due)
+        failed = False
+        for dpid, one in found.items():
+            problem = f"is not up to date: {one}" if isinstance(one, AdonError) else ""
+            self._monitor.set_problem(dpid, "devices", problem)
+            failed = failed or bool(problem)
+            if isinstance(one, Resync):
+                self._report(dpid, one)
+        return None if failed else any(isinstance(o, Resync) and o.changed for o in found.values())
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

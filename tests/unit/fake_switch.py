@@ -179,8 +179,8 @@ class FakeSwitch:
 
     def _answer(self, data: bytes) -> bytes:
         _, kind, _, xid = struct.unpack_from("!BBHI", data)
-        if kind == HELLO:
-            return _message(HELLO, xid)
+        if kind in (HELLO, ECHO_REQUEST):
+            return _message(HELLO if kind == HELLO else ECHO_REPLY, xid)
         if kind == FEATURES_REQUEST:
             features = struct.pack("!QIBBxxII", self.dpid, 0, 1, self.auxiliary_id, 0, 0)
             return _message(FEATURES_REPLY, xid, features)
@@ -221,6 +221,13 @@ class FakeSwitch:
             ]
             return b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
         return b""
+
+    def change(self, cookie: int, how: Callable[[Entry], Entry]) -> None:
+        """Somebody else changes the rules with a cookie; the controller is not told."""
+        with self.lock:
+            for key, entry in self.table.items():
+                if entry.cookie == cookie:
+                    self.table[key] = how(entry)
 
     def lose(self, quietly: bool = False, cookies: Callable[[int], bool] = bool) -> None:
         """Somebody else deletes rules; ``quietly``: the controller is not told."""

@@ -76,6 +76,8 @@ def test_a_queue_that_somebody_changed_is_laid_again() -> None:
     assert shaper.sync([ONE]) == []
     database.rates["uuid-2"]["max-rate"] = "1000"
     assert shaper.sync([ONE]) == ["s1-a"]
+    database.numbers = [0]  # somebody took one out of the QoS
+    assert shaper.sync([ONE]) == ["s1-a"]
 
 
 class Changed(Vsctl):
@@ -84,13 +86,19 @@ class Changed(Vsctl):
     def __init__(self) -> None:
         super().__init__()
         self.rates: dict[str, dict[str, str]] = {}
+        self.numbers = [0, 5]
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
         if "--format=json" in command:
             maps = {uuid: ["map", list(map(list, r.items()))] for uuid, r in self.rates.items()}
-            return 0, json.dumps({"data": [[["uuid", u], m] for u, m in maps.items()]}), ""
-        if "get" in command:
-            return 0, "uuid-0", ""
+            on = [[n, ["uuid", u]] for n, u in zip(self.numbers, self.rates, strict=False)]
+            whole = ["map", [["max-rate", "200000000"]]]
+            tables = (
+                [[["uuid", u], m] for u, m in maps.items()],
+                [[["uuid", "uuid-0"], ["map", on], whole]],
+                [["s1-a", ["uuid", "uuid-0"]], ["s1", ["set", []]]],
+            )
+            return 0, "\n".join(json.dumps({"data": table}) for table in tables), ""
         if "create" not in command:
             return 0, "", ""
         steps = [s.split() for s in " ".join(command).split(" -- ") if " create queue " in s]

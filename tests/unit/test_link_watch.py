@@ -163,9 +163,8 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
     )
     rig.openflow._watch = True
     assert rig.openflow.unheard_links() == {("s1", "s2")}
-    rig.openflow.expect_ways({(A, B), (A, (3, 1))})  # of the last broker, and no more there
+    rig.openflow.expect_ways({(A, B), (A, (3, 1))}, {})  # of the last broker, and no more there
     assert rig.openflow.unheard_links() == set() == look(rig)
-    assert ("s1", "s2") not in rig.openflow.live_links()
     rig.wait_for("silence", lambda: look(rig) == L2)
     assert rig.openflow.failed_links()["s1", "s2"] == "nothing comes through from s1 to s2"
     rig.s1.wires[10] = (rig.s2, 10)
@@ -180,6 +179,18 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
         return False
 
     rig.wait_for("silence after its return", silent)
+
+
+def test_a_link_that_was_dead_stays_so_until_it_is_heard_or_its_port_is_seen(rig: FakeRig) -> None:
+    rig.openflow._watch = True
+    rig.s1.wires.pop(10)
+    before = {hop: "it was so" for hop in (*L2, ("mu", "s1"))}
+    rig.openflow.expect_ways({(A, B)}, before)
+    assert rig.openflow.failed_links() == before
+    look(rig)
+    assert rig.openflow.failed_links() == {("s1", "s2"): "it was so"}
+    rig.s1.wires[10] = (rig.s2, 10)
+    rig.wait_for("its return", lambda: look(rig) == set())
 
 
 def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:

@@ -7,13 +7,14 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,8 +22,20 @@ from typing import Any
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.openflow import lldp, wire
-from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
-from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
+from network_provisioner.controllers.openflow.connections import (
+    SILENT_AFTER_S,
+    Connections,
+    Ticket,
+    parse_listen,
+)
+from network_provisioner.controllers.rules import (
+    ANY_OWNER_MASK,
+    OURS,
+    Changes,
+    SeenRule,
+    TableEntry,
+    item_text,
+)
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
@@ -57,6 +70,7 @@ class OpenFlowController(SwitchedController):
         *,
         clock: Callable[[], float] = time.time,
         reply_timeout_s: float = 5.0,
+        silent_after_s: float = SILENT_AFTER_S,
         bandwidth: str = "auto",
         shared: bool = False,
         watch: bool = False,
@@ -69,7 +83,7 @@ class OpenFlowController(SwitchedController):
             if switch in (link.ports or {})
         }
         self._switches = OpenFlowSwitches(
-            parse_listen(listen), switch_names(topology), reply_timeout_s, devices
+            parse_listen(listen), switch_names(topology), reply_timeout_s, silent_after_s, devices
         )
         super().__init__(
             "openflow",
@@ -119,9 +133,10 @@ class OpenFlowSwitches(Connections):
         address: tuple[str, int],
         names: Mapping[int, str],
         reply_timeout_s: float = 5.0,
+        silent_after_s: float = SILENT_AFTER_S,
         devices: Mapping[End, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(address, names, reply_timeout_s)
+        super().__init__(address, names, reply_timeout_s, silent_after_s)
         self._devices = devices
         # Whether each switch has meters, as far as it was asked since it connected.
         self._meters: dict[int, bool] = {}
@@ -193,6 +208,12 @@ class OpenFlowSwitches(Connections):
             read += [wire.read_meter(dpid, m) for m in meters.get(dpid, ())]
             found[dpid] = [entry for entry in read if entry is not None]
         return found
+
+    def fingerprint(self, dpid: int) -> Hashable:
+        """See SwitchBackend. No rule is looked into: there may be thousands."""
+        found = self._ask({dpid}, wire.flows_request(OURS, ANY_OWNER_MASK))[dpid]
+        rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in found)
+        return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
     def can_meter(self, dpid: int) -> bool:
         """See SwitchBackend. A switch that knows no meters refuses the question."""
@@ -304,7 +325,7 @@ class OpenFlowSwitches(Connections):
             messages.setdefault(dpid, []).extend(
                 (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
             )
-        self._tell(messages)
+        self._tell(messages, self._silent_after_s)
 
     def heard(self) -> set[Way]:
         """See SwitchBackend."""
@@ -361,12 +382,15 @@ class OpenFlowSwitches(Connections):
         else:
             self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
 
-    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
-        """Have several switches do these; what each answers, when all have done everything."""
+    def _tell(
+        self, messages: Mapping[int, Sequence[_Message]], patience_s: float = math.inf
+    ) -> dict[int, list[Any]]:
+        """Have several switches do these; what each answers, when all have done everything.
+        ``patience_s``: who takes longer is left alone, and may still do it."""
         tickets = {
             dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
         }
-        return self._answers(tickets, messages)
+        return self._answers(tickets, messages, patience_s)
 
     def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
         """What several switches answer to one question."""
@@ -374,11 +398,14 @@ class OpenFlowSwitches(Connections):
         return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
 
     def _answers(
-        self, tickets: Mapping[int, Ticket], said: Mapping[int, Sequence[_Message]]
+        self,
+        tickets: Mapping[int, Ticket],
+        said: Mapping[int, Sequence[_Message]],
+        patience_s: float = math.inf,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            for position, error in self._wait(dpid, ticket, problems):
+            for position, error in self._wait(dpid, ticket, problems, patience_s):
                 batch = said[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
                 problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")

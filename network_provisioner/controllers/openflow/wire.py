@@ -122,6 +122,11 @@ def echo_reply(request: Any) -> Any:
     return PARSER.OFPEchoReply(_PROTOCOL, data=request.data)
 
 
+def echo_request() -> Any:
+    """Asks a switch whether it is there."""
+    return PARSER.OFPEchoRequest(_PROTOCOL)
+
+
 def barrier() -> Any:
     """Asks a switch to answer when it has done everything before."""
     return PARSER.OFPBarrierRequest(_PROTOCOL)
