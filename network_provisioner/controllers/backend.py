@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
@@ -45,9 +45,9 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``trouble`` and ``dead_ends`` may raise ControllerError. ``watch_s``
-    is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch with what it
-    should have.
+    ``label``, ``connected``, ``trouble``, ``blind`` and ``dead_ends`` may raise ControllerError.
+    ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
+    with what it should have.
     """
 
     watch_s = 5.0
@@ -89,6 +89,11 @@ class SwitchBackend(ABC):
     def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
         """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
         came through, and somebody may have removed it."""
+
+    def blind(self) -> Set[int]:
+        """The switches where the last :meth:`look_at_ports` could not lay what probes need; asks
+        nobody."""
+        return frozenset()
 
     @abstractmethod
     def probe(self, segments: Collection[Segment]) -> None:
@@ -137,6 +142,10 @@ class SwitchBackend(ABC):
         rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
         found = {contents(seen.rule) for seen in rules[dpid]}
         return hash((frozenset(found | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
+
+    def free_entries(self, dpid: int) -> int | None:
+        """How many rules more a switch's table has room for, None where nobody knows."""
+        return None
 
     @abstractmethod
     def can_meter(self, dpid: int) -> bool:

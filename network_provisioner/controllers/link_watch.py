@@ -97,11 +97,12 @@ class LinkWatch:
             self._backend.look_at_ports(self.segments.values())
         except ControllerError as error:
             problem = error
-        connected, dead = self._backend.connected(), self._backend.dead_ends()
+        able = self._backend.connected() - self._backend.blind()
+        dead = self._backend.dead_ends()
         probed = [
             one
             for one in self.segments.values()
-            if {end[0] for end in one.way} <= connected and dead.keys().isdisjoint(one.way)
+            if {end[0] for end in one.way} <= able and dead.keys().isdisjoint(one.way)
         ]
         ways = self.known & {one.way for one in probed}
         self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways

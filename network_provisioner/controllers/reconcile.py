@@ -92,6 +92,8 @@ class Reconciler:
         # What each switch looked like before it was compared last and nothing had to be changed,
         # and the monotonic second of that.
         self._fingerprints: dict[int, tuple[Hashable, float]] = {}
+        # How many rules of ours each switch has room for, as far as it said.
+        self._room: dict[int, int] = {}
         # None until somebody has said which circuits are wanted.
         self.circuits: tuple[Circuit, ...] | None = None
         self._queues: tuple[Queue, ...] = ()
@@ -170,13 +172,31 @@ class Reconciler:
         if self._shaper is not None and self._state.taken_over(connected):
             self._shaper.doubt()
         after = self._plan(circuits, queues)
-        absent = self._needed(after, circuits) - connected
+        needed = self._needed(after, circuits)
+        label = self._backend.label
+        unready |= {
+            dpid: f"{label(dpid)} {why}"
+            for dpid in needed & (connected | unready.keys())
+            if (why := self.lack(dpid, after))
+        }
+        absent = needed - (connected - unready.keys())
         if absent:
-            away = [self._backend.label(dpid) for dpid in sorted(absent - unready.keys())]
+            away = [label(dpid) for dpid in sorted(absent - unready.keys())]
             problems = [f"{', '.join(away)} is not connected"] if away else []
             problems += [unready[dpid] for dpid in sorted(absent & unready.keys())]
             raise ControllerError("; ".join(problems))
         return Transition(connected, before, after, tuple(circuits), tuple(queues))
+
+    def lack(self, dpid: int, plan: SwitchPlan | None = None) -> str:
+        """In words, that a switch's table is too small for a plan, that of now if none is given;
+        "" where it is not, as far as it said."""
+        plan, room = plan or self.plan(), self._room.get(dpid)
+        if room is None or len(plan.routes) + len(plan.rules) < room:  # they are for all switches
+            return ""
+        wanted = 1 + sum(rule.dpid == dpid for rule in (*plan.routes, *plan.rules))
+        if wanted <= room:
+            return ""
+        return f"has room for {room} rules of ours in its flow table, expected {wanted}"
 
     def _needed(self, plan: SwitchPlan, circuits: Sequence[Circuit]) -> set[int]:
         """The switches on the paths of circuits that were not there before, or went another way."""
@@ -237,6 +257,7 @@ class Reconciler:
             self._stale.discard(dpid)
             self._fingerprints[dpid] = fingerprint, time.monotonic()
             return Resync()
+        self._note_room(dpid)
         plan = self.plan()
         rules, entries = [*plan.routes, *plan.rules], list(plan.entries)
         if self.circuits is None:
@@ -267,7 +288,14 @@ class Reconciler:
         if was_stale:  # what is wrong there is of our own making
             return Resync(bool(changes))
         found = Counter({"rules": len(wrong), "groups and meters": len(other)})
-        return Resync(bool(changes), +found, next(map(item_text, (*wrong, *other)), ""))
+        example = next(map(item_text, (*wrong, *other)), "")
+        return Resync(bool(changes), +found, example)
+
+    def _note_room(self, dpid: int) -> None:
+        free = self._backend.free_entries(dpid)
+        self._room.pop(dpid, None)
+        if free is not None:
+            self._room[dpid] = free + len(self._state.rules({dpid})) + 1  # and the stamp
 
     def check_devices(self, dpids: Iterable[int]) -> dict[int, Resync | AdonError]:
         """Have the devices of these switches do what they should: what was wrong on each switch, or

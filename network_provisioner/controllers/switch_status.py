@@ -72,10 +72,13 @@ class SwitchMonitor:
             switch.repairs.update(kinds)
             switch.repaired_at.append(self._monotonic())
 
-    def set_problem(self, dpid: int, kind: str, problem: str) -> None:
-        """Something of a kind is wrong with a switch; "" where nothing is."""
+    def set_problem(self, dpid: int, kind: str, problem: str) -> bool:
+        """Something of a kind is wrong with a switch; "" where nothing is. Whether that is news."""
         with self._lock:
-            self._switches[dpid].problems[kind] = problem
+            before = self._switches[dpid].problems
+            changed = before.get(kind, "") != problem
+            before[kind] = problem
+        return changed
 
     def is_contested(self, dpid: int) -> bool:
         """Whether somebody else undoes what is repaired, again and again."""
@@ -102,7 +105,7 @@ class SwitchMonitor:
         away = switch.left_at is not None and (
             bool(trouble) or not switch.came or now - switch.left_at >= _AWAY_AFTER_S
         )
-        problem = "; ".join(filter(None, switch.problems.values()))
+        problem = "; ".join(dict.fromkeys(filter(None, switch.problems.values())))
         if trouble:
             problem = trouble
         elif away:
@@ -111,7 +114,7 @@ class SwitchMonitor:
             problem = (
                 f"connects again and again: {_CONTESTED} times within {_CONTESTED_S:.0f} s or less"
             )
-        elif self._contested(switch):
+        elif self._contested(switch) and not problem:
             problem = (
                 f"is changed again and again: {_CONTESTED} repairs within "
                 f"{_CONTESTED_S:.0f} s; is another controller, or a person, at work on it?"

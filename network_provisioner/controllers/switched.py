@@ -401,11 +401,11 @@ class SwitchedController:
             if None in events:
                 return
             # Rules often end together; one look at their switch is enough.
-            happened: dict[int, set[SwitchChange]] = {}
+            now = time.monotonic()
+            happened: dict[int, set[SwitchChange]]
+            happened = {dpid: set() for dpid, at in next_check.items() if at <= now}
             for event in filter(None, events):
                 happened.setdefault(event.dpid, set()).add(event.change)
-            if not events:
-                happened = {d: set() for d, at in next_check.items() if at <= time.monotonic()}
             for dpid, changes in happened.items():
                 lost = changes == {SwitchChange.RULES_REMOVED}
                 if lost and self._monitor.is_contested(dpid):
@@ -422,12 +422,18 @@ class SwitchedController:
                     pause_s = LOOK_AGAIN_S
                 else:
                     settling.discard(dpid)
-                    pause_s = max(self._backend.check_s, min(took_s / _CHECK_SHARE, CHECK_S))
-                    if changed is None:
-                        pause_s = RETRY_S
-                    elif self._monitor.is_contested(dpid):
-                        pause_s = CHECK_S
+                    pause_s = self._pause_s(dpid, changed, took_s)
                 next_check[dpid] = time.monotonic() + pause_s
+
+    def _pause_s(self, dpid: int, changed: bool | None, took_s: float) -> float:
+        """When to check again what was checked in so many seconds."""
+        if changed is None:
+            return RETRY_S
+        if self._monitor.is_contested(dpid):
+            return CHECK_S
+        if changed:  # perhaps by somebody who is still at it
+            return self._backend.check_s
+        return max(self._backend.check_s, min(took_s / _CHECK_SHARE, CHECK_S))
 
     def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
         """Compare a switch with what it should have after these changes, none for a check. Returns
@@ -448,12 +454,15 @@ class SwitchedController:
                     self._choose_meters()
                 fresh = SwitchChange.CONNECTED in changes
                 found = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
+                lack = self._reconciler.lack(dpid)
         except Exception as error:  # the other switches are to be kept up to date all the same
             if not self._running:
                 return None
             unknown = not isinstance(error, AdonError)
-            LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
-            self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}")
+            if self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}"):
+                LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
+            with self._lock:
+                self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
             with self._progress:
                 if isinstance(error, MissingError):
                     self._failure = error
@@ -461,6 +470,7 @@ class SwitchedController:
                 self._progress.notify_all()
             return None
         self._monitor.set_problem(dpid, "rules", "")
+        self._monitor.set_problem(dpid, "table", lack)
         if SwitchChange.CONNECTED not in changes:
             self._report(dpid, found)
         with self._progress:

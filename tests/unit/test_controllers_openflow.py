@@ -14,6 +14,7 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.connections import parse_listen
@@ -310,6 +311,28 @@ def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     rig.wait_for("more of them", lambda: min(looks[1] - first[1], looks[2] - first[2]) > 3)
     monkeypatch.undo()
     assert [s.problem for s in rig.openflow.switches()] == ["", ""]
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
+    rig: FakeRig, evicts: bool
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.evicts, rig.s2.size = evicts, len(rig.s2.table)
+    rig.check_often()
+    rig.wait_for("what was measured", lambda: 2 in rig.openflow._reconciler._room)
+    room = rig.openflow._reconciler._room[2]
+    other = replace(rig.circuit("b"), flows=(Flow("tcp", None, (5001, 5001)),))
+    with pytest.raises(ControllerError, match=rf"s2 .*has room for {room} rules of ours in its"):
+        rig.controller.apply([rig.circuit("a"), other])
+    assert rig.controller.installed() == ["a"]
+    rig.s2.size -= 1
+    rig.s2.lose(cookies=lambda cookie: cookie >> OWNER_SHIFT == ROUTE_OWNER)
+    rig.wait_for("the news", lambda: "flow table" in rig.openflow.switches()[1].problem)
+    rig.s2.size += 100
+    rig.controller.apply([])
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
+    rig.controller.apply([rig.circuit("a"), other])
 
 
 def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig: FakeRig) -> None:

@@ -193,6 +193,20 @@ def test_a_link_that_was_dead_stays_so_until_it_is_heard_or_its_port_is_seen(rig
     rig.wait_for("its return", lambda: look(rig) == set())
 
 
+def test_a_switch_that_takes_no_rules_for_probes_is_no_link_failure(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    rig.s1.wires.pop(10)  # it would forward none without a rule
+    rig.s2.wires.pop(10)
+    rig.s2.refuse_adds = True
+    rig.openflow._switches.lay_probe_rules_again([2])
+    for _ in range(6):
+        with pytest.raises(ControllerError, match="refused the rule to watch by"):
+            look(rig)
+    assert rig.openflow.failed_links() == {}
+    rig.s2.refuse_adds = False
+    rig.wait_for("silence", lambda: look(rig) == L2)
+
+
 def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:
     rig.wait_for("probes every way", lambda: heard(rig))
     rig.s1.wires.pop(10)

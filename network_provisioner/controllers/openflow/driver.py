@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -146,6 +146,7 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
+        self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
@@ -215,19 +216,30 @@ class OpenFlowSwitches(Connections):
         rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in found)
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
+    def free_entries(self, dpid: int) -> int | None:
+        """See SwitchBackend. All of ours are in table 0."""
+        sizes, counts = wire.tables_requests()
+        most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
+        found = self._ask_softly(dpid, counts)
+        active = next((one.active_count for one in found if one.table_id == 0), None)
+        return None if most is None or active is None else most - active
+
+    def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
+        """What a switch answers to what it need not know: nothing where it refuses."""
+        problems: list[str] = []
+        ticket = self._submit(dpid, [], question)
+        refused = self._wait(dpid, ticket, problems)
+        if problems:
+            raise ControllerError("; ".join(problems))
+        return [] if refused else [entry for reply in ticket.replies for entry in reply.body]
+
     def can_meter(self, dpid: int) -> bool:
         """See SwitchBackend. A switch that knows no meters refuses the question."""
         with self._lock:
             known = self._meters.get(dpid)
         if known is None:
-            problems: list[str] = []
-            ticket = self._submit(dpid, [], wire.meter_features_request())
-            refused = self._wait(dpid, ticket, problems)
-            if problems:
-                raise ControllerError("; ".join(problems))
-            known = not refused and any(
-                wire.can_meter(entry) for reply in ticket.replies for entry in reply.body
-            )
+            found = self._ask_softly(dpid, wire.meter_features_request())
+            known = any(wire.can_meter(entry) for entry in found)
             with self._lock:
                 self._meters[dpid] = known
         return known
@@ -304,8 +316,17 @@ class OpenFlowSwitches(Connections):
                 problems.append(str(error))
                 with self._lock:
                     self._unasked.add(dpid)
+                    self._blind.add(dpid)
+            else:
+                with self._lock:
+                    self._blind.discard(dpid)
         if problems:
             raise ControllerError("; ".join(problems))
+
+    def blind(self) -> Set[int]:
+        """See SwitchBackend."""
+        with self._lock:
+            return set(self._blind)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
         """See SwitchBackend."""
@@ -405,10 +426,13 @@ class OpenFlowSwitches(Connections):
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            for position, error in self._wait(dpid, ticket, problems, patience_s):
+            refusals = self._wait(dpid, ticket, problems, patience_s)
+            for position, error in refusals[:1]:  # what comes after it depends on it
                 batch = said[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
-                problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")
+                more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
+                why = wire.error_text(error)
+                problems.append(f"{self.label(dpid)} refused {what}{more}: {why}")
         if problems:
             raise ControllerError("; ".join(problems))
         return {

@@ -135,6 +135,34 @@ def test_what_somebody_does_to_a_device_is_undone(rig: Served, words: list[str])
     rig.wait_for("the count", lambda: "devices' classes" in rig.status("s1").repairs)
 
 
+@pytest.mark.parametrize("policy", ["refuse", "evict"])
+def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
+    rig: Served, policy: str
+) -> None:
+    rig.ask("a")
+    before = rig.ours("s2")
+    limit = len(before) - 1
+    vsctl = rig.network.switches.vsctl
+    table = [f"flow_limit={limit}", f"overflow_policy={policy}"]
+    vsctl(
+        "--id=@t", "create", "Flow_Table", *table, "--", "set", "bridge", "s2", "flow_tables:0=@t"
+    )
+    try:
+        if policy == "refuse":  # nothing happens but to what is added
+            rig.network.switches.ofctl(
+                "s2", "del-flows", "cookie=0xad0f000000000000/0xffff000000000000"
+            )
+        rig.wait_for("the news", lambda: "in its flow table" in rig.status("s2").problem)
+        refused = rig.broker.request(TransitRequest("b", "local", "tacc", min_bps=MBPS))
+        assert refused.state is TransitState.FAILED and "in its flow table" in refused.reason
+        rig.broker.sweep()
+        assert "in its flow table" in rig.broker.health()["problem"]
+    finally:
+        vsctl("clear", "bridge", "s2", "flow_tables")
+    rig.wait_for("the end of it", lambda: rig.status("s2").problem == "")
+    assert rig.ours("s2") == before
+
+
 def test_switches_that_say_nothing_are_reported_until_they_answer(
     rig: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
