@@ -78,6 +78,7 @@ class FakeController:
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
         self.statuses: list[SwitchStatus] = []
         self.ways: set[Way] = set()  # of probes
+        self.unheard: set[tuple[str, str]] = set()  # directed links that no probe came through
 
     def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
         """A link fails."""
@@ -90,7 +91,7 @@ class FakeController:
         return self.ways
 
     def unheard_links(self) -> set[tuple[str, str]]:
-        return set()
+        return self.unheard
 
     def expect_ways(self, ways: Set[Way], failed: Mapping[tuple[str, str], str]) -> None:
         self.ways |= ways

@@ -21,7 +21,7 @@ from network_provisioner.controllers.base import (
     WatchesLinks,
     WatchesSwitches,
 )
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Link, Topology
 
 log = logging.getLogger(__name__)
 
@@ -212,12 +212,13 @@ class LinkFailures:
         known = list(self._failed.values())
         return [{"link": one.link, "reason": one.reason, "since": one.since} for one in known]
 
-    def unknown(self) -> list[str]:
+    def unknown(self) -> list[Link]:
         """The links that are watched, and of which nobody knows whether they work."""
         hops = set() if self._probes is None else self._probes.unheard_links()
-        whole = self._topology.whole_links
         return [
-            k.label for k in whole if not hops.isdisjoint(k.hops) and k.label not in self._failed
+            link
+            for link in self._topology.whole_links
+            if not hops.isdisjoint(link.hops) and link.label not in self._failed
         ]
 
     @property
