@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -44,6 +44,8 @@ LOG = logging.getLogger(__name__)
 LOOK_AGAIN_S = 2.0
 # One that refused is tried again after so long.
 RETRY_S = 5.0
+# How switches are configured is looked at so often; where nobody says that, so seldom.
+INSPECT_S, UNSAID_S = 2.0, 300.0
 # Comparing takes no more than this share of the time, of ours and of the switch's.
 _CHECK_SHARE = 0.05
 _DEVICES = 0  # stands for the devices of all switches, whose ids begin at 1
@@ -102,9 +104,11 @@ class SwitchedController:
         bandwidth: str = "auto",
         shared: bool = False,
         watch: bool = False,
+        inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
     ) -> None:
-        """Raises InputError for a ``bandwidth`` that cannot be had, and for a topology without
-        switches, or one that lacks ports or MACs."""
+        """``inspect`` says what is wrong with how switches are configured, by their ids, which the
+        switches themselves do not tell. Raises InputError for a ``bandwidth`` that cannot be had,
+        and for a topology without switches, or one that lacks ports or MACs."""
         self._name = name
         self._topology = topology
         self._clock = clock
@@ -134,6 +138,8 @@ class SwitchedController:
         self._started = False  # whether it waits for switches no more
         self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
+        self._inspect = inspect
+        self._inspect_at = 0.0
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._links = LinkWatch(topology, backend)
@@ -485,9 +491,23 @@ class SwitchedController:
                 LOG.warning("%s was repaired: %s", self._backend.label(dpid), found)
             self._monitor.repaired(dpid, found.missing)
 
+    def _inspect_all(self, now: float) -> None:
+        if self._inspect is not None and now >= self._inspect_at:
+            try:
+                found = self._inspect(self._dpids.values())
+            except AdonError as error:
+                LOG.info("how switches are configured is not known: %s", error)
+                self._inspect_at = now + UNSAID_S
+            else:
+                took_s = time.monotonic() - now
+                self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
+                for dpid in self._dpids.values():
+                    self._monitor.set_problem(dpid, "configuration", found.get(dpid, ""))
+
     def _check_devices(self) -> bool | None:
         """Have the devices of all switches do what they should; as :meth:`_bring_up_to_date`."""
         now, due = time.monotonic(), set()
+        self._inspect_all(now)
         for dpid in self._backend.connected():
             if now >= self._devices_due.get(dpid, 0.0):
                 due.add(dpid)

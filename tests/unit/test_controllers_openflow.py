@@ -313,6 +313,17 @@ def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     assert [s.problem for s in rig.openflow.switches()] == ["", ""]
 
 
+def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
+    found = {2: "has fail_mode standalone, expected secure"}
+    rig.openflow._inspect = lambda dpids: dict(found)
+    rig.check_often()
+    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == found[2])
+    assert rig.openflow.switches()[0].problem == "" and rig.openflow.switches()[1].connected
+    found.clear()
+    rig.openflow._inspect_at = 0.0
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
+
+
 @pytest.mark.parametrize("evicts", [False, True])
 def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
     rig: FakeRig, evicts: bool

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper, insecure_bridges
 from network_provisioner.controllers.shaping.shapes import DeviceShape, ShapeClass
 
 ONE = DeviceShape("s1", "s1-a", 200e6, 0.0265, (ShapeClass(5, 150e6, 200e6),))
@@ -78,6 +78,19 @@ def test_a_queue_that_somebody_changed_is_laid_again() -> None:
     assert shaper.sync([ONE]) == ["s1-a"]
     database.numbers = [0]  # somebody took one out of the QoS
     assert shaper.sync([ONE]) == ["s1-a"]
+
+
+def test_bridges_that_forward_without_a_controller_are_named() -> None:
+    class Bridges(Vsctl):
+        def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+            modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []]}
+            return self.code, json.dumps({"data": [[f"{d:016x}", m] for d, m in modes.items()]}), ""
+
+    found = insecure_bridges(Bridges(), {1, 2, 3})
+    assert found.keys() == {2, 3}
+    assert found[3].startswith("has fail_mode standalone, expected secure: ")
+    with pytest.raises(ControllerError, match="does not answer: exit code 1"):
+        insecure_bridges(Bridges(1), {1, 2, 3})
 
 
 class Changed(Vsctl):

@@ -74,6 +74,7 @@ class OpenFlowController(SwitchedController):
         bandwidth: str = "auto",
         shared: bool = False,
         watch: bool = False,
+        inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
         devices = {
@@ -94,6 +95,7 @@ class OpenFlowController(SwitchedController):
             bandwidth=bandwidth,
             shared=shared,
             watch=watch,
+            inspect=inspect,
         )
 
     @property

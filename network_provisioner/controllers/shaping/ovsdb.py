@@ -8,9 +8,10 @@ hierarchy, so :class:`~network_provisioner.controllers.base.Queue` cannot be had
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
@@ -186,6 +187,25 @@ class VsctlShaper:
     def _say(self, words: Sequence[str]) -> list[str]:
         """Run ovs-vsctl; the words it answers. Raises ControllerError, MissingError."""
         return answer(self._run, [*self._words, *words]).split()
+
+
+def insecure_bridges(run: Commands, dpids: Collection[int]) -> dict[int, str]:
+    """What is wrong with the ``fail_mode`` of Open vSwitch's bridges with these datapath ids, in
+    words; those that the database does not have are left out. Raises ControllerError where it does
+    not answer, MissingError for no ``ovs-vsctl``."""
+    words = ["ovs-vsctl", "--timeout=1", "--format=json", "--columns=datapath_id,fail_mode"]
+    code, said, error = run.ask([*words, "list", "bridge"])
+    if code != 0:
+        why = error.strip().rpartition("\n")[2] or f"exit code {code}"
+        raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
+    found = {}
+    for dpid, mode in json.loads(said)["data"]:
+        if isinstance(dpid, str) and int(dpid, 16) in dpids and mode != "secure":
+            shown = mode if isinstance(mode, str) else "standalone"  # an empty set stands for it
+            found[int(dpid, 16)] = (
+                f"has fail_mode {shown}, expected secure: without the broker it is a plain switch"
+            )
+    return found
 
 
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:
