@@ -11,6 +11,7 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
@@ -46,8 +47,9 @@ LOOK_AGAIN_S = 2.0
 RETRY_S = 5.0
 # How switches are configured is looked at so often; where nobody says that, so seldom.
 INSPECT_S, UNSAID_S = 2.0, 300.0
-# Comparing takes no more than this share of the time, of ours and of the switch's.
-_CHECK_SHARE = 0.05
+# Comparing takes no more than this share of the time, of ours and of the switch's: by the least of
+# the last times, for a busy machine makes others long that cost nothing.
+_CHECK_SHARE, _CHECKS = 0.1, 5
 _DEVICES = 0  # stands for the devices of all switches, whose ids begin at 1
 
 
@@ -134,6 +136,7 @@ class SwitchedController:
         self._progress = threading.Condition()
         self._compared: set[int] = set()
         self._devices_due: dict[int, float] = {}  # monotonic seconds
+        self._check_times: dict[int, deque[float]] = {}
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
         self._cleared = False  # whether switches are to have nothing of ours
@@ -433,13 +436,15 @@ class SwitchedController:
 
     def _pause_s(self, dpid: int, changed: bool | None, took_s: float) -> float:
         """When to check again what was checked in so many seconds."""
+        times = self._check_times.setdefault(dpid, deque(maxlen=_CHECKS))
+        times.append(took_s)
         if changed is None:
             return RETRY_S
         if self._monitor.is_contested(dpid):
             return CHECK_S
         if changed:  # perhaps by somebody who is still at it
             return self._backend.check_s
-        return max(self._backend.check_s, min(took_s / _CHECK_SHARE, CHECK_S))
+        return max(self._backend.check_s, min(min(times) / _CHECK_SHARE, CHECK_S))
 
     def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
         """Compare a switch with what it should have after these changes, none for a check. Returns

@@ -313,6 +313,13 @@ def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     assert [s.problem for s in rig.openflow.switches()] == ["", ""]
 
 
+def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
+    other = rig.new_controller()
+    with pytest.raises(ControllerError, match=r"cannot listen for .* in use; expected"):
+        other.start(1.0)
+    rig.controller.apply([rig.circuit("a")])
+
+
 def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
     found = {2: "has fail_mode standalone, expected secure"}
     rig.openflow._inspect = lambda dpids: dict(found)

@@ -14,6 +14,7 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.controllers.base import ControllerError, WatchesLinks
+from network_provisioner.controllers.openflow import lldp
 from network_provisioner.controllers.routes import default_paths
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
@@ -205,6 +206,26 @@ def test_a_switch_that_takes_no_rules_for_probes_is_no_link_failure(rig: FakeRig
     assert rig.openflow.failed_links() == {}
     rig.s2.refuse_adds = False
     rig.wait_for("silence", lambda: look(rig) == L2)
+
+
+def test_a_host_that_forges_probes_changes_nothing(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    number = rig.openflow._switches._number
+    rig.s1.wires.pop(10)
+    rig.s2.wires[99] = (rig.s2, 10)
+
+    def forged() -> set[tuple[str, str]]:
+        for frame in (
+            lldp.frame(*A, bytes(6)),
+            lldp.frame(7, 1, number),
+            lldp.frame(1, 99, number),
+        ):
+            packet = struct.pack("!IIH6xHHI8x", 0xFFFFFFFF, 0xFFFFFFFD, 16, 0, 16, 99) + frame
+            rig.s2._forward(bytes(8) + packet, 0)
+        return look(rig)
+
+    rig.wait_for("silence all the same", lambda: forged() == L2)
+    assert len(rig.openflow.known_ways()) == 4
 
 
 def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:

@@ -41,6 +41,10 @@ class ChannelLostError(Exception):
     """The connection ended, or no answer came in time."""
 
 
+class NonsenseError(ChannelLostError):
+    """What came is no OpenFlow."""
+
+
 class Ticket:
     """A batch of messages with one final answer; refusals of any of them are collected."""
 
@@ -110,9 +114,10 @@ class Channel:
         self._sock.settimeout(None)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
 
-    def serve(self, on_message: Callable[[Any], None]) -> None:
-        """Read until the connection ends; what answers no ticket goes to ``on_message``."""
-        reason = "the connection was closed"
+    def serve(self, on_message: Callable[[Any], None]) -> str:
+        """Read until the connection ends; what answers no ticket goes to ``on_message``. Returns
+        what was wrong with the last message, "" for nothing."""
+        reason = wrong = ""
         try:
             while True:
                 message = self._decode(self._read())
@@ -120,11 +125,17 @@ class Channel:
                 if isinstance(message, wire.PARSER.OFPEchoRequest):
                     self._send([wire.echo_reply(message)], [message.xid])
                 elif message is not None and not self._answer(message):
-                    on_message(message)
+                    try:
+                        on_message(message)
+                    except Exception as error:  # what it lacks, nobody knows beforehand
+                        kind = f"{type(message).__name__} ({type(error).__name__}: {error})"
+                        raise NonsenseError(f"a message that makes no sense: {kind}") from error
         except (ChannelLostError, OSError) as error:
-            reason = str(error) or reason
+            reason = str(error)
+            wrong = reason if isinstance(error, NonsenseError) else ""
         finally:
-            self.close(reason)
+            self.close(reason or "the connection was closed")
+        return wrong
 
     def submit(self, messages: Iterable[Any], *, last: Any = None) -> Ticket:
         """Send messages and ``last`` (a barrier where not given), whose answer ends the ticket.
@@ -192,7 +203,7 @@ class Channel:
         except Exception as error:
             # The library's decoders raise whatever a wrong length or number leads them to.
             kind = type(error).__name__
-            raise ChannelLostError(
+            raise NonsenseError(
                 f"a message of type {data[1]} and {len(data)} bytes that is none ({kind})"
             ) from error
 
@@ -426,7 +437,7 @@ class Connections(SwitchBackend):
         try:
             channel.handshake()
         except ChannelLostError as error:
-            LOG.warning("an OpenFlow connection was dropped: %s", error)
+            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
             channel.close(str(error))
             return
         finally:
@@ -466,8 +477,12 @@ class Connections(SwitchBackend):
             before.close("the switch connected again")
         LOG.info("%s connected", self.label(dpid))
         self._greet(dpid)
-        channel.serve(partial(self._hear, dpid))
-        with self._lock:
-            if self._channels.get(dpid) is channel:
-                del self._channels[dpid]
+        try:
+            wrong = channel.serve(partial(self._hear, dpid))
+        finally:
+            with self._lock:
+                if self._channels.get(dpid) is channel:
+                    del self._channels[dpid]
+        if wrong:
+            LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
