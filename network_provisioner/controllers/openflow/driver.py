@@ -429,7 +429,7 @@ class OpenFlowSwitches(Connections):
         problems: list[str] = []
         for dpid, ticket in tickets.items():
             refusals = self._wait(dpid, ticket, problems, patience_s)
-            for position, error in refusals[:1]:  # what comes after it depends on it
+            for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = said[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
                 more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
