@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from network_provisioner.base.clock import steady
@@ -301,12 +302,14 @@ class Broker(Queries):
             self._lifecycle.ended.clear()
         else:
             notify(self._lifecycle.ended, [self._policies.ended], "accounted for", self._complaints)
-        if self._failures.is_news:
-            notify(self._failures.news, self.link_listeners, "told", self._complaints)
-            try:
-                self._store.put_document(*_FAILED_LINKS, self._failures.remembered(), keep=1)
-            except StoreError as error:
-                log.warning("failed links are not remembered: %s", error)
+        notify(self._failures.news, self.link_listeners, "told", self._complaints)
+        try:
+            self._failures.save(partial(self._store.put_document, *_FAILED_LINKS, keep=1))
+            self._complaints.pop("saved", None)
+        except StoreError as error:
+            if self._complaints.get("saved") != str(error):
+                log.warning("failed links are not saved: %s", error)
+            self._complaints["saved"] = str(error)
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,

@@ -98,6 +98,15 @@ class Queries:
         others = (problem() for problem in self.other_problems)
         return self._failures.problem or next((why for why in others if why), "")
 
+    def store_works(self) -> bool:
+        """Whether the store takes a small write now."""
+        try:
+            self._store.put_document("network", "written", {}, keep=1)
+        except StoreError as error:
+            log.warning("the store cannot be written: %s", error)
+            return False
+        return True
+
     def links_changed(self) -> bool:
         """Whether links have failed, or work again, since the last turn. Waits for nobody."""
         return self._failures.stirs()
@@ -114,7 +123,7 @@ class Queries:
             "live": live,
             "queued": queued,
             "links_failed": self._failures.described(),
-            "links_unknown": self._failures.unknown(),
+            "links_unknown": [link.label for link in self._failures.unknown()],
             "switches": [asdict(status) for status in self._failures.statuses()],
         }
 
@@ -133,7 +142,10 @@ class Queries:
             check_window(when, until, now)
             live = self._active.on_switches() if when <= now else ()
             failed = self._failures.unusable
-            told = describe_load(self.topology, self._ledger, max(when, now), until, live, failed)
+            unknown = {hop for link in self._failures.unknown() for hop in link.hops}
+            told = describe_load(
+                self.topology, self._ledger, max(when, now), until, live, failed, unknown
+            )
         if users is not None:
             active = self._active.all
             own = {name for name, transit in list(active.items()) if transit.user in users}

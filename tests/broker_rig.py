@@ -78,8 +78,8 @@ class FakeController:
         self.bytes: dict[str, int] = {}
         self.failed: dict[tuple[str, str], str] = {}  # directed links that carry nothing
         self.statuses: list[SwitchStatus] = []
-        self.live: set[tuple[str, str]] = set()  # directed links that something came through
         self.ways: set[Way] = set()  # of probes
+        self.unheard: set[tuple[str, str]] = set()  # directed links that no probe came through
 
     def fail(self, a: str, b: str, why: str = "port 10 of s1 is down") -> None:
         """A link fails."""
@@ -88,17 +88,15 @@ class FakeController:
     def failed_links(self) -> dict[tuple[str, str], str]:
         return self.failed
 
-    def live_links(self) -> set[tuple[str, str]]:
-        return self.live
-
     def known_ways(self) -> set[Way]:
         return self.ways
 
     def unheard_links(self) -> set[tuple[str, str]]:
-        return set()
+        return self.unheard
 
-    def expect_ways(self, ways: Set[Way]) -> None:
+    def expect_ways(self, ways: Set[Way], failed: Mapping[tuple[str, str], str]) -> None:
         self.ways |= ways
+        self.failed |= failed
 
     def switches(self) -> list[SwitchStatus]:
         return self.statuses

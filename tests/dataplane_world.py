@@ -176,7 +176,9 @@ class Plane:
             self.broker = Broker(
                 self.topology,
                 templates_from_dict(TEMPLATES),
-                OpenFlowController(self.topology, OPENFLOW_LISTEN, self.shaper),
+                OpenFlowController(
+                    self.topology, OPENFLOW_LISTEN, self.shaper, silent_after_s=120.0
+                ),
                 store,
                 policies=self.policies,
             )

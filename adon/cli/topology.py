@@ -122,6 +122,8 @@ def _show(args: argparse.Namespace) -> int:
         text = _held(data) if args.until else _loads(data)
         warnings = [str(words) for words in data.get("warnings", ())]
         warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("failed"))
+        ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
+        warnings += [f"link {end}: nobody knows whether it works" for end in dict.fromkeys(ends)]
     print(text)
     for words in warnings:
         print(words)

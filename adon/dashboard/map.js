@@ -49,12 +49,12 @@ export function map(topology, layout, width, shareOf, picked) {
     const hop = hopOf(load.from, load.to);
     const share = shareOf(hop, link, load);
     const on = hop === picked;
-    const words = `${load.from} → ${load.to}: ${percent(share)} of ${rate(link.capacity_bps)} (${link.layer}) reserved${link.failed ? `; ${link.failed}` : ""}`;
+    const words = `${load.from} → ${load.to}: ${percent(share)} of ${rate(link.capacity_bps)} (${link.layer}) reserved${link.failed ? `; ${link.failed}` : link.unknown ? "; nobody knows whether it works" : ""}`;
     const middle = [x0 + (x1 - x0) * 0.5 + ox, y0 + (y1 - y0) * 0.5 + oy];
     under.push(
       svg(
         "g",
-        { class: `pick${on ? " on" : ""}${link.failed ? " failed" : ""}`, "data-act": "pick", "data-hop": hop, "data-key": hop },
+        { class: `pick${on ? " on" : ""}${link.failed ? " failed" : link.unknown ? " unknown" : ""}`, "data-act": "pick", "data-hop": hop, "data-key": hop },
         svg("title", {}, words),
         // An edge that is seen against the page, and a filling that its use is seen against.
         ...[

@@ -6,8 +6,9 @@ import fcntl
 import logging
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +25,7 @@ from network_provisioner.base.fields import known_keys
 from network_provisioner.base.private import open_lock
 from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.link_failures import SwitchNews
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -69,6 +71,39 @@ class Sweeper:
                 _log.exception("measurements are not followed")
 
 
+class AgentWatch:
+    """Tells, once each, that an agent has gone silent and that it is heard again."""
+
+    def __init__(
+        self,
+        silent_agents: Callable[[], Mapping[str, float]],
+        listeners: Sequence[Callable[[SwitchNews], object]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._silent_agents, self._listeners, self._clock = silent_agents, listeners, clock
+        self._known: dict[str, SwitchNews] = {}
+
+    def problem(self) -> str:
+        """Which are silent, "" for none."""
+        return "; ".join(map(str, self._now().values()))
+
+    def follow(self) -> None:
+        """Tell what has changed. To be called about once a second."""
+        before, self._known = self._known, self._now()
+        news = [self._known[name] for name in self._known.keys() - before.keys()]
+        ended = before.keys() - self._known.keys()
+        news += [replace(before[name], at=self._clock()) for name in ended]
+        for one in news:
+            _log.warning("%s", one)
+            for take in self._listeners:
+                take(one)
+
+    def _now(self) -> dict[str, SwitchNews]:
+        found = self._silent_agents().items()
+        why = "is silent: it has not asked again when it should"
+        return {name: SwitchNews(f"agent {name!r}", why, at) for name, at in found}
+
+
 def make(around: PartContext) -> MonitoringPart:
     """The part. Raises InputError for tasks that cannot be meant, Infeasible where they do not fit
     all together, and an AdonError where its file cannot be used."""
@@ -96,6 +131,8 @@ def make(around: PartContext) -> MonitoringPart:
     except BaseException:
         store.close()
         raise
+    watch = AgentWatch(coordinator.silent_agents, around.broker.link_listeners, around.clock)
+    around.broker.other_problems.append(watch.problem)
     return MonitoringPart(
         routers=[
             agents.router(
@@ -109,11 +146,12 @@ def make(around: PartContext) -> MonitoringPart:
             ),
         ],
         collectors=[RunMetrics(coordinator)] if settings.agents else [],
-        services=(Sweeper(partial(_follow, coordinator), store.close),),
+        services=(Sweeper(partial(_follow, coordinator, watch), store.close),),
     )
 
 
-def _follow(coordinator: Coordinator) -> None:
+def _follow(coordinator: Coordinator, watch: AgentWatch) -> None:
+    watch.follow()
     coordinator.sweep()
     coordinator.follow_paths()
     coordinator.hold_paths()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from network_provisioner.templates.advice import PathFigures
     from network_provisioner.templates.registry import TemplateRegistry
 
+_INSPECT_S = 5.0  # that a database is asked how switches are configured
 _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
 _PATHS_KEPT = 4096
 _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong one
@@ -55,6 +56,8 @@ def make_controller(
         return SimulatedController(topology, clock)
     if config.driver == "openflow":
         from network_provisioner.controllers.openflow.driver import OpenFlowController
+        from network_provisioner.controllers.shaping.ovsdb import insecure_bridges
+        from network_provisioner.controllers.shaping.shapes import CommandRunner
 
         return OpenFlowController(
             topology,
@@ -64,6 +67,7 @@ def make_controller(
             bandwidth=config.bandwidth,
             shared=shared,
             watch=config.watch,
+            inspect=partial(insecure_bridges, CommandRunner(config.exec, _INSPECT_S)),
         )
     if config.driver == "opendaylight":
         from network_provisioner.controllers.opendaylight.driver import OpenDaylightController

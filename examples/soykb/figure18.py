@@ -95,6 +95,7 @@ def _real(out: Path) -> int:
                 OPENFLOW_LISTEN,
                 TcShaper(CommandRunner(IN_SWITCHES)),
                 reply_timeout_s=_PATIENT_S,
+                silent_after_s=_PATIENT_S,
             )
             broker = Broker(
                 _TOPOLOGY,

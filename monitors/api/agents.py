@@ -75,7 +75,7 @@ def router(
         need_own(caller, name)
         known = None if tools is None else tuple(t for t in tools.split(",") if t)
         report = AgentReport(offset_s, error_s, unsent, dropped, version, known)
-        await run_in_threadpool(coordinator.heard, name, report)
+        await run_in_threadpool(coordinator.heard, name, report, wait_s)
         await _news(coordinator, polls, name, after, wait_s, request)
         number, until, todo = await run_in_threadpool(coordinator.assignments, name)
         content = {"agent": name, "version": number, "received": received, "sent": clock(),
@@ -143,6 +143,9 @@ async def _news(
         while coordinator.version(name) == after and alone() and not stopping(request.app):
             left = deadline - loop.time()
             if left <= 0:
+                return
+            if await request.is_disconnected():
+                await run_in_threadpool(coordinator.left, name)
                 return
             try:
                 await asyncio.wait_for(news.wait(), min(left, _LOOK_S))

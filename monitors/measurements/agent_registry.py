@@ -10,6 +10,8 @@ from network_provisioner.base.errors import BrokerError
 
 AWAY_S = 90.0
 """Who has not asked for so long is away: an agent asks again at the latest after a minute."""
+SILENT_AFTER_S = 1.5
+"""An agent whose question was answered asks again at once: who is so late is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class AgentRegistry:
         self.members = {member.name: member for member in members}
         self._reports: dict[str, AgentReport] = {}
         self._seen: dict[str, float] = {}
+        self._due: dict[str, float] = {}  # when those are to ask again that wait for answers
         self._errors: dict[str, tuple[float, str]] = {}
 
     def known(self, name: str) -> RegisteredAgent:
@@ -58,15 +61,28 @@ class AgentRegistry:
             )
         return self.members[name]
 
-    def heard(self, name: str, now: float, report: AgentReport | None = None) -> None:
-        """The agent asked for something at ``now`` (Unix seconds)."""
+    def heard(
+        self, name: str, now: float, report: AgentReport | None = None, wait_s: float = 0.0
+    ) -> None:
+        """The agent asked for something at ``now`` (Unix seconds), and waits for ``wait_s``."""
         self._seen[name] = now
+        if wait_s > 0:
+            self._due[name] = now + wait_s
         if report is not None:
             self._reports[name] = report
 
     def failed(self, name: str, at: float, error: str) -> None:
         """The agent could not do its part, or what it sent was refused."""
         self._errors[name] = (at, error)
+
+    def left(self, name: str, now: float) -> None:
+        """The agent has hung up before it was answered."""
+        self._due[name] = now
+
+    def silent(self, now: float) -> dict[str, float]:
+        """The agents that should have asked again, and when each was heard last."""
+        due = self._due.items()
+        return {name: self._seen[name] for name, at in due if now > at + SILENT_AFTER_S}
 
     def present(self, name: str, now: float) -> bool:
         """Whether it asks regularly."""

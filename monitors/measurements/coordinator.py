@@ -137,11 +137,21 @@ class Coordinator:
         """The number of an agent's list, which changes with it."""
         return self._planner.run_store.version(agent)
 
-    def heard(self, agent: str, report: AgentReport | None = None) -> None:
-        """The agent asks. Raises BrokerError ``unknown_agent``."""
+    def heard(self, agent: str, report: AgentReport | None = None, wait_s: float = 0.0) -> None:
+        """The agent asks, and waits for ``wait_s``. Raises BrokerError ``unknown_agent``."""
         with self._lock:
             self._agent_registry.known(agent)
-            self._agent_registry.heard(agent, self._clock(), report)
+            self._agent_registry.heard(agent, self._clock(), report, wait_s)
+
+    def left(self, agent: str) -> None:
+        """The agent has hung up before it was answered."""
+        with self._lock:
+            self._agent_registry.left(agent, self._clock())
+
+    def silent_agents(self) -> dict[str, float]:
+        """The agents that should have asked again, and when each was heard last (Unix seconds)."""
+        with self._lock:
+            return self._agent_registry.silent(self._clock())
 
     def assignments(self, agent: str) -> tuple[int, float, list[dict[str, Any]]]:
         """The number of the agent's list, until when it holds (Unix seconds), and everything that

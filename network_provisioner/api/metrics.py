@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -103,13 +104,13 @@ class Metrics:
 
     def _transits(self) -> Iterator[Metric]:
         states: Counter[str] = Counter()
-        up = 1.0
+        up = float(self._broker.store_works())
         try:
             states.update(self._broker.count())
         except AdonError as error:
             log.warning("the transits cannot be counted: %s", error)
             up = 0.0
-        yield _gauge("adon_store_up", "1 where the store answers.", up)
+        yield _gauge("adon_store_up", "1 where the store can be read and written.", up)
         family = GaugeMetricFamily("adon_transits", "Transits by state.", labels=("state",))
         for state, number in sorted(states.items()):
             family.add_metric((state,), number)
@@ -123,7 +124,9 @@ class Metrics:
             for name, text in zip(names, texts, strict=True)
         ]
         up = GaugeMetricFamily(
-            "adon_link_up", "0 where a link has failed, in both directions.", labels=("src", "dst")
+            "adon_link_up",
+            "1 where a link works, 0 where it has failed, NaN where nobody knows; both directions.",
+            labels=("src", "dst"),
         )
         families.append(up)
         for link in self._broker.describe_topology()["links"]:
@@ -132,7 +135,7 @@ class Metrics:
                     link["capacity_bps"],
                     load["reservable_bps"],
                     load["reserved_bps"],
-                    float(not link["failed"]),
+                    math.nan if link["unknown"] else float(not link["failed"]),
                 )
                 for family, value in zip(families, values, strict=True):
                     family.add_metric((load["from"], load["to"]), value)
@@ -158,7 +161,9 @@ class Metrics:
             labels=("src", "dst"),
         )  # fmt: skip
         up = GaugeMetricFamily(
-            "adon_controller_up", "1 where all switches answer.", labels=("controller",)
+            "adon_controller_up",
+            "1 where a switch answers the controller; without a name, the controller itself.",
+            labels=("controller", "switch"),
         )
         circuits = None
         try:
@@ -169,8 +174,9 @@ class Metrics:
             circuits = float(len(found["installed"]))
             for one in found["counters"]:
                 sent.add_metric((one["a"], one["b"]), one["bytes"])
-        reached = circuits is not None and all(s["connected"] for s in health["switches"])
-        up.add_metric((health["controller"]["name"],), reached)
+        up.add_metric((health["controller"]["name"], ""), circuits is not None)
+        for switch in health["switches"]:
+            up.add_metric((health["controller"]["name"], switch["name"]), switch["connected"])
         yield up
         yield sent
         if circuits is not None:

@@ -227,7 +227,7 @@ class LoadAnswer(Answer):
 
 class LinkAnswer(Answer):
     """A link and what is reserved on it in both directions; ``delay_s`` is one way, ``failed`` says
-    why nothing goes over it, "" where it works."""
+    why nothing goes over it, "" where it works; ``unknown``: nobody knows whether it does."""
 
     a: str
     b: str
@@ -236,6 +236,7 @@ class LinkAnswer(Answer):
     delay_s: float
     loss: float
     failed: str
+    unknown: bool
     load: list[LoadAnswer]
 
 

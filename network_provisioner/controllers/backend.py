@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
@@ -11,7 +11,14 @@ from queue import SimpleQueue
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.base import Way
-from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry
+from network_provisioner.controllers.rules import (
+    ANY_OWNER_MASK,
+    OURS,
+    Changes,
+    SeenRule,
+    TableEntry,
+    contents,
+)
 from network_provisioner.controllers.segments import Segment
 from network_provisioner.topology.discovery import End
 from network_provisioner.topology.graph import Topology
@@ -38,11 +45,13 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``rival`` and ``dead_ends`` may raise ControllerError. ``watch_s`` is
-    how often it wants to :meth:`probe`.
+    ``label``, ``connected``, ``trouble``, ``blind`` and ``dead_ends`` may raise ControllerError.
+    ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
+    with what it should have.
     """
 
     watch_s = 5.0
+    check_s = 1.0
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
@@ -68,9 +77,8 @@ class SwitchBackend(ABC):
     def connected(self) -> set[int]:
         """The datapath ids of the switches that can be reached now."""
 
-    def rival(self, dpid: int) -> str:
-        """The address from which another switch with a connected one's datapath id has come
-        lately, "" for none; asks nobody."""
+    def trouble(self, dpid: int) -> str:
+        """What is wrong with a switch's connection, in words, "" for nothing; asks nobody."""
         return ""
 
     @abstractmethod
@@ -81,6 +89,11 @@ class SwitchBackend(ABC):
     def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
         """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
         came through, and somebody may have removed it."""
+
+    def blind(self) -> Set[int]:
+        """The switches where the last :meth:`look_at_ports` could not lay what probes need; asks
+        nobody."""
+        return frozenset()
 
     @abstractmethod
     def probe(self, segments: Collection[Segment]) -> None:
@@ -123,6 +136,16 @@ class SwitchBackend(ABC):
     @abstractmethod
     def read_entries(self, dpids: set[int]) -> dict[int, list[TableEntry]]:
         """Our groups and meters."""
+
+    def fingerprint(self, dpid: int) -> Hashable:
+        """A value that is another one when somebody has changed our rules, groups or meters."""
+        rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
+        found = {contents(seen.rule) for seen in rules[dpid]}
+        return hash((frozenset(found | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
+
+    def free_entries(self, dpid: int) -> int | None:
+        """How many rules more a switch's table has room for, None where nobody knows."""
+        return None
 
     @abstractmethod
     def can_meter(self, dpid: int) -> bool:

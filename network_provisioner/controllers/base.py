@@ -201,10 +201,6 @@ class WatchesSwitches(Protocol):
 class ProbesLinks(Protocol):
     """A controller that knows of links that work."""
 
-    def live_links(self) -> Set[tuple[str, str]]:
-        """Every directed link over which something came through a moment ago. Asks no switch."""
-        ...
-
     def known_ways(self) -> Set[Way]:
         """All that something has come through since the start, or was expected. Asks no switch."""
         ...
@@ -213,8 +209,9 @@ class ProbesLinks(Protocol):
         """Every directed link that is probed, and that nothing has come through. Asks no switch."""
         ...
 
-    def expect_ways(self, ways: Set[Way]) -> None:
-        """Something came through these before a restart: where nothing does now, they fail."""
+    def expect_ways(self, ways: Set[Way], failed: Mapping[tuple[str, str], str]) -> None:
+        """Something came through these before a restart: where nothing does now, they fail. These
+        directed links had ``failed``, for a reason, and have until something comes through."""
         ...
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.base import ControllerError, Way
@@ -46,16 +47,22 @@ class LinkWatch:
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
         self._silent: dict[tuple[str, str], str] = {}
+        self._recalled: dict[tuple[str, str], str] = {}  # that had failed before a restart
 
     @cached_property
     def segments(self) -> dict[Way, Segment]:
         """All that are watched."""
         return {one.way: one for one in segments(self._topology)}
 
-    def expect(self, ways: Iterable[Way]) -> None:
-        """Take these, as far as they are there, for such as a probe has come through."""
+    def expect(
+        self, ways: Iterable[Way], failed: Mapping[tuple[str, str], str] = MappingProxyType({})
+    ) -> None:
+        """Take these, as far as they are there, for such as a probe has come through; and directed
+        links for ``failed``, for a reason, until one does, or until ports were looked at where none
+        ever came through."""
         with self._lock:
             self.known |= self.segments.keys() & set(ways)
+            self._recalled = {**self._recalled, **failed}
 
     @property
     def heard(self) -> set[Way]:
@@ -63,20 +70,16 @@ class LinkWatch:
         awaited = self._awaited
         return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
-    def live(self) -> set[tuple[str, str]]:
-        """The directed links that probes come through, as of the last round."""
-        return {
-            hop for way in self.heard if way in self.segments for hop in self.segments[way].hops
-        }
-
     def unheard(self) -> set[tuple[str, str]]:
         """The directed links that no probe has come through, nor was expected to."""
-        known = {hop for way in self.known for hop in self.segments[way].hops}
-        return {hop for one in self.segments.values() for hop in one.hops} - known
+        return self._hops(self.segments) - self._hops(self.known)
+
+    def _hops(self, ways: Iterable[Way]) -> set[tuple[str, str]]:
+        return {hop for way in ways for hop in self.segments[way].hops}
 
     def failed(self) -> dict[tuple[str, str], str]:
         """The directed links that carry nothing, and why."""
-        found = dict(self._silent)
+        found = {**self._recalled, **self._silent}
         for end, why in dict(self._backend.dead_ends()).items():
             link = self._link_at.get(end)
             if link is not None:
@@ -94,11 +97,12 @@ class LinkWatch:
             self._backend.look_at_ports(self.segments.values())
         except ControllerError as error:
             problem = error
-        connected, dead = self._backend.connected(), self._backend.dead_ends()
+        able = self._backend.connected() - self._backend.blind()
+        dead = self._backend.dead_ends()
         probed = [
             one
             for one in self.segments.values()
-            if {end[0] for end in one.way} <= connected and dead.keys().isdisjoint(one.way)
+            if {end[0] for end in one.way} <= able and dead.keys().isdisjoint(one.way)
         ]
         ways = self.known & {one.way for one in probed}
         self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
@@ -109,6 +113,9 @@ class LinkWatch:
         if time.monotonic() - before < 2 * self._backend.watch_s:
             self._missed = {way: missed + 1 for way, missed in self._missed.items()}
         self._judge()
+        if self._recalled:
+            still = self._hops(self.known) - self._hops(self.heard)
+            self._recalled = {hop: why for hop, why in self._recalled.items() if hop in still}
         self._rounds += 1
         if self._rounds == _FIRST_ROUNDS:
             for one in probed:

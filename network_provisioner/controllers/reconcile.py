@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from network_provisioner.base.errors import AdonError, InputError
@@ -15,6 +16,8 @@ from network_provisioner.controllers.groups import CircuitGroup, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    LATER_S,
+    OURS,
     OWNER_MASK,
     ROUTE_OWNER,
     Changes,
@@ -24,13 +27,16 @@ from network_provisioner.controllers.rules import (
     TableEntry,
     diff,
     diff_entries,
+    item_text,
     same_but_lease,
 )
 from network_provisioner.controllers.shaping.shapes import DeviceShape, Shaper
-from network_provisioner.controllers.switch_state import OURS, SwitchState
+from network_provisioner.controllers.switch_state import SwitchState
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
+# What a switch has is read rule by rule at least so often, whatever its fingerprint says.
+CHECK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,15 @@ class Transition:
 @dataclass(frozen=True, slots=True)
 class Resync:
     """What was found when one switch was compared with what it should have: whether its rules
-    ``changed``, and how many things were ``missing`` or wrong, by kind."""
+    ``changed``, how many things were ``missing`` or wrong, by kind, and an ``example`` of them."""
 
     changed: bool = False
     missing: Mapping[str, int] = field(default_factory=dict)
+    example: str = ""
+
+    def __str__(self) -> str:
+        what = ", ".join(f"{number} {kind}" for kind, number in self.missing.items())
+        return f"{what} were missing or wrong, such as {self.example}"
 
 
 class Reconciler:
@@ -78,6 +89,11 @@ class Reconciler:
         self._state = SwitchState(backend, clock)
         # Switches that refused to be brought up to date, to be tried again.
         self._stale: set[int] = set()
+        # What each switch looked like before it was compared last and nothing had to be changed,
+        # and the monotonic second of that.
+        self._fingerprints: dict[int, tuple[Hashable, float]] = {}
+        # How many rules of ours each switch has room for, as far as it said.
+        self._room: dict[int, int] = {}
         # None until somebody has said which circuits are wanted.
         self.circuits: tuple[Circuit, ...] | None = None
         self._queues: tuple[Queue, ...] = ()
@@ -92,6 +108,7 @@ class Reconciler:
         self._planner = Planner(self._topology, keep)
         self._failed = frozenset()
         self._current = None
+        self._fingerprints.clear()
 
     def avoid(self, failed: frozenset[Pair]) -> None:
         """Lay best effort over other links than these from the next change on."""
@@ -155,13 +172,31 @@ class Reconciler:
         if self._shaper is not None and self._state.taken_over(connected):
             self._shaper.doubt()
         after = self._plan(circuits, queues)
-        absent = self._needed(after, circuits) - connected
+        needed = self._needed(after, circuits)
+        label = self._backend.label
+        unready |= {
+            dpid: f"{label(dpid)} {why}"
+            for dpid in needed & (connected | unready.keys())
+            if (why := self.lack(dpid, after))
+        }
+        absent = needed - (connected - unready.keys())
         if absent:
-            away = [self._backend.label(dpid) for dpid in sorted(absent - unready.keys())]
+            away = [label(dpid) for dpid in sorted(absent - unready.keys())]
             problems = [f"{', '.join(away)} is not connected"] if away else []
             problems += [unready[dpid] for dpid in sorted(absent & unready.keys())]
             raise ControllerError("; ".join(problems))
         return Transition(connected, before, after, tuple(circuits), tuple(queues))
+
+    def lack(self, dpid: int, plan: SwitchPlan | None = None) -> str:
+        """In words, that a switch's table is too small for a plan, that of now if none is given;
+        "" where it is not, as far as it said."""
+        plan, room = plan or self.plan(), self._room.get(dpid)
+        if room is None or len(plan.routes) + len(plan.rules) < room:  # they are for all switches
+            return ""
+        wanted = 1 + sum(rule.dpid == dpid for rule in (*plan.routes, *plan.rules))
+        if wanted <= room:
+            return ""
+        return f"has room for {room} rules of ours in its flow table, expected {wanted}"
 
     def _needed(self, plan: SwitchPlan, circuits: Sequence[Circuit]) -> set[int]:
         """The switches on the paths of circuits that were not there before, or went another way."""
@@ -193,17 +228,26 @@ class Reconciler:
         self.circuits, self._queues = prepared.circuits, prepared.queues
         self._epoch = epoch + bool(changed)
         self._take(plan, self.circuits)
+        for dpid in self._names.keys() - switches:
+            self._fingerprints.pop(dpid, None)
         self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
 
-    def resync(self, dpid: int, *, fresh: bool) -> Resync:
+    def is_as_before(self, dpid: int, fingerprint: Hashable) -> bool:
+        """Whether a switch still looks as it did when it was compared lately."""
+        before, at = self._fingerprints.get(dpid, (None, -math.inf))
+        return before == fingerprint and time.monotonic() - at < CHECK_S
+
+    def resync(self, dpid: int, *, fresh: bool, fingerprint: Hashable = None) -> Resync:
         """Bring one switch and its devices to what is wanted now; nothing where it is away.
 
-        ``fresh``: what its devices do is to be looked at as well. A switch that another broker
-        changed which decided later is left to it. Raises ControllerError or MissingError, and
-        remembers to try again.
+        ``fresh``: what its devices do is to be looked at as well. ``fingerprint`` is what the
+        switch looked like before. A switch that another broker changed which decided later is left
+        to it. Raises ControllerError or MissingError, and remembers to try again.
         """
+        self._fingerprints.pop(dpid, None)
         if dpid not in self._backend.connected():
             return Resync()
+        was_stale = dpid in self._stale
         self._stale.add(dpid)
         self._state.forget({dpid})
         self._state.refresh({dpid})
@@ -211,37 +255,73 @@ class Reconciler:
         if self.circuits is not None and latest > self._epoch and self._state.foreign(dpid):
             LOG.info("%s is kept by another broker", self._backend.label(dpid))
             self._stale.discard(dpid)
+            self._fingerprints[dpid] = fingerprint, time.monotonic()
             return Resync()
+        self._note_room(dpid)
         plan = self.plan()
         rules, entries = [*plan.routes, *plan.rules], list(plan.entries)
         if self.circuits is None:
             # Circuits of an earlier run stay until it is said what is wanted.
             rules += [rule for rule in self._state.rules({dpid}) if rule.owner != ROUTE_OWNER]
             entries = self._state.entries({dpid})
-        missing: Counter[str] = Counter()
         if self._shaper is not None:
-            here = [s for s in plan.shapes if self._names[dpid] == s.switch]
             if self.circuits is None:
-                self._shaper.begin(here)
+                self._shaper.begin(self._shapes_at(dpid))
             elif fresh:
-                missing["devices' classes"] = len(self._shaper.sync(here))
+                self._shaper.sync(self._shapes_at(dpid))
             else:
                 self._shaper.grow(plan.shapes)
         seen = {rule.key: rule for rule in self._state.rules({dpid})}
         there = self._state.entries({dpid})
         changes = self._bring({dpid}, rules, entries, max(latest, self._epoch))
-        missing["rules"] = sum(
-            rule.key not in seen or not same_but_lease(seen[rule.key], rule) for rule in changes.add
-        )
+        wrong = [r for r in changes.add if r.key not in seen or not same_but_lease(seen[r.key], r)]
+        soon = self._clock() + LATER_S
+        wrong += [rule for rule in changes.delete if rule.expires_at > soon]
         # OpenDaylight does not say what is in a group, so each is written again.
         known = {e.key for e in there if not isinstance(e, SelectGroup) or e.buckets}
-        missing["groups and meters"] = len(changes.add_entries) + sum(
-            entry.key in known for entry in changes.change_entries
-        )
+        other = [*changes.add_entries, *(e for e in changes.change_entries if e.key in known)]
         if self._shaper is not None and not fresh and self.circuits is not None:
             self._shaper.shrink(plan.shapes)
+        if not changes:
+            self._fingerprints[dpid] = fingerprint, time.monotonic()
         self._stale.discard(dpid)
-        return Resync(bool(changes), +missing)
+        if was_stale:  # what is wrong there is of our own making
+            return Resync(bool(changes))
+        found = Counter({"rules": len(wrong), "groups and meters": len(other)})
+        example = next(map(item_text, (*wrong, *other)), "")
+        return Resync(bool(changes), +found, example)
+
+    def _note_room(self, dpid: int) -> None:
+        free = self._backend.free_entries(dpid)
+        self._room.pop(dpid, None)
+        if free is not None:
+            self._room[dpid] = free + len(self._state.rules({dpid})) + 1  # and the stamp
+
+    def check_devices(self, dpids: Iterable[int]) -> dict[int, Resync | AdonError]:
+        """Have the devices of these switches do what they should: what was wrong on each switch, or
+        why it still is."""
+        shaper = self._shaper
+        if shaper is None or self.circuits is None:
+            return {}
+        shapes = {dpid: self._shapes_at(dpid) for dpid in dpids}
+        try:
+            wrong = shaper.sync([shape for here in shapes.values() for shape in here])
+        except AdonError:  # on which of them?
+            wrong = None
+        found: dict[int, Resync | AdonError] = {}
+        for dpid, here in shapes.items():
+            try:
+                at = shaper.sync(here) if wrong is None else wrong
+            except AdonError as error:
+                found[dpid] = error
+            else:
+                at = [shape.device for shape in here if shape.device in at]
+                count = Counter({"devices' classes": len(at)})
+                found[dpid] = Resync(bool(at), +count, "".join(at[:1]))
+        return found
+
+    def _shapes_at(self, dpid: int) -> list[DeviceShape]:
+        return [shape for shape in self.plan().shapes if shape.switch == self._names[dpid]]
 
     def clear(self) -> None:
         """Remove every rule of ours and all shaping; what cannot be removed is logged."""
@@ -261,6 +341,7 @@ class Reconciler:
         self.circuits, self._queues, self._epoch = None, (), 0
         self._current = None
         self._stale.clear()
+        self._fingerprints.clear()
 
     def _plan(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> SwitchPlan:
         try:

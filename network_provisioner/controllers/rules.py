@@ -42,6 +42,8 @@ _NUMBER_SHIFT = 16
 OWNER_MASK = 0xFFFF << OWNER_SHIFT
 # All owners differ in the last two bits only: one mask finds them all.
 ANY_OWNER_MASK = 0xFFFC << OWNER_SHIFT
+OURS = TRANSIT_OWNER << OWNER_SHIFT
+"""What our cookies have in common, under that mask."""
 
 # Data of named flows, their acknowledgements, everything else between two sites with a circuit,
 # best effort. Acknowledgements of one transfer may look like the data of another.
@@ -314,7 +316,12 @@ def same_rule(seen: FlowRule, want: FlowRule, now: float) -> bool:
 
 def same_but_lease(seen: FlowRule, want: FlowRule) -> bool:
     """Whether a rule on a switch does what is wanted, for however long."""
-    return seen is want or (seen.key == want.key and _what(seen) == _what(want))
+    return seen is want or contents(seen) == contents(want)
+
+
+def contents(rule: FlowRule) -> tuple[object, ...]:
+    """What a rule does with which packets, for however long."""
+    return rule.key, _what(rule)
 
 
 def diff(

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    OURS,
     OWNER_MASK,
     OWNER_SHIFT,
     STAMP_OWNER,
-    TRANSIT_OWNER,
     Changes,
     FlowRule,
     Key,
@@ -37,7 +37,6 @@ AUDIT_S = 300.0
 # Of 48 bits; 30 are left for epochs: ten a second for three years.
 _WRITER_BITS, _COUNT_BITS = 12, 6
 _STAMP = STAMP_OWNER << OWNER_SHIFT
-OURS = TRANSIT_OWNER << OWNER_SHIFT
 
 
 @dataclass(slots=True)

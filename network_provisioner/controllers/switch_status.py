@@ -24,7 +24,8 @@ class _Switch:
     came: bool = False  # whether it was ever connected
     left_at: float | None = None  # monotonic second at which it was first seen to be away
     since: float = 0.0  # Unix second of that
-    problem: str = ""  # why it is not as it should be
+    problems: dict[str, str] = field(default_factory=dict)  # why it is not as it should be
+    contested: bool = False  # whether somebody else undoes what is repaired
     repairs: Counter[str] = field(default_factory=Counter)
     repaired_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
     came_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
@@ -34,8 +35,8 @@ class SwitchMonitor:
     """The switches of one network. Thread-safe.
 
     ``names`` gives a name and a label by datapath id, ``connected`` the ids that can be reached,
-    ``rival`` the address of another switch with the same id, "" for none. ``clock`` gives Unix
-    seconds, ``monotonic`` seconds that never jump.
+    ``trouble`` what is wrong with a connection, "" for nothing. ``clock`` gives Unix seconds,
+    ``monotonic`` seconds that never jump.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class SwitchMonitor:
         names: Mapping[int, tuple[str, str]],
         connected: Callable[[], set[int]],
         clock: Callable[[], float],
-        rival: Callable[[int], str] = lambda dpid: "",
+        trouble: Callable[[int], str] = lambda dpid: "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.Lock()
         self._switches = {dpid: _Switch(*found) for dpid, found in sorted(names.items())}
         self._connected = connected
         self._clock = clock
-        self._rival = rival
+        self._trouble = trouble
         self._monotonic = monotonic
 
     def statuses(self) -> list[SwitchStatus]:
@@ -71,15 +72,25 @@ class SwitchMonitor:
             switch.repairs.update(kinds)
             switch.repaired_at.append(self._monotonic())
 
-    def set_problem(self, dpid: int, problem: str) -> None:
-        """A switch cannot be brought to what it should have; "" for one that was."""
+    def set_problem(self, dpid: int, kind: str, problem: str) -> bool:
+        """Something of a kind is wrong with a switch; "" where nothing is. Whether that is news."""
         with self._lock:
-            self._switches[dpid].problem = problem
+            before = self._switches[dpid].problems
+            changed = before.get(kind, "") != problem
+            before[kind] = problem
+        return changed
 
     def is_contested(self, dpid: int) -> bool:
         """Whether somebody else undoes what is repaired, again and again."""
         with self._lock:
-            return self._are_many(self._switches[dpid].repaired_at)
+            return dpid in self._switches and self._contested(self._switches[dpid])
+
+    def _contested(self, switch: _Switch) -> bool:
+        """From many repairs on, until none was needed for a while."""
+        times = switch.repaired_at
+        lately = bool(times) and self._monotonic() - times[-1] < _CONTESTED_S
+        switch.contested = self._are_many(times) or (switch.contested and lately)
+        return switch.contested
 
     def _are_many(self, times: deque[float]) -> bool:
         return len(times) == _CONTESTED and self._monotonic() - times[0] < _CONTESTED_S
@@ -90,22 +101,23 @@ class SwitchMonitor:
             switch.came, switch.left_at = True, None
         elif switch.left_at is None:
             switch.left_at, switch.since = now, self._clock()
+        trouble = self._trouble(dpid)
         away = switch.left_at is not None and (
-            not switch.came or now - switch.left_at >= _AWAY_AFTER_S
+            bool(trouble) or not switch.came or now - switch.left_at >= _AWAY_AFTER_S
         )
-        problem = switch.problem
-        if away:
+        problem = "; ".join(dict.fromkeys(filter(None, switch.problems.values())))
+        if trouble:
+            problem = trouble
+        elif away:
             problem = "is not connected"
-        elif rival := self._rival(dpid):
-            problem = f"has the datapath id of another switch, at {rival}, which is not used"
         elif self._are_many(switch.came_at):
             problem = (
                 f"connects again and again: {_CONTESTED} times within {_CONTESTED_S:.0f} s or less"
             )
-        elif self._are_many(switch.repaired_at):
+        elif self._contested(switch) and not problem:
             problem = (
-                f"loses rules again and again: {_CONTESTED} repairs within "
-                f"{_CONTESTED_S:.0f} s; is another controller, or a person, changing them?"
+                f"is changed again and again: {_CONTESTED} repairs within "
+                f"{_CONTESTED_S:.0f} s; is another controller, or a person, at work on it?"
             )
         since = switch.since if away else 0.0
         return SwitchStatus(

@@ -11,7 +11,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
 from network_provisioner.base.errors import AdonError, InputError, MissingError
@@ -33,7 +34,7 @@ from network_provisioner.controllers.base import (
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
 from network_provisioner.controllers.plan import BANDWIDTH_METHODS, SwitchPlan
-from network_provisioner.controllers.reconcile import Reconciler
+from network_provisioner.controllers.reconcile import CHECK_S, Reconciler, Resync
 from network_provisioner.controllers.rules import FlowRule, same_but_lease
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switch_status import SwitchMonitor
@@ -42,8 +43,14 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
-# Each switch is compared with what it should have at least so often; one that refused, sooner.
-CHECK_S, RETRY_S = 30.0, 5.0
+# One that refused is tried again after so long.
+RETRY_S = 5.0
+# How switches are configured is looked at so often; where nobody says that, so seldom.
+INSPECT_S, UNSAID_S = 2.0, 300.0
+# Comparing takes no more than this share of the time, of ours and of the switch's: by the least of
+# the last times, for a busy machine makes others long that cost nothing.
+_CHECK_SHARE, _CHECKS = 0.1, 5
+_DEVICES = 0  # stands for the devices of all switches, whose ids begin at 1
 
 
 class ByteLedger:
@@ -99,9 +106,11 @@ class SwitchedController:
         bandwidth: str = "auto",
         shared: bool = False,
         watch: bool = False,
+        inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
     ) -> None:
-        """Raises InputError for a ``bandwidth`` that cannot be had, and for a topology without
-        switches, or one that lacks ports or MACs."""
+        """``inspect`` says what is wrong with how switches are configured, by their ids, which the
+        switches themselves do not tell. Raises InputError for a ``bandwidth`` that cannot be had,
+        and for a topology without switches, or one that lacks ports or MACs."""
         self._name = name
         self._topology = topology
         self._clock = clock
@@ -115,7 +124,7 @@ class SwitchedController:
             {dpid: (name, backend.label(dpid)) for dpid, name in names.items()},
             backend.connected,
             clock,
-            backend.rival,
+            backend.trouble,
         )
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
@@ -126,10 +135,14 @@ class SwitchedController:
         self._resync: threading.Thread | None = None
         self._progress = threading.Condition()
         self._compared: set[int] = set()
+        self._devices_due: dict[int, float] = {}  # monotonic seconds
+        self._check_times: dict[int, deque[float]] = {}
         self._failure: AdonError | None = None
         self._started = False  # whether it waits for switches no more
         self._cleared = False  # whether switches are to have nothing of ours
         self._watch = watch
+        self._inspect = inspect
+        self._inspect_at = 0.0
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._links = LinkWatch(topology, backend)
@@ -246,10 +259,6 @@ class SwitchedController:
         is down, or that let no probes through any more."""
         return self._links.failed()
 
-    def live_links(self) -> set[Pair]:
-        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
-        return self._links.live()
-
     def known_ways(self) -> frozenset[Way]:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.known
@@ -258,9 +267,10 @@ class SwitchedController:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
         return self._links.unheard() if self._watch else set()
 
-    def expect_ways(self, ways: Set[Way]) -> None:
+    def expect_ways(self, ways: Set[Way], failed: Mapping[Pair, str]) -> None:
         """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
-        self._links.expect(ways)
+        if self._watch:
+            self._links.expect(ways, failed)
 
     def switches(self) -> list[SwitchStatus]:
         """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
@@ -392,7 +402,7 @@ class SwitchedController:
         switch that has connected is looked at again soon, until nothing has to be changed: then the
         broker that decided last has seen it.
         """
-        next_check: dict[int, float] = {}
+        next_check: dict[int, float] = {_DEVICES: time.monotonic() + self._backend.check_s}
         settling: set[int] = set()  # shared switches that connected, and may not be final
         while True:
             due = min(next_check.values(), default=math.inf)
@@ -400,58 +410,126 @@ class SwitchedController:
             if None in events:
                 return
             # Rules often end together; one look at their switch is enough.
-            happened: dict[int, set[SwitchChange]] = {}
+            now = time.monotonic()
+            happened: dict[int, set[SwitchChange]]
+            happened = {dpid: set() for dpid, at in next_check.items() if at <= now}
             for event in filter(None, events):
                 happened.setdefault(event.dpid, set()).add(event.change)
-            if not events:
-                happened = {d: set() for d, at in next_check.items() if at <= time.monotonic()}
             for dpid, changes in happened.items():
                 lost = changes == {SwitchChange.RULES_REMOVED}
                 if lost and self._monitor.is_contested(dpid):
                     continue  # the next check puts them back
-                changed = self._bring_up_to_date(dpid, changes)
+                began = time.monotonic()
+                if dpid == _DEVICES:
+                    changed = self._check_devices()
+                else:
+                    changed = self._bring_up_to_date(dpid, changes)
+                took_s = time.monotonic() - began
                 connected = SwitchChange.CONNECTED in changes
                 if self._shared and (connected or (changed and dpid in settling)):
                     settling.add(dpid)
                     pause_s = LOOK_AGAIN_S
                 else:
                     settling.discard(dpid)
-                    pause_s = RETRY_S if changed is None else CHECK_S
+                    pause_s = self._pause_s(dpid, changed, took_s)
                 next_check[dpid] = time.monotonic() + pause_s
+
+    def _pause_s(self, dpid: int, changed: bool | None, took_s: float) -> float:
+        """When to check again what was checked in so many seconds."""
+        times = self._check_times.setdefault(dpid, deque(maxlen=_CHECKS))
+        times.append(took_s)
+        if changed is None:
+            return RETRY_S
+        if self._monitor.is_contested(dpid):
+            return CHECK_S
+        if changed:  # perhaps by somebody who is still at it
+            return self._backend.check_s
+        return max(self._backend.check_s, min(min(times) / _CHECK_SHARE, CHECK_S))
 
     def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
         """Compare a switch with what it should have after these changes, none for a check. Returns
         whether its rules had to be changed, None where it refused."""
         label = self._backend.label(dpid)
-        fresh = not changes or SwitchChange.CONNECTED in changes
         if SwitchChange.CONNECTED in changes:
             self._monitor.came(dpid)
         try:
+            there = dpid in self._backend.connected()
+            # Before all else: what changes from now on makes another one of it.
+            fingerprint = self._backend.fingerprint(dpid) if there else None
             with self._lock:
                 if not self._running or self._cleared:
                     return False
+                if not changes and self._reconciler.is_as_before(dpid, fingerprint):
+                    return False
                 if SwitchChange.CONNECTED in changes and self._started:
                     self._choose_meters()
-                found = self._reconciler.resync(dpid, fresh=fresh)
+                fresh = SwitchChange.CONNECTED in changes
+                found = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
+                lack = self._reconciler.lack(dpid)
         except Exception as error:  # the other switches are to be kept up to date all the same
+            if not self._running:
+                return None
             unknown = not isinstance(error, AdonError)
-            LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
-            self._monitor.set_problem(dpid, f"is not up to date: {error}")
+            if self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}"):
+                LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
+            with self._lock:
+                self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
             with self._progress:
                 if isinstance(error, MissingError):
                     self._failure = error
                 self._compared |= {dpid} & self._backend.connected()
                 self._progress.notify_all()
             return None
-        self._monitor.set_problem(dpid, "")
-        if found.missing and SwitchChange.CONNECTED not in changes:
-            what = ", ".join(f"{number} {kind}" for kind, number in found.missing.items())
-            LOG.warning("%s was repaired: %s were missing or wrong", label, what)
-            self._monitor.repaired(dpid, found.missing)
+        self._monitor.set_problem(dpid, "rules", "")
+        self._monitor.set_problem(dpid, "table", lack)
+        if SwitchChange.CONNECTED not in changes:
+            self._report(dpid, found)
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()
             self._progress.notify_all()
         return found.changed
+
+    def _report(self, dpid: int, found: Resync) -> None:
+        """What was repaired on a switch; of one that loses it again and again, that it does."""
+        if found.missing:
+            if not self._monitor.is_contested(dpid):
+                LOG.warning("%s was repaired: %s", self._backend.label(dpid), found)
+            self._monitor.repaired(dpid, found.missing)
+
+    def _inspect_all(self, now: float) -> None:
+        if self._inspect is not None and now >= self._inspect_at:
+            try:
+                found = self._inspect(self._dpids.values())
+            except AdonError as error:
+                LOG.info("how switches are configured is not known: %s", error)
+                self._inspect_at = now + UNSAID_S
+            else:
+                took_s = time.monotonic() - now
+                self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
+                for dpid in self._dpids.values():
+                    self._monitor.set_problem(dpid, "configuration", found.get(dpid, ""))
+
+    def _check_devices(self) -> bool | None:
+        """Have the devices of all switches do what they should; as :meth:`_bring_up_to_date`."""
+        now, due = time.monotonic(), set()
+        self._inspect_all(now)
+        for dpid in self._backend.connected():
+            if now >= self._devices_due.get(dpid, 0.0):
+                due.add(dpid)
+                contested = self._monitor.is_contested(dpid)
+                self._devices_due[dpid] = now + CHECK_S if contested else 0.0
+        with self._lock:
+            if not self._running or self._cleared:
+                return False
+            found = self._reconciler.check_devices(due)
+        failed = False
+        for dpid, one in found.items():
+            problem = f"is not up to date: {one}" if isinstance(one, AdonError) else ""
+            self._monitor.set_problem(dpid, "devices", problem)
+            failed = failed or bool(problem)
+            if isinstance(one, Resync):
+                self._report(dpid, one)
+        return None if failed else any(isinstance(o, Resync) and o.changed for o in found.values())
 
 
 def _first_choice(topology: Topology, shaper: Shaper | None, bandwidth: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -23,13 +23,14 @@ def describe_load(
     until: float | None = None,
     live: Iterable[Transit] = (),
     failed: Mapping[Hop, str] = MappingProxyType({}),
+    unknown: Collection[Hop] = (),
 ) -> dict[str, Any]:
     """Nodes, and links with what is reserved in each direction at one instant.
 
     With ``until`` each direction also has its ``holders`` during [``at``, ``until``): who, how much
     and from when to when. ``live`` are the transits on the switches: what they are granted now,
     minima and what they share above, is ``granted_bps``. ``failed``: directed links that carry
-    nothing now, and why.
+    nothing now, and why; ``unknown``: those of which nobody knows whether they do.
     """
     granted = granted_on_links(live)
     held = _holders(ledger, at, until) if until is not None else {}
@@ -50,6 +51,7 @@ def describe_load(
         {
             **_link(item),
             "failed": next((failed[hop] for hop in item.hops if hop in failed), ""),
+            "unknown": any(hop in unknown for hop in item.hops),
             "load": [load((item.a, item.b)), load((item.b, item.a))],
         }
         for item in topology.links

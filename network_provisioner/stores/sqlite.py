@@ -74,11 +74,11 @@ def _faults(path: Path) -> list[str]:
     uri = f"{path.absolute().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, timeout=_BUSY_S, isolation_level=None, uri=True)) as db:
         db.text_factory = _text
-        if layout := _unknown_layout(db):
-            return [f"it {layout}"]
+        layout = _layout(db)
+        if unknown := _unknown(layout):
+            return [f"it {unknown}"]
         if damage := _damage(db):
             return [damage]
-        layout = db.execute("PRAGMA user_version").fetchone()[0]
         db.execute("BEGIN IMMEDIATE")
         db.execute(f"PRAGMA user_version = {layout}")
         db.execute("COMMIT")
@@ -96,13 +96,16 @@ def _faults(path: Path) -> list[str]:
         return found
 
 
-def _unknown_layout(db: sqlite3.Connection) -> str:
-    """In words, that a file has tables that this version does not know; "" where it has not."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version in range(_LAYOUT + 1):
+def _layout(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _unknown(layout: int) -> str:
+    """In words, that a layout is of tables that this version does not know; "" where it is not."""
+    if layout in range(_LAYOUT + 1):
         return ""
     return (
-        f"has layout {version}, expected at most {_LAYOUT}: "
+        f"has layout {layout}, expected at most {_LAYOUT}: "
         "it was written by a later version of ADON"
     )
 
@@ -190,8 +193,8 @@ class SqliteStore(Store):
 
     def _prepare(self) -> None:
         self._db.isolation_level = None  # each statement is its own transaction
-        if layout := _unknown_layout(self._db):
-            raise StoreError(f"state file {self._path} {layout}")
+        if unknown := _unknown(_layout(self._db)):
+            raise StoreError(f"state file {self._path} {unknown}")
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
         if tables and "transits" not in tables:
             raise StoreError(

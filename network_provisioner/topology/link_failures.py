@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,9 +20,8 @@ from network_provisioner.controllers.base import (
     SwitchStatus,
     WatchesLinks,
     WatchesSwitches,
-    Way,
 )
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Link, Topology
 
 log = logging.getLogger(__name__)
 
@@ -83,19 +82,18 @@ class LinkFailures:
         self._links = controller if isinstance(controller, WatchesLinks) else None
         self._probes = controller if isinstance(controller, ProbesLinks) else None
         self._switches = controller if isinstance(controller, WatchesSwitches) else None
-        self._now: dict[str, LinkNews] = {}
+        self._failed: dict[str, LinkNews] = {}
         self._switches_now: dict[str, SwitchNews] = {}
         self.broken: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
         self.unusable: dict[Hop, str] = {}
         """The same, and those of switches that are away: nothing new is to be put on them."""
-        self._seen: dict[Hop, str] = {}
+        self._seen: dict[Hop, str] | None = None  # None: nothing was taken in yet
         self._seen_switches: dict[str, str] = {}
         self._away: dict[str, str] = {}
         self._failed_at: dict[str, deque[float]] = {}
         self._unstable: set[str] = set()
-        self._recalled: dict[str, LinkNews] = {}
-        self._ways: Set[Way] = set()
+        self._saved: dict[str, Any] = {}
         self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
 
     def recall(self, remembered: Mapping[str, Any]) -> None:
@@ -103,22 +101,30 @@ class LinkFailures:
         probes sees for itself what has failed."""
         if self._probes is not None:
             found = (LinkNews(**one) for one in remembered["links"])
-            self._recalled = {news.link: news for news in found}
-            ways = remembered.get("ways", ())
-            self._probes.expect_ways({(tuple(a), tuple(b)) for a, b in ways})
+            self._failed = {news.link: news for news in found}
+            links = {link.label: link for link in self._topology.whole_links}
+            failed = {
+                hop: news.reason
+                for news in self._failed.values()
+                if news.link in links
+                for hop in links[news.link].hops
+            }
+            ways = {(tuple(a), tuple(b)) for a, b in remembered.get("ways", ())}
+            self._probes.expect_ways(ways, failed)
 
     def remembered(self) -> dict[str, Any]:
         """What is to be known after a restart, JSON-ready: the links that have failed, and the
         ways that probes come through."""
-        self._ways = set() if self._probes is None else self._probes.known_ways()
-        return {"links": self.described(), "ways": sorted(self._ways)}
+        ways = set() if self._probes is None else self._probes.known_ways()
+        return {"links": self.described(), "ways": sorted(ways)}
 
-    @property
-    def is_news(self) -> bool:
-        """Whether :meth:`remembered` has more to tell than when it was asked last."""
-        return bool(self.news) or (
-            self._probes is not None and self._probes.known_ways() != self._ways
-        )
+    def save(self, put: Callable[[dict[str, Any]], object]) -> None:
+        """Hand what is to be remembered to ``put`` where that has changed since it took it. Raises
+        what it raises."""
+        found = self.remembered()
+        if found != self._saved:
+            put(found)
+            self._saved = found
 
     def statuses(self) -> list[SwitchStatus]:
         """Every switch as it is now; none where the controller does not say."""
@@ -131,7 +137,7 @@ class LinkFailures:
 
     def look(self, now: float) -> bool:
         """Take in what the controller sees at Unix second ``now``; whether that is news."""
-        if not self._unstable and not self._recalled and not self.stirs():
+        if not self._unstable and not self.stirs():
             return False
         before = dict(self.unusable)
         self._look_at_switches(now)
@@ -163,15 +169,9 @@ class LinkFailures:
     def _look_at_links(self, now: float) -> None:
         self._seen = found = {} if self._links is None else dict(self._links.failed_links())
         self.broken.clear()
-        was, failed = {**self._recalled, **self._now}, {}
-        live = set() if not self._recalled or self._probes is None else self._probes.live_links()
+        was, failed = self._failed, {}
         for link in self._topology.whole_links:
             why = next((found[hop] for hop in link.hops if hop in found), "")
-            recalled = self._recalled.get(link.label)
-            if recalled is not None and (why or not live.isdisjoint(link.hops)):
-                del self._recalled[link.label]
-            elif recalled is not None:
-                why = recalled.reason
             why = self._damped(link.label, why, now)
             known = was.get(link.label)
             if why:
@@ -180,7 +180,7 @@ class LinkFailures:
                 self.broken.update(dict.fromkeys(link.hops, str(one)))
             elif known is not None:
                 self._told(replace(known, at=now))
-        self._now = failed
+        self._failed = failed
 
     def _damped(self, link: str, why: str, now: float) -> str:
         """Why a link is not to be used, "" where it is."""
@@ -188,7 +188,7 @@ class LinkFailures:
         if why:
             if link in self._unstable and times:
                 times[-1] = now
-            elif link not in self._now:
+            elif link not in self._failed:
                 times.append(now)
                 if len(times) == _UNSTABLE and now - times[0] < _UNSTABLE_S:
                     self._unstable.add(link)
@@ -209,17 +209,20 @@ class LinkFailures:
 
     def described(self) -> list[dict[str, Any]]:
         """JSON-ready: link, reason, since."""
-        known = list(self._now.values())
+        known = list(self._failed.values())
         return [{"link": one.link, "reason": one.reason, "since": one.since} for one in known]
 
-    def unknown(self) -> list[str]:
+    def unknown(self) -> list[Link]:
         """The links that are watched, and of which nobody knows whether they work."""
         hops = set() if self._probes is None else self._probes.unheard_links()
-        whole = self._topology.whole_links
-        return [k.label for k in whole if not hops.isdisjoint(k.hops) and k.label not in self._now]
+        return [
+            link
+            for link in self._topology.whole_links
+            if not hops.isdisjoint(link.hops) and link.label not in self._failed
+        ]
 
     @property
     def problem(self) -> str:
         """In words, "" where all is well."""
-        found: Mapping[str, LinkNews | SwitchNews] = {**self._switches_now, **self._now}
+        found: Mapping[str, LinkNews | SwitchNews] = {**self._switches_now, **self._failed}
         return "; ".join(map(str, list(found.values())))

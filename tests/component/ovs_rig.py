@@ -91,6 +91,7 @@ class OvsRig:
         shaper = TcShaper(CommandRunner(IN_SWITCHES))
         # A busy machine stops the switches for seconds, which is no refusal of theirs.
         given = {"shaper": shaper, "listen": OPENFLOW_LISTEN, "reply_timeout_s": 120.0}
+        given["silent_after_s"] = 120.0
         given |= options
         return OpenFlowController(self.topology, **given)
 

@@ -8,6 +8,7 @@ from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
 
 from examples.testbed.ports import free_port
+from network_provisioner.controllers.backend import SwitchChange, SwitchEvent
 from network_provisioner.controllers.base import Circuit, Controller, ControllerError
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER
@@ -67,13 +68,22 @@ class FakeRig(HastyClock):
             self.s2 = FakeSwitch(self.port, 2, [2, 10, 11], self.now)
 
     def new_controller(self) -> OpenFlowController:
-        return OpenFlowController(
+        made = OpenFlowController(
             self.topology,
             f"127.0.0.1:{self.port}",
             self.shaper,
             clock=self.now,
             reply_timeout_s=30.0,
+            silent_after_s=30.0,
         )
+        made._switches.check_s = 3600.0  # a test looks when it wants to
+        return made
+
+    def check_often(self) -> None:
+        """From now on, switches and devices are compared with what they should have."""
+        self.openflow._switches.check_s = 0.01
+        for dpid in (0, 1, 2):
+            self.openflow._switches.events.put(SwitchEvent(dpid, SwitchChange.LEASE_ENDED))
 
     def wait_at_most(self, seconds: float) -> None:
         """From now on, for each answer of a switch."""

@@ -19,6 +19,7 @@ BARRIER_REQUEST, BARRIER_REPLY, METER_MOD = 20, 21, 29
 PACKET_IN, PORT_STATUS, PACKET_OUT, PORT_DESC = 10, 12, 13, 13
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
+TABLE_STATS, TABLE_FEATURES = 3, 12
 SEND_FLOW_REM = 1
 HARD_TIMEOUT, DELETED = 1, 2
 _FROM = "127.0.0.2"
@@ -73,6 +74,8 @@ class FakeSwitch:
         self.mods = 0
         self.listed = 0  # rules in answers
         self.refuse_adds = False
+        self.size = 0  # of the table, where it says that; 0: it does not
+        self.evicts = False  # whether the oldest rules make room for others
         self.down: set[int] = set()
         self.wires: dict[int, tuple[FakeSwitch, int]] = {}  # where a port's frames come out
         self.carried: dict[int, tuple[int, int]] = {}  # bytes received and sent by a port
@@ -179,8 +182,8 @@ class FakeSwitch:
 
     def _answer(self, data: bytes) -> bytes:
         _, kind, _, xid = struct.unpack_from("!BBHI", data)
-        if kind == HELLO:
-            return _message(HELLO, xid)
+        if kind in (HELLO, ECHO_REQUEST):
+            return _message(HELLO if kind == HELLO else ECHO_REPLY, xid)
         if kind == FEATURES_REQUEST:
             features = struct.pack("!QIBBxxII", self.dpid, 0, 1, self.auxiliary_id, 0, 0)
             return _message(FEATURES_REPLY, xid, features)
@@ -203,9 +206,14 @@ class FakeSwitch:
         (match_length,) = struct.unpack_from("!H", data, 50)
         match, rest = data[48 : 48 + match_length], data[48:]
         key = (priority, match)
+        answer = b""
         self.mods += 1
         if command == ADD:
-            if self.refuse_adds:
+            full = bool(self.size) and key not in self.table and len(self.table) >= self.size
+            if full and self.evicts:
+                oldest = min(self.table, key=lambda k: self.table[k].since)
+                answer = self._removed(self.table.pop(oldest), DELETED)
+            elif full or self.refuse_adds:
                 # OFPET_FLOW_MOD_FAILED, OFPFMFC_TABLE_FULL, then 64 bytes of the request.
                 return _message(ERROR, xid, struct.pack("!HH", 5, 1) + data[:64])
             before = self.table.get(key)
@@ -213,6 +221,7 @@ class FakeSwitch:
                 priority, cookie, hard, flags, match, rest, self._clock(),
                 before.bytes if before else 0,
             )  # fmt: skip
+            return answer
         elif command in (DELETE, DELETE_STRICT):
             gone = [
                 k
@@ -221,6 +230,13 @@ class FakeSwitch:
             ]
             return b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
         return b""
+
+    def change(self, cookie: int, how: Callable[[Entry], Entry]) -> None:
+        """Somebody else changes the rules with a cookie; the controller is not told."""
+        with self.lock:
+            for key, entry in self.table.items():
+                if entry.cookie == cookie:
+                    self.table[key] = how(entry)
 
     def lose(self, quietly: bool = False, cookies: Callable[[int], bool] = bool) -> None:
         """Somebody else deletes rules; ``quietly``: the controller is not told."""
@@ -271,6 +287,13 @@ class FakeSwitch:
                 # OFPET_BAD_REQUEST, OFPBRC_BAD_MULTIPART
                 return _message(ERROR, xid, struct.pack("!HH", 1, 2) + data[:64])
             body = [struct.pack("!IIIBBxx", 100, 1 << 1, 1 | 4, 1, 0)]
+        elif kind in (TABLE_STATS, TABLE_FEATURES):
+            if not self.size:
+                return _message(ERROR, xid, struct.pack("!HH", 1, 2) + data[:64])
+            counts = struct.pack("!B3xIQQ", 0, len(self.table), 0, 0)
+            head = struct.pack("!HB5x32sQQII", 68, 0, b"table", 0, 0, 0, self.size)
+            # A property: instructions, none.
+            body = [counts if kind == TABLE_STATS else head + struct.pack("!HH", 0, 4)]
         elif kind in (GROUP_DESC, METER_CONFIG):
             body = list((self.groups if kind == GROUP_DESC else self.meters).values())
         else:

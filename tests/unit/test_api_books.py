@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.controllers.base import SwitchStatus
 from network_provisioner.stores.store import StoreError
 
 POLICY = {
@@ -219,18 +221,29 @@ def test_metrics_say_what_the_broker_knows(web: TestClient, rig: Rig) -> None:
     assert found["adon_link_up", hop] == 1
     assert found["adon_queue_length", ()] == 0
     assert found["adon_circuits", ()] == 1
-    assert found["adon_controller_up", (("controller", "fake"),)] == 1
+    whole = (("controller", "fake"), ("switch", ""))
+    assert found["adon_controller_up", whole] == 1 == found["adon_store_up", ()]
+    rig.controller.unheard = {("s1", "s2")}
+    rig.controller.statuses = [
+        SwitchStatus("s1", "switch s1 (dpid 0x1)", True, 0.0, "", {}),
+        SwitchStatus("s2", "switch s2 (dpid 0x2)", False, 1.0, "is not connected", {}),
+    ]
+    found = scraped(web)
+    assert math.isnan(found["adon_link_up", hop])
+    up = {s: found["adon_controller_up", (whole[0], ("switch", s))] for s in ("s1", "s2")}
+    assert up == {"s1": 1, "s2": 0}
 
 
+@pytest.mark.parametrize("harm", ["count", "put_document"])
 def test_metrics_of_what_does_not_answer(
-    web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    def broken() -> dict[str, int]:
+    def broken(*_: object, **__: object) -> dict[str, int]:
         raise StoreError("disk I/O error")
 
     rig.controller.broken = refusing()
-    monkeypatch.setattr(rig.store, "count", broken)
+    monkeypatch.setattr(rig.store, harm, broken)
     found = scraped(web)
-    assert found["adon_controller_up", (("controller", "fake"),)] == 0
+    assert found["adon_controller_up", (("controller", "fake"), ("switch", ""))] == 0
     assert found["adon_store_up", ()] == 0
     assert not any(name == "adon_circuits" for name, _ in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -295,6 +296,24 @@ def test_a_newer_question_of_an_agent_ends_the_older_one(
         for thread in threads:
             thread.join(FOR_EVER_S)
         assert len(answered) == 21
+
+
+def test_an_agent_that_hangs_up_is_silent_before_its_time(
+    app: FastAPI, coordinator: CoordinatorRig
+) -> None:
+    version = coordinator.coordinator.version("mu")
+    with serving(app) as port:
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            path = f"/v1/agents/mu/assignments?wait_s=60&after={version}"
+            head = f"Host: a\r\nAuthorization: {bearer('mu')['Authorization']}\r\n\r\n"
+            sock.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode())
+            while not coordinator.agent_registry.present("mu", coordinator.clock.now):
+                time.sleep(0.01)
+        while coordinator.agent_registry._due["mu"] > coordinator.clock.now:
+            time.sleep(0.01)
+        assert coordinator.coordinator.silent_agents() == {}
+        coordinator.clock.now += 2
+        assert list(coordinator.coordinator.silent_agents()) == ["mu"]
 
 
 def test_a_service_that_stops_does_not_wait_for_agents(

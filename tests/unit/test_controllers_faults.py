@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS
-from fake_switch import ERROR, FakeSwitch
+from fake_switch import ERROR, PACKET_IN, FakeSwitch
 
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.base import Circuit, ControllerError, Part
+from network_provisioner.controllers.openflow import lldp
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")
 Tables = dict[str, object]
@@ -98,6 +99,20 @@ def test_a_switch_that_answers_wrong_is_an_error_and_changes_nothing(
     rig.wait_at_most(30.0)
     rig.wait_for("return", lambda: rig.controller.installed() == ["goes", "stays"])
     rig.wait_for("what was there", lambda: tables(rig) == before)
+
+
+def test_a_message_that_lacks_what_it_needs_ends_its_connection_alone(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.controller.apply(first(rig))
+    frame = lldp.frame(1, 10, rig.openflow._switches._number)
+    head = struct.pack("!IHBBQHH6x", 0xFFFFFFFF, len(frame), 1, 0, 0, 1, 4)  # no port
+    rig.s2.say(struct.pack("!BBHI", 4, PACKET_IN, 34 + len(frame), 0) + head + frame)
+    rig.wait_for("a new connection", lambda: rig.s2.connections == 2)
+    rig.wait_for("return", lambda: rig.controller.installed() == ["goes", "stays"])
+    assert rig.s1.connections == 1
+    lines = [r.getMessage() for r in caplog.records if "it sent" in r.getMessage()]
+    assert len(lines) == 1 and lines[0].startswith("switch s2 (dpid 0x2) was disconnected: ")
 
 
 class At:

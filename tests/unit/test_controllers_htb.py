@@ -30,10 +30,15 @@ class Tc:
         self.shown: dict[str, dict[str, dict[str, str]]] = {}
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
-        assert list(command) == ["tc", "-batch", "-"]
         lines = stdin.splitlines()
-        if lines and " show " in lines[0]:
-            return 0, self._shown(lines[0].split()[3]), ""
+        if list(command) == ["tc", "-force", "-batch", "-"]:
+            devices = [line.split()[3] for line in lines if line.startswith("class show ")]
+            return (
+                0,
+                "\n".join("qdisc noqueue 0: root refcnt 2\n" + self._shown(d) for d in devices),
+                "",
+            )
+        assert list(command) == ["tc", "-batch", "-"]
         self.batches.append(lines)
         for number, line in enumerate(lines, 1):
             if not self._do(line.split()):

@@ -3,7 +3,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,8 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers import switched
-from network_provisioner.controllers.base import Circuit, ControllerError
+from network_provisioner.base.flows import Flow
+from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
@@ -25,6 +26,8 @@ from network_provisioner.controllers.rules import (
     TRANSIT_PRIORITY,
 )
 from network_provisioner.topology.graph import Topology
+
+L3 = ("mu", "s1", "r1", "s2", "tacc")
 
 
 @pytest.fixture
@@ -228,20 +231,143 @@ def test_rules_that_somebody_deletes_come_back_and_are_counted(
     rig.wait_for("the count", lambda: rig.openflow.switches()[1].repairs == {"rules": len(before)})
     assert rig.openflow.switches()[0].repairs == {}
     (line,) = [r.getMessage() for r in caplog.records if "repaired" in r.getMessage()]
-    assert line == f"switch s2 (dpid 0x2) was repaired: {len(before)} rules were missing or wrong"
+    assert line.startswith(f"switch s2 (dpid 0x2) was repaired: {len(before)} rules were missing")
 
 
+def contents(switch: FakeSwitch) -> dict[tuple[int, bytes], tuple[int, bytes]]:
+    """What the rules but the stamp do, whatever their age."""
+    stamp = b"\x88\xb6"
+    with switch.lock:
+        return {k: (e.cookie, e.rest) for k, e in switch.table.items() if stamp not in e.match}
+
+
+def groups_gone(switch: FakeSwitch) -> None:
+    switch.groups.clear()
+
+
+def weights_changed(switch: FakeSwitch) -> None:
+    for number, body in switch.groups.items():
+        switch.groups[number] = body[:10] + struct.pack("!H", 7) + body[12:]
+
+
+def rules_gone(switch: FakeSwitch) -> None:
+    switch.lose(quietly=True)
+
+
+def rules_changed(switch: FakeSwitch) -> None:
+    """As ``ovs-ofctl mod-flows`` does: a cookie stays."""
+    for cookie in {e.cookie for e in list(switch.table.values())}:
+        switch.change(cookie, lambda e: replace(e, rest=e.match.ljust(-(-len(e.match) // 8) * 8)))
+
+
+def rules_overwritten(switch: FakeSwitch) -> None:
+    for cookie in {e.cookie for e in list(switch.table.values())}:
+        switch.change(cookie, lambda e: replace(e, cookie=7))
+
+
+@pytest.mark.parametrize(
+    "harm", [rules_gone, rules_changed, rules_overwritten, groups_gone, weights_changed]
+)
 def test_what_nobody_tells_of_is_found_by_looking(
+    rig: FakeRig, harm: Callable[[FakeSwitch], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = (Part(PATH, MBPS, 2 * MBPS), Part(L3, MBPS, 2 * MBPS))
+    rig.controller.apply([Circuit("a", PATH, 2 * MBPS, 4 * MBPS, rig.now() + 600, parts=parts)])
+    before = contents(rig.s1), dict(rig.s1.groups)
+    assert rig.s1.groups
+    rig.check_often()
+    harm(rig.s1)
+    rig.wait_for("the repair", lambda: bool(rig.openflow.switches()[0].repairs))
+    rig.wait_for("all as before", lambda: (contents(rig.s1), rig.s1.groups) == before)
+    assert rig.openflow.switches()[1].repairs == {}
+    (line,) = [r.getMessage() for r in caplog.records if "repaired" in r.getMessage()]
+    assert line.startswith("switch s1 (dpid 0x1) was repaired: ")
+
+
+def test_classes_that_somebody_changes_are_found_by_looking(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    before = dict(rig.shaper.laid)
+    rig.check_often()
+    rig.shaper.laid["s2-a"] = replace(before["s2-a"], classes=())
+    rig.wait_for("the repair", lambda: bool(rig.openflow.switches()[1].repairs))
+    assert rig.shaper.laid == before
+    assert rig.openflow.switches()[1].repairs == {"devices' classes": 1}
+    assert rig.openflow.switches()[0].repairs == {}
+
+
+def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switched, "CHECK_S", 0.05)
     rig.controller.apply([rig.circuit("a")])
-    before = rig.cookies(rig.s2)
-    rig.s2.lose(cookies=lambda cookie: False)
-    rig.s2.hang_up()  # from now on it is looked at often
-    rig.wait_for("its return", lambda: rig.controller.installed() == ["a"])
+    looks = Counter[int]()
+    look = rig.openflow._switches.fingerprint
+    monkeypatch.setattr(
+        rig.openflow._switches, "fingerprint", lambda d: (looks.update([d]), look(d))[1]
+    )
+    rig.check_often()
+    rig.wait_for("some looks", lambda: min(looks[1], looks[2]) > 3)
+    monkeypatch.setattr(rig.openflow._switches, "read_rules", None)
+    first = dict(looks)
+    rig.wait_for("more of them", lambda: min(looks[1] - first[1], looks[2] - first[2]) > 3)
+    monkeypatch.undo()
+    assert [s.problem for s in rig.openflow.switches()] == ["", ""]
+
+
+def test_a_port_that_somebody_else_has_is_named(rig: FakeRig) -> None:
+    other = rig.new_controller()
+    with pytest.raises(ControllerError, match=r"cannot listen for .* in use; expected"):
+        other.start(1.0)
+    rig.controller.apply([rig.circuit("a")])
+
+
+def test_how_switches_are_configured_is_reported(rig: FakeRig) -> None:
+    found = {2: "has fail_mode standalone, expected secure"}
+    rig.openflow._inspect = lambda dpids: dict(found)
+    rig.check_often()
+    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == found[2])
+    assert rig.openflow.switches()[0].problem == "" and rig.openflow.switches()[1].connected
+    found.clear()
+    rig.openflow._inspect_at = 0.0
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
+    rig: FakeRig, evicts: bool
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.evicts, rig.s2.size = evicts, len(rig.s2.table)
+    rig.check_often()
+    rig.wait_for("what was measured", lambda: 2 in rig.openflow._reconciler._room)
+    room = rig.openflow._reconciler._room[2]
+    other = replace(rig.circuit("b"), flows=(Flow("tcp", None, (5001, 5001)),))
+    with pytest.raises(ControllerError, match=rf"s2 .*has room for {room} rules of ours in its"):
+        rig.controller.apply([rig.circuit("a"), other])
+    assert rig.controller.installed() == ["a"]
+    rig.s2.size -= 1
+    rig.s2.lose(cookies=lambda cookie: cookie >> OWNER_SHIFT == ROUTE_OWNER)
+    rig.wait_for("the news", lambda: "flow table" in rig.openflow.switches()[1].problem)
+    rig.s2.size += 100
+    rig.controller.apply([])
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[1].problem == "")
+    rig.controller.apply([rig.circuit("a"), other])
+
+
+def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig: FakeRig) -> None:
+    rig.controller.apply(
+        [here := Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)]
+    )
+    rig.openflow._switches._silent_after_s = 0.5
+    rig.s2.silent = True
+    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == "does not answer")
+    assert not rig.openflow.switches()[1].connected and rig.openflow.switches()[0].connected
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
+        rig.controller.apply([here, rig.circuit("over")])
     rig.s2.lose(quietly=True)
-    rig.wait_for("the rules", lambda: rig.cookies(rig.s2) == before)
+    rig.s2.silent = False
+    rig.wait_for("the rules", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
+    rig.controller.apply([here, rig.circuit("over")])
+    assert rig.s2.connections == 1
 
 
 def test_what_is_released_is_no_loss(rig: FakeRig) -> None:

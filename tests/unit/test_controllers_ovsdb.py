@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from network_provisioner.controllers.base import ControllerError
-from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
+from network_provisioner.controllers.shaping.ovsdb import VsctlShaper, insecure_bridges
 from network_provisioner.controllers.shaping.shapes import DeviceShape, ShapeClass
 
 ONE = DeviceShape("s1", "s1-a", 200e6, 0.0265, (ShapeClass(5, 150e6, 200e6),))
@@ -76,6 +76,21 @@ def test_a_queue_that_somebody_changed_is_laid_again() -> None:
     assert shaper.sync([ONE]) == []
     database.rates["uuid-2"]["max-rate"] = "1000"
     assert shaper.sync([ONE]) == ["s1-a"]
+    database.numbers = [0]  # somebody took one out of the QoS
+    assert shaper.sync([ONE]) == ["s1-a"]
+
+
+def test_bridges_that_forward_without_a_controller_are_named() -> None:
+    class Bridges(Vsctl):
+        def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
+            modes = {1: "secure", 2: "standalone", 3: ["set", []], 4: ["set", []]}
+            return self.code, json.dumps({"data": [[f"{d:016x}", m] for d, m in modes.items()]}), ""
+
+    found = insecure_bridges(Bridges(), {1, 2, 3})
+    assert found.keys() == {2, 3}
+    assert found[3].startswith("has fail_mode standalone, expected secure: ")
+    with pytest.raises(ControllerError, match="does not answer: exit code 1"):
+        insecure_bridges(Bridges(1), {1, 2, 3})
 
 
 class Changed(Vsctl):
@@ -84,13 +99,19 @@ class Changed(Vsctl):
     def __init__(self) -> None:
         super().__init__()
         self.rates: dict[str, dict[str, str]] = {}
+        self.numbers = [0, 5]
 
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
         if "--format=json" in command:
             maps = {uuid: ["map", list(map(list, r.items()))] for uuid, r in self.rates.items()}
-            return 0, json.dumps({"data": [[["uuid", u], m] for u, m in maps.items()]}), ""
-        if "get" in command:
-            return 0, "uuid-0", ""
+            on = [[n, ["uuid", u]] for n, u in zip(self.numbers, self.rates, strict=False)]
+            whole = ["map", [["max-rate", "200000000"]]]
+            tables = (
+                [[["uuid", u], m] for u, m in maps.items()],
+                [[["uuid", "uuid-0"], ["map", on], whole]],
+                [["s1-a", ["uuid", "uuid-0"]], ["s1", ["set", []]]],
+            )
+            return 0, "\n".join(json.dumps({"data": table}) for table in tables), ""
         if "create" not in command:
             return 0, "", ""
         steps = [s.split() for s in " ".join(command).split(" -- ") if " create queue " in s]

@@ -19,7 +19,7 @@ from network_world import demo_network
 
 from adon.config.adon_yml import parse_config
 from adon.config.sections import MonitoringConfig
-from adon.service.measuring import Sweeper
+from adon.service.measuring import AgentWatch, Sweeper
 from adon.service.measuring import check as check_settings
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
@@ -31,6 +31,7 @@ from monitors.measurements.task_data import definition_of
 from monitors.measurements.tasks import Agreement, Task
 from monitors.workflows.owners import Owners
 from network_provisioner.base.errors import InputError
+from network_provisioner.topology.link_failures import SwitchNews
 
 # -- instants --------------------------------------------------------------------------------
 
@@ -191,6 +192,33 @@ def test_who_is_there() -> None:
     assert agent_registry.away("mu/dtn1", 12.0 + AWAY_S) == "agent 'mu/dtn1' was last seen 91 s ago"
     assert agent_registry.lacks("mu/dtn1", "echo") and not agent_registry.lacks("mu/dtn1", "tcp")
     assert code_of(agent_registry.known, "mu") == "unknown_agent"
+
+
+def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() -> None:
+    clock, told = Clock(0.0), list[SwitchNews]()
+    agents = AgentRegistry([RegisteredAgent(name, "192.0.2.1") for name in ("mu", "old", "tacc")])
+    watch = AgentWatch(lambda: agents.silent(clock.now), [told.append], clock)
+    agents.heard("mu", 10.0, None, 25.0)
+    agents.heard("old", 10.0)  # it does not wait, and may come when it likes
+    agents.heard("tacc", 20.0, None, 25.0)
+    agents.heard("mu", 12.0)  # it reports something
+    for clock.now in (34.0, 36.0):
+        watch.follow()
+    assert watch.problem() == "" and told == []
+    for clock.now in (36.6, 40.0):
+        watch.follow()
+    agents.left("tacc", 40.0)
+    clock.now = 41.6
+    assert watch.problem().startswith("agent 'mu' is silent: ") and "'tacc'" in watch.problem()
+    agents.heard("tacc", 41.6, None, 25.0)
+    watch.follow()
+    agents.heard("mu", 42.0, None, 25.0)
+    clock.now = 42.0
+    watch.follow()
+    assert watch.problem() == ""
+    first, last = told
+    assert (first.what, first.since, first.at) == ("agent 'mu'", 12.0, 0.0)
+    assert str(last) == "agent 'mu' is in order again after 30 s"
 
 
 # -- whose a workflow is ---------------------------------------------------------------------

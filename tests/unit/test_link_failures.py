@@ -10,6 +10,7 @@ from test_broker_ways import guarded, port
 
 from network_provisioner.base.model import TransitState
 from network_provisioner.controllers.base import SwitchStatus
+from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.link_failures import LinkNews
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
@@ -248,7 +249,29 @@ def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
     assert again.controller.ways == rig.controller.ways
     assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
     assert again.ask("a", "mu", "tacc").path == L3
-    again.controller.live = {("s1", "s2")}
+    told: list[LinkNews] = []
+    again.broker.link_listeners.append(told.append)
+    again.controller.failed = {}
     again.let_pass(1)
     assert again.broker.health()["status"] == "ok"
+    assert [str(one) for one in told] == ["link s1-s2 works again after 2 s"]
     assert again.ask("b", "iplant", "tacc").path == ["iplant", "s2", "tacc"]
+
+
+def test_what_the_store_did_not_take_of_failed_links_is_written_later(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = StoreError("the disk is full")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise full
+
+    rig.controller.ways = {((1, 11), (2, 11))}
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "put_document", refuse)
+        for _ in range(3):
+            rig.let_pass(1)
+    assert caplog.text.count("failed links are not saved: the disk is full") == 1
+    rig.let_pass(1)
+    saved = rig.store.document("network", "failed_links")
+    assert saved is not None and saved.body["ways"] == [[[1, 11], [2, 11]]]

@@ -14,6 +14,7 @@ from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
 from network_provisioner.controllers.base import ControllerError, WatchesLinks
+from network_provisioner.controllers.openflow import lldp
 from network_provisioner.controllers.routes import default_paths, default_route
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments
 from network_provisioner.topology.graph import Host, Link, Node, Topology
@@ -181,9 +182,8 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
     )
     rig.openflow._watch = True
     assert rig.openflow.unheard_links() == {("s1", "s2")}
-    rig.openflow.expect_ways({(A, B), (A, (3, 1))})  # of the last broker, and no more there
+    rig.openflow.expect_ways({(A, B), (A, (3, 1))}, {})  # of the last broker, and no more there
     assert rig.openflow.unheard_links() == set() == look(rig)
-    assert ("s1", "s2") not in rig.openflow.live_links()
     rig.wait_for("silence", lambda: look(rig) == L2)
     assert rig.openflow.failed_links()["s1", "s2"] == "nothing comes through from s1 to s2"
     rig.s1.wires[10] = (rig.s2, 10)
@@ -198,6 +198,52 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
         return False
 
     rig.wait_for("silence after its return", silent)
+
+
+def test_a_link_that_was_dead_stays_so_until_it_is_heard_or_its_port_is_seen(rig: FakeRig) -> None:
+    rig.openflow._watch = True
+    rig.s1.wires.pop(10)
+    before = {hop: "it was so" for hop in (*L2, ("mu", "s1"))}
+    rig.openflow.expect_ways({(A, B)}, before)
+    assert rig.openflow.failed_links() == before
+    look(rig)
+    assert rig.openflow.failed_links() == {("s1", "s2"): "it was so"}
+    rig.s1.wires[10] = (rig.s2, 10)
+    rig.wait_for("its return", lambda: look(rig) == set())
+
+
+def test_a_switch_that_takes_no_rules_for_probes_is_no_link_failure(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    rig.s1.wires.pop(10)  # it would forward none without a rule
+    rig.s2.wires.pop(10)
+    rig.s2.refuse_adds = True
+    rig.openflow._switches.lay_probe_rules_again([2])
+    for _ in range(6):
+        with pytest.raises(ControllerError, match="refused the rule to watch by"):
+            look(rig)
+    assert rig.openflow.failed_links() == {}
+    rig.s2.refuse_adds = False
+    rig.wait_for("silence", lambda: look(rig) == L2)
+
+
+def test_a_host_that_forges_probes_changes_nothing(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    number = rig.openflow._switches._number
+    rig.s1.wires.pop(10)
+    rig.s2.wires[99] = (rig.s2, 10)
+
+    def forged() -> set[tuple[str, str]]:
+        for frame in (
+            lldp.frame(*A, bytes(6)),
+            lldp.frame(7, 1, number),
+            lldp.frame(1, 99, number),
+        ):
+            packet = struct.pack("!IIH6xHHI8x", 0xFFFFFFFF, 0xFFFFFFFD, 16, 0, 16, 99) + frame
+            rig.s2._forward(bytes(8) + packet, 0)
+        return look(rig)
+
+    rig.wait_for("silence all the same", lambda: forged() == L2)
+    assert len(rig.openflow.known_ways()) == 4
 
 
 def test_a_link_that_is_full_is_not_dead(rig: FakeRig) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import select
 import socket
 import struct
 import threading
@@ -26,12 +28,21 @@ _HANDSHAKE_S = 10.0
 _ALIVE_S = 2.0
 # A switch that is turned away tries again sooner than this (Open vSwitch: 8 s).
 _RIVAL_S = 30.0
+# A switch from which nothing has come for so long, though it was asked every half second, is
+# silent: nothing new is begun there, and what runs goes on. A packet that is lost on a path of 300
+# ms costs less than that, and so does an ordinary batch of rules.
+SILENT_AFTER_S = 1.5
+_ECHO_S = 0.5
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
 
 class ChannelLostError(Exception):
     """The connection ended, or no answer came in time."""
+
+
+class NonsenseError(ChannelLostError):
+    """What came is no OpenFlow."""
 
 
 class Ticket:
@@ -74,6 +85,8 @@ class Channel:
         self._closed = False
         self.dpid = 0
         self.auxiliary_id = 0
+        self._heard = True
+        self.silent_s = 0.0  # for how long nothing has come
         self.peer = _peer(sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -101,20 +114,28 @@ class Channel:
         self._sock.settimeout(None)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
 
-    def serve(self, on_message: Callable[[Any], None]) -> None:
-        """Read until the connection ends; what answers no ticket goes to ``on_message``."""
-        reason = "the connection was closed"
+    def serve(self, on_message: Callable[[Any], None]) -> str:
+        """Read until the connection ends; what answers no ticket goes to ``on_message``. Returns
+        what was wrong with the last message, "" for nothing."""
+        reason = wrong = ""
         try:
             while True:
                 message = self._decode(self._read())
+                self._heard = True
                 if isinstance(message, wire.PARSER.OFPEchoRequest):
                     self._send([wire.echo_reply(message)], [message.xid])
                 elif message is not None and not self._answer(message):
-                    on_message(message)
+                    try:
+                        on_message(message)
+                    except Exception as error:  # what it lacks, nobody knows beforehand
+                        kind = f"{type(message).__name__} ({type(error).__name__}: {error})"
+                        raise NonsenseError(f"a message that makes no sense: {kind}") from error
         except (ChannelLostError, OSError) as error:
-            reason = str(error) or reason
+            reason = str(error)
+            wrong = reason if isinstance(error, NonsenseError) else ""
         finally:
-            self.close(reason)
+            self.close(reason or "the connection was closed")
+        return wrong
 
     def submit(self, messages: Iterable[Any], *, last: Any = None) -> Ticket:
         """Send messages and ``last`` (a barrier where not given), whose answer ends the ticket.
@@ -134,6 +155,22 @@ class Channel:
         except OSError as error:
             self.close(f"sending: {error}")
         return ticket
+
+    def ask_for_life(self, after_s: float) -> None:
+        """Take in whether anything has come in these seconds, and ask for an answer. Waits for
+        nobody: what cannot be sent now would not be answered either."""
+        self.silent_s = 0.0 if self._heard else self.silent_s + after_s
+        self._heard = False
+        if self._write_lock.acquire(blocking=False):
+            try:
+                ready = select.poll()
+                ready.register(self._sock, select.POLLOUT)
+                if ready.poll(0):
+                    self._sock.sendall(wire.encode(wire.echo_request(), 0))
+            except (OSError, ValueError):  # it was closed: whoever reads tells
+                LOG.debug("switch %d has hung up", self.dpid)
+            finally:
+                self._write_lock.release()
 
     def answers(self, within_s: float) -> bool:
         """Whether the switch at the other end is still there."""
@@ -166,7 +203,7 @@ class Channel:
         except Exception as error:
             # The library's decoders raise whatever a wrong length or number leads them to.
             kind = type(error).__name__
-            raise ChannelLostError(
+            raise NonsenseError(
                 f"a message of type {data[1]} and {len(data)} bytes that is none ({kind})"
             ) from error
 
@@ -236,10 +273,14 @@ class Connections(SwitchBackend):
         address: tuple[str, int],
         names: Mapping[int, str],
         reply_timeout_s: float,
+        silent_after_s: float,
     ) -> None:
         super().__init__(names)
         self._address = address
         self._reply_timeout_s = reply_timeout_s
+        self._silent_after_s = silent_after_s
+        self._silent: set[int] = set()
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
         self._greeting: set[Channel] = set()
@@ -261,7 +302,9 @@ class Connections(SwitchBackend):
                 "this machine (is another broker running?)"
             ) from error
         self._listener = listener
+        self._closing.clear()
         self._spawn(self._accept, listener)
+        self._spawn(self._notice_silence, self._closing)
 
     @property
     def port(self) -> int:
@@ -272,6 +315,7 @@ class Connections(SwitchBackend):
 
     def close(self) -> None:
         """Hang up on every switch, stop listening, and wait for the threads to end."""
+        self._closing.set()
         listener, self._listener = self._listener, None
         if listener is not None:
             # Wakes the thread that waits in accept; close alone would not.
@@ -294,15 +338,41 @@ class Connections(SwitchBackend):
         )
 
     def connected(self) -> set[int]:
-        """The datapath ids of the switches that are connected now."""
+        """The datapath ids of the switches that are connected now, and not silent."""
         with self._lock:
-            return set(self._channels)
+            return self._channels.keys() - self._silent
 
-    def rival(self, dpid: int) -> str:
+    def trouble(self, dpid: int) -> str:
         """See SwitchBackend."""
+        with self._lock:
+            there, silent = dpid in self._channels, dpid in self._silent
+        if there and silent:
+            return "does not answer"
+        rival = self._rival(dpid) if there else ""
+        return rival and f"has the datapath id of another switch, at {rival}, which is not used"
+
+    def _rival(self, dpid: int) -> str:
+        """Where another switch with this one's datapath id has come from lately, "" for none."""
         with self._lock:
             host, at = self._rivals.get(dpid, ("", 0.0))
         return host if time.monotonic() - at < _RIVAL_S else ""
+
+    def _notice_silence(self, closing: threading.Event) -> None:
+        before = time.monotonic()
+        while not closing.wait(_ECHO_S):
+            now = time.monotonic()
+            late, before = now - before > 2 * _ECHO_S, now
+            with self._lock:
+                channels = list(self._channels.items())
+            for dpid, channel in channels:
+                # Who comes late is on a busy machine, where answers lie unread as well.
+                channel.ask_for_life(0.0 if late else _ECHO_S)
+                silent = channel.silent_s >= self._silent_after_s
+                with self._lock:
+                    was_silent = dpid in self._silent
+                    (self._silent.add if silent else self._silent.discard)(dpid)
+                if was_silent and not silent:
+                    self._greet(dpid)  # what was changed meanwhile it does not have
 
     @abstractmethod
     def _greet(self, dpid: int) -> None:
@@ -321,15 +391,18 @@ class Connections(SwitchBackend):
             return ticket
         return channel.submit(messages, last=last)
 
-    def _wait(self, dpid: int, ticket: Ticket, problems: list[str]) -> list[tuple[int, Any]]:
-        """The refusals of a batch; a lost switch is added to ``problems``."""
+    def _wait(
+        self, dpid: int, ticket: Ticket, problems: list[str], patience_s: float = math.inf
+    ) -> list[tuple[int, Any]]:
+        """The refusals of a batch; a lost switch is added to ``problems``. One that takes longer
+        than ``patience_s`` is not lost yet."""
         try:
-            ticket.wait(self._reply_timeout_s)
+            ticket.wait(min(patience_s, self._reply_timeout_s))
         except ChannelLostError as error:
             problems.append(f"{self.label(dpid)}: {error}")
             with self._lock:
                 channel = self._channels.get(dpid)
-            if channel is not None:
+            if channel is not None and patience_s >= self._reply_timeout_s:
                 # It reconnects and is then brought to the state that is wanted.
                 channel.close(str(error))
         return ticket.errors
@@ -364,7 +437,7 @@ class Connections(SwitchBackend):
         try:
             channel.handshake()
         except ChannelLostError as error:
-            LOG.warning("an OpenFlow connection was dropped: %s", error)
+            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
             channel.close(str(error))
             return
         finally:
@@ -383,7 +456,7 @@ class Connections(SwitchBackend):
         with self._lock:
             before = self._channels.get(dpid)
         if before is not None and before.answers(_ALIVE_S):
-            if not self.rival(dpid):  # it will come again and again
+            if not self._rival(dpid):  # it will come again and again
                 LOG.warning(
                     "%s is connected from %s, and so is another switch from %s: two switches have "
                     "the same datapath id, and the second is not used",
@@ -399,12 +472,17 @@ class Connections(SwitchBackend):
                 return
             before = self._channels.get(dpid)
             self._channels[dpid] = channel
+            self._silent.discard(dpid)
         if before is not None:
             before.close("the switch connected again")
         LOG.info("%s connected", self.label(dpid))
         self._greet(dpid)
-        channel.serve(partial(self._hear, dpid))
-        with self._lock:
-            if self._channels.get(dpid) is channel:
-                del self._channels[dpid]
+        try:
+            wrong = channel.serve(partial(self._hear, dpid))
+        finally:
+            with self._lock:
+                if self._channels.get(dpid) is channel:
+                    del self._channels[dpid]
+        if wrong:
+            LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))

@@ -7,13 +7,14 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -21,8 +22,20 @@ from typing import Any
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.openflow import lldp, wire
-from network_provisioner.controllers.openflow.connections import Connections, Ticket, parse_listen
-from network_provisioner.controllers.rules import Changes, SeenRule, TableEntry, item_text
+from network_provisioner.controllers.openflow.connections import (
+    SILENT_AFTER_S,
+    Connections,
+    Ticket,
+    parse_listen,
+)
+from network_provisioner.controllers.rules import (
+    ANY_OWNER_MASK,
+    OURS,
+    Changes,
+    SeenRule,
+    TableEntry,
+    item_text,
+)
 from network_provisioner.controllers.segments import Segment, probe_frames
 from network_provisioner.controllers.shaping.shapes import Shaper
 from network_provisioner.controllers.switched import SwitchedController
@@ -57,9 +70,11 @@ class OpenFlowController(SwitchedController):
         *,
         clock: Callable[[], float] = time.time,
         reply_timeout_s: float = 5.0,
+        silent_after_s: float = SILENT_AFTER_S,
         bandwidth: str = "auto",
         shared: bool = False,
         watch: bool = False,
+        inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
         devices = {
@@ -69,7 +84,7 @@ class OpenFlowController(SwitchedController):
             if switch in (link.ports or {})
         }
         self._switches = OpenFlowSwitches(
-            parse_listen(listen), switch_names(topology), reply_timeout_s, devices
+            parse_listen(listen), switch_names(topology), reply_timeout_s, silent_after_s, devices
         )
         super().__init__(
             "openflow",
@@ -80,6 +95,7 @@ class OpenFlowController(SwitchedController):
             bandwidth=bandwidth,
             shared=shared,
             watch=watch,
+            inspect=inspect,
         )
 
     @property
@@ -119,9 +135,10 @@ class OpenFlowSwitches(Connections):
         address: tuple[str, int],
         names: Mapping[int, str],
         reply_timeout_s: float = 5.0,
+        silent_after_s: float = SILENT_AFTER_S,
         devices: Mapping[End, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(address, names, reply_timeout_s)
+        super().__init__(address, names, reply_timeout_s, silent_after_s)
         self._devices = devices
         # Whether each switch has meters, as far as it was asked since it connected.
         self._meters: dict[int, bool] = {}
@@ -131,6 +148,7 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
+        self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
@@ -194,19 +212,36 @@ class OpenFlowSwitches(Connections):
             found[dpid] = [entry for entry in read if entry is not None]
         return found
 
+    def fingerprint(self, dpid: int) -> Hashable:
+        """See SwitchBackend. No rule is looked into: there may be thousands."""
+        found = self._ask({dpid}, wire.flows_request(OURS, ANY_OWNER_MASK))[dpid]
+        rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in found)
+        return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
+
+    def free_entries(self, dpid: int) -> int | None:
+        """See SwitchBackend. All of ours are in table 0."""
+        sizes, counts = wire.tables_requests()
+        most = next((most for table, most in self._ask_softly(dpid, sizes) if table == 0), None)
+        found = self._ask_softly(dpid, counts)
+        active = next((one.active_count for one in found if one.table_id == 0), None)
+        return None if most is None or active is None else most - active
+
+    def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
+        """What a switch answers to what it need not know: nothing where it refuses."""
+        problems: list[str] = []
+        ticket = self._submit(dpid, [], question)
+        refused = self._wait(dpid, ticket, problems)
+        if problems:
+            raise ControllerError("; ".join(problems))
+        return [] if refused else [entry for reply in ticket.replies for entry in reply.body]
+
     def can_meter(self, dpid: int) -> bool:
         """See SwitchBackend. A switch that knows no meters refuses the question."""
         with self._lock:
             known = self._meters.get(dpid)
         if known is None:
-            problems: list[str] = []
-            ticket = self._submit(dpid, [], wire.meter_features_request())
-            refused = self._wait(dpid, ticket, problems)
-            if problems:
-                raise ControllerError("; ".join(problems))
-            known = not refused and any(
-                wire.can_meter(entry) for reply in ticket.replies for entry in reply.body
-            )
+            found = self._ask_softly(dpid, wire.meter_features_request())
+            known = any(wire.can_meter(entry) for entry in found)
             with self._lock:
                 self._meters[dpid] = known
         return known
@@ -283,8 +318,17 @@ class OpenFlowSwitches(Connections):
                 problems.append(str(error))
                 with self._lock:
                     self._unasked.add(dpid)
+                    self._blind.add(dpid)
+            else:
+                with self._lock:
+                    self._blind.discard(dpid)
         if problems:
             raise ControllerError("; ".join(problems))
+
+    def blind(self) -> Set[int]:
+        """See SwitchBackend."""
+        with self._lock:
+            return set(self._blind)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
         """See SwitchBackend."""
@@ -304,7 +348,7 @@ class OpenFlowSwitches(Connections):
             messages.setdefault(dpid, []).extend(
                 (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
             )
-        self._tell(messages)
+        self._tell(messages, self._silent_after_s)
 
     def heard(self) -> set[Way]:
         """See SwitchBackend."""
@@ -361,12 +405,15 @@ class OpenFlowSwitches(Connections):
         else:
             self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
 
-    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
-        """Have several switches do these; what each answers, when all have done everything."""
+    def _tell(
+        self, messages: Mapping[int, Sequence[_Message]], patience_s: float = math.inf
+    ) -> dict[int, list[Any]]:
+        """Have several switches do these; what each answers, when all have done everything.
+        ``patience_s``: who takes longer is left alone, and may still do it."""
         tickets = {
             dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
         }
-        return self._answers(tickets, messages)
+        return self._answers(tickets, messages, patience_s)
 
     def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
         """What several switches answer to one question."""
@@ -374,14 +421,20 @@ class OpenFlowSwitches(Connections):
         return self._answers(tickets, {dpid: [(question, "a request")] for dpid in dpids})
 
     def _answers(
-        self, tickets: Mapping[int, Ticket], said: Mapping[int, Sequence[_Message]]
+        self,
+        tickets: Mapping[int, Ticket],
+        said: Mapping[int, Sequence[_Message]],
+        patience_s: float = math.inf,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            for position, error in self._wait(dpid, ticket, problems):
+            refusals = self._wait(dpid, ticket, problems, patience_s)
+            for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = said[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
-                problems.append(f"{self.label(dpid)} refused {what}: {wire.error_text(error)}")
+                more = f", and {len(refusals) - 1} more" if refusals[1:] else ""
+                why = wire.error_text(error)
+                problems.append(f"{self.label(dpid)} refused {what}{more}: {why}")
         if problems:
             raise ControllerError("; ".join(problems))
         return {

@@ -33,7 +33,7 @@ from network_provisioner.controllers.rules import (
     is_our_number,
 )
 
-_FLOW_STATISTICS = b"\0\1"
+_TABLE_FEATURES = struct.Struct("!HB57xI")  # what comes before its properties
 _FLOW_ENTRY = struct.Struct("!HBxIIHHHH4xQQQ")
 
 
@@ -50,14 +50,38 @@ class FlowEntry:
     contents: bytes
 
 
-class FlowReply:
-    """A part of a flow statistics reply."""
+class ReplyPart:
+    """A part of a reply that is taken apart here."""
+
+    body: list[Any]
 
     def __init__(self, data: bytes, xid: int) -> None:
         """Raises struct.error or ValueError for what is none."""
         self.xid = xid
         (self.flags,) = struct.unpack_from("!H", data, 10)
-        self.body: list[FlowEntry] = []
+        self.body = []
+
+
+class TableReply(ReplyPart):
+    """A part of a table features reply: the number of each table, and how many rules it takes.
+    What else a table can do, hundreds of bytes, is left out."""
+
+    def __init__(self, data: bytes, xid: int) -> None:
+        super().__init__(data, xid)
+        at = 16
+        while at < len(data):
+            size, table, most = _TABLE_FEATURES.unpack_from(data, at)
+            if size < _TABLE_FEATURES.size:
+                raise ValueError(f"a table of {size} bytes")
+            self.body.append((table, most))
+            at += size
+
+
+class FlowReply(ReplyPart):
+    """A part of a flow statistics reply."""
+
+    def __init__(self, data: bytes, xid: int) -> None:
+        super().__init__(data, xid)
         at = 16
         while at < len(data):
             size, table, *ages, priority, _, hard, _, cookie, _, count = _FLOW_ENTRY.unpack_from(
@@ -71,11 +95,7 @@ class FlowReply:
             at += size
 
 
-def is_flow_reply(data: bytes) -> bool:
-    """Whether a multipart reply is one of these."""
-    return data[8:10] == _FLOW_STATISTICS
-
-
+_PARTS = {b"\0\1": FlowReply, b"\0\x0c": TableReply}  # by the type of a multipart reply
 VERSION = 0x04
 HEADER_BYTES = 8
 HELLO = 0
@@ -95,8 +115,8 @@ def header(data: bytes) -> tuple[int, int, int, int]:
 def decode(data: bytes) -> Any:
     """A message object, or None for one that os-ken cannot read."""
     version, kind, length, xid = header(data)
-    if kind == OFP.OFPT_MULTIPART_REPLY and is_flow_reply(data):
-        return FlowReply(data, xid)
+    if kind == OFP.OFPT_MULTIPART_REPLY and (part := _PARTS.get(data[8:10])):
+        return part(data, xid)
     return ofproto_parser.msg(_PROTOCOL, version, kind, length, xid, data)
 
 
@@ -120,6 +140,11 @@ def features_request() -> Any:
 def echo_reply(request: Any) -> Any:
     """The answer to a switch that asks whether we are there."""
     return PARSER.OFPEchoReply(_PROTOCOL, data=request.data)
+
+
+def echo_request() -> Any:
+    """Asks a switch whether it is there."""
+    return PARSER.OFPEchoRequest(_PROTOCOL)
 
 
 def barrier() -> Any:
@@ -265,6 +290,12 @@ def ports_request() -> Any:
     return PARSER.OFPPortStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY)
 
 
+def tables_requests() -> tuple[Any, Any]:
+    """Ask how many rules each table takes, and how many it has."""
+    features = PARSER.OFPTableFeaturesStatsRequest(_PROTOCOL, 0)
+    return features, PARSER.OFPTableStatsRequest(_PROTOCOL, 0)
+
+
 def port_descriptions_request() -> Any:
     """Asks what ports there are."""
     return PARSER.OFPPortDescStatsRequest(_PROTOCOL, 0)
@@ -298,7 +329,7 @@ def packet_out(port: int, data: bytes) -> Any:
 
 def more_follows(message: Any) -> bool:
     """Whether this is one part of a longer answer."""
-    return isinstance(message, FlowReply | PARSER.OFPMultipartReply) and bool(
+    return isinstance(message, ReplyPart | PARSER.OFPMultipartReply) and bool(
         message.flags & OFP.OFPMPF_REPLY_MORE
     )
 

@@ -7,8 +7,9 @@ that moves to another queue gets another class: HTB cannot move one.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from network_provisioner.controllers.shaping.shapes import (
     DeviceShape,
     QueueClass,
     answer,
+    refusal,
 )
 
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -132,18 +134,31 @@ def must_lay(old: DeviceShape, new: DeviceShape) -> bool:
     return any(before.get(q.name, q.parent) != q.parent for q in new.queues)
 
 
-def show(device: str) -> list[str]:
-    """Commands that say what is on a device."""
-    return [f"class show dev {device}", f"filter show dev {device} parent 1:"]
+def show(devices: Iterable[str]) -> list[str]:
+    """Commands that say what is on some devices. Where that of one begins nothing says, so there is
+    a line before it: each machine has a loopback device."""
+    return [
+        line
+        for device in devices
+        for line in (
+            "qdisc show dev lo", f"class show dev {device}", f"filter show dev {device} parent 1:",
+        )
+    ]  # fmt: skip
+
+
+def shown_of(devices: Sequence[str], shown: str) -> dict[str, str]:
+    """What :func:`show` gave, by device. Raises ValueError where that is cut off."""
+    parts = re.split(r"^qdisc .* root .*$", shown, flags=re.MULTILINE)[1:]
+    return dict(zip(devices, parts, strict=True))
 
 
 def is_laid(shown: str) -> bool:
-    """Whether what :func:`show` gave is a tree of ours, whatever its classes."""
+    """Whether what :func:`shown_of` gave is a tree of ours, whatever its classes."""
     return any(line.startswith(f"class htb {_LINK_CLASS} root") for line in shown.splitlines())
 
 
 def agrees(shape: DeviceShape, shown: str) -> bool:
-    """Whether what :func:`show` gave is this shape, with all its classes and filters."""
+    """Whether what :func:`shown_of` gave is this shape, with all its classes and filters."""
     there: dict[str, _HtbClass] = {}
     filtered: Counter[str] = Counter()
     for line in shown.splitlines():
@@ -254,19 +269,23 @@ class TcShaper:
         self._laid: dict[str, DeviceShape | None] = {}
         # Devices that somebody else may have changed since.
         self._doubted: set[str] = set()
+        # What was found as it should be, and how the kernel says that.
+        self._agreed: dict[str, tuple[DeviceShape, str]] = {}
 
     def begin(self, shapes: Iterable[DeviceShape]) -> None:
         """See :class:`Shaper`."""
         wanted = list(shapes)
         for shape in wanted:
             self._laid.setdefault(shape.device, None)
-        self.sync([shape for shape in wanted if not is_laid(self._said(shape.device))])
+        said = self._said([shape.device for shape in wanted])
+        self.sync([shape for shape in wanted if not is_laid(said[shape.device])])
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See :class:`Shaper`."""
         wanted = list(shapes)
-        self._laid.update((shape.device, None) for shape in wanted)
-        others = [shape for shape in wanted if not self._is_on_device(shape)]
+        said = self._said([shape.device for shape in wanted])
+        others = [shape for shape in wanted if not self._agrees(shape, said[shape.device])]
+        self._laid.update((shape.device, None) for shape in others)
         self._batch([line for shape in others for line in lay(shape)])
         self._laid.update((shape.device, shape) for shape in wanted)
         self._doubted -= {shape.device for shape in wanted}
@@ -287,7 +306,7 @@ class TcShaper:
     def clear(self) -> None:
         """See :class:`Shaper`."""
         # In place of ours may be somebody's by now.
-        ours = [device for device in self._laid if is_laid(self._said(device))]
+        ours = [name for name, said in self._said(list(self._laid)).items() if is_laid(said)]
         lines = [line for device in ours for line in clear(device)]
         self._laid.clear()
         self._doubted.clear()
@@ -300,10 +319,12 @@ class TcShaper:
         after: Callable[[DeviceShape, DeviceShape], DeviceShape],
     ) -> None:
         lines = []
+        devices = [shape.device for shape in wanted]
+        said = self._said([d for d in devices if self._laid.get(d) is None or d in self._doubted])
         for shape in wanted:
             old = self._laid.get(shape.device)
-            if old is None or shape.device in self._doubted:
-                old = next((s for s in (shape, old) if s and self._is_on_device(s)), None)
+            if (text := said.get(shape.device)) is not None:
+                old = next((s for s in (shape, old) if s and self._agrees(s, text)), None)
                 self._doubted.discard(shape.device)
             if old is not None and must_lay(old, shape):
                 old = None
@@ -312,20 +333,32 @@ class TcShaper:
         try:
             self._batch(lines)
         except ControllerError:
+            self._laid.update((shape.device, None) for shape in wanted)
             self.sync(wanted)
             return
         for shape in wanted:
             old = self._laid.get(shape.device)
             self._laid[shape.device] = shape if old is None else after(old, shape)
 
-    def _is_on_device(self, shape: DeviceShape) -> bool:
-        return agrees(shape, self._said(shape.device))
+    def _agrees(self, shape: DeviceShape, said: str) -> bool:
+        if self._agreed.get(shape.device) == (shape, said):
+            return True
+        found = agrees(shape, said)
+        if found:
+            self._agreed[shape.device] = shape, said
+        return found
 
-    def _said(self, device: str) -> str:
-        """What the kernel says of a device, nothing where it has no classes."""
-        asked = "\n".join(show(device)) + "\n"
-        code, said, _ = self._run.ask(["tc", "-batch", "-"], asked)
-        return said if code == 0 else ""
+    def _said(self, devices: Sequence[str]) -> dict[str, str]:
+        """What the kernel says of each device, nothing where it has no classes."""
+        if not devices:
+            return {}
+        command = ["tc", "-force", "-batch", "-"]
+        # It fails for devices without classes, and says all it knows.
+        code, said, error = self._run.ask(command, "\n".join(show(devices)) + "\n")
+        try:
+            return shown_of(devices, said)
+        except ValueError:
+            raise refusal(command, code, error) from None
 
     def _batch(self, lines: list[str]) -> None:
         if lines:

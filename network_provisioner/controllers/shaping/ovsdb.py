@@ -8,14 +8,30 @@ hierarchy, so :class:`~network_provisioner.controllers.base.Queue` cannot be had
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
 _MARK = "adon-device"
 _OURS = ("--bare", "--columns=_uuid", "find")
 _Rates = tuple[int, int, int]
+_LIST = (
+    "--format=json", "--columns=_uuid,other_config", "list", "queue",
+    "--", "--columns=_uuid,queues,other_config", "list", "qos",
+    "--", "--columns=name,qos", "list", "port",
+)  # fmt: skip
+
+
+class _Records(NamedTuple):
+    """What the database has: what each queue and QoS says, the queues of each QoS by number, and
+    the QoS of each port."""
+
+    config: dict[str, dict[str, str]]
+    queues: dict[str, dict[int, str]]
+    qos: dict[str, str]
 
 
 class VsctlShaper:
@@ -45,7 +61,9 @@ class VsctlShaper:
 
     def sync(self, shapes: Iterable[DeviceShape]) -> list[str]:
         """See Shaper."""
-        others = [shape for shape in shapes if not self._is_on_device(shape)]
+        wanted = list(shapes)
+        records = self._records() if any(s.device in self._laid for s in wanted) else None
+        others = [s for s in wanted if records is None or not self._agrees(s, records)]
         for shape in others:
             self._remove(shape.device)
             self._lay(shape)
@@ -87,19 +105,26 @@ class VsctlShaper:
         for device in list(self._qos):
             self._remove(device)
 
-    def _is_on_device(self, shape: DeviceShape) -> bool:
+    def _records(self) -> _Records:
+        lines = answer(self._run, [*self._words, *_LIST]).splitlines()
+        queues, qos, ports = ([list(map(_plain, r)) for r in json.loads(x)["data"]] for x in lines)
+        return _Records(
+            {uuid: config for uuid, config in queues} | {uuid: config for uuid, _, config in qos},
+            {uuid: numbered for uuid, numbered, _ in qos},
+            {name: uuid for name, uuid in ports if uuid},
+        )
+
+    def _agrees(self, shape: DeviceShape, records: _Records) -> bool:
         """Whether the device has the queues that were laid last, and these are the wanted ones."""
-        device = shape.device
-        laid = self._laid.get(device)
+        laid, qos = self._laid.get(shape.device), self._qos.get(shape.device, "")
         if laid is None or {n: rates for n, (_, rates) in laid.items()} != _queues(shape):
             return False
-        where = ["find", "queue", f"external_ids:{_MARK}={device}"]
-        words = [*self._words, "--format=json", "--columns=_uuid,other_config", *where]
-        rows = json.loads(answer(self._run, words))["data"]
-        there = {uuid: dict(config) for (_, uuid), (_, config) in rows}
-        qos = self._say(["--if-exists", "get", "port", device, "qos"])
-        wanted = {uuid: _values(rates) for uuid, rates in laid.values()}
-        return there == wanted and qos == [self._qos[device]]
+        return (
+            records.qos.get(shape.device) == qos
+            and records.config.get(qos) == _link_config(shape)
+            and records.queues.get(qos) == {number: uuid for number, (uuid, _) in laid.items()}
+            and all(records.config.get(uuid) == _values(rates) for uuid, rates in laid.values())
+        )
 
     def _lay(self, shape: DeviceShape) -> None:
         queues = _queues(shape)
@@ -112,7 +137,8 @@ class VsctlShaper:
                 "type=linux-htb",
                 f"external_ids:{_MARK}={shape.device}",
             ),
-            *(f"other_config:max-rate={round(shape.capacity_bps)}", f"queues={named}"),
+            *(f"other_config:{name}={value}" for name, value in _link_config(shape).items()),
+            f"queues={named}",
         ]
         for number, rates in queues.items():
             words += ["--", f"--id=@q{number}", *_create(shape.device, rates)]
@@ -163,12 +189,35 @@ class VsctlShaper:
         return answer(self._run, [*self._words, *words]).split()
 
 
+def insecure_bridges(run: Commands, dpids: Collection[int]) -> dict[int, str]:
+    """What is wrong with the ``fail_mode`` of Open vSwitch's bridges with these datapath ids, in
+    words; those that the database does not have are left out. Raises ControllerError where it does
+    not answer, MissingError for no ``ovs-vsctl``."""
+    words = ["ovs-vsctl", "--timeout=1", "--format=json", "--columns=datapath_id,fail_mode"]
+    code, said, error = run.ask([*words, "list", "bridge"])
+    if code != 0:
+        why = error.strip().rpartition("\n")[2] or f"exit code {code}"
+        raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
+    found = {}
+    for dpid, mode in json.loads(said)["data"]:
+        if isinstance(dpid, str) and int(dpid, 16) in dpids and mode != "secure":
+            shown = mode if isinstance(mode, str) else "standalone"  # an empty set stands for it
+            found[int(dpid, 16)] = (
+                f"has fail_mode {shown}, expected secure: without the broker it is a plain switch"
+            )
+    return found
+
+
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:
     """Minimum and maximum rate and priority of every queue; 0 is best effort."""
     best_effort = (round(shape.best_effort_bps), round(shape.capacity_bps), LAST_PRIO)
     return {0: best_effort} | {
         c.mark: (round(c.rate_bps), round(c.ceil_bps), c.prio) for c in shape.classes
     }
+
+
+def _link_config(shape: DeviceShape) -> dict[str, str]:
+    return {"max-rate": str(round(shape.capacity_bps))}
 
 
 def _create(device: str, rates: _Rates) -> list[str]:
@@ -181,3 +230,12 @@ def _config(rates: _Rates) -> list[str]:
 
 def _values(rates: _Rates) -> dict[str, str]:
     return dict(zip(("min-rate", "max-rate", "priority"), map(str, rates), strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """What OVSDB's JSON (RFC 7047, section 5.1) means, as far as it is here: a map, a record's
+    UUID, or neither."""
+    if not isinstance(value, list):
+        return value
+    kind, found = value
+    return {key: _plain(one) for key, one in found} if kind == "map" else found

@@ -252,9 +252,14 @@ def answer(runner: Commands, command: Sequence[str], stdin: str = "") -> str:
     """What a command that shapes prints. Raises ControllerError where it fails, MissingError."""
     code, out, error = runner.ask(command, stdin)
     if code != 0:
-        reason = "; ".join(line.strip() for line in error.splitlines() if line.strip())
-        raise ControllerError(f"{command[0]} refused to shape: {reason or f'exit code {code}'}")
+        raise refusal(command, code, error)
     return out
+
+
+def refusal(command: Sequence[str], code: int, error: str) -> ControllerError:
+    """What a command that failed said, in one line."""
+    reason = "; ".join(line.strip() for line in error.splitlines() if line.strip())
+    return ControllerError(f"{command[0]} refused to shape: {reason or f'exit code {code}'}")
 
 
 class Shaper(Protocol):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ovs_rig import L2, MBPS, OvsRig, transfer
+from ovs_rig import L2, L3, MBPS, OvsRig, transfer, vswitchd
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.controllers import switched
-from network_provisioner.controllers.base import SwitchStatus
+from network_provisioner.controllers.base import Part, SwitchStatus
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 
@@ -57,19 +59,15 @@ class Served(OvsRig):
         return next(s for s in self.openflow.switches() if s.name == switch)
 
     def ours(self, switch: str) -> set[str]:
-        """Our rules, without counters and the stamp."""
+        """Our rules, without counters, what is left of leases, and the stamp."""
         text = self.network.switches.ofctl(switch, "dump-flows", "--no-stats")
+        text = re.sub(r"hard_timeout=\d+, ", "", text)
         lines = (line.strip() for line in text.splitlines())
         return {line for line in lines if OURS in line and "0x88b6" not in line}
 
 
 @pytest.fixture
-def rig(
-    network: Network,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Served]:
-    monkeypatch.setattr(switched, "CHECK_S", 1.0)
+def rig(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made = Served(network, tmp_path_factory.mktemp("broker") / "state.sqlite")
     try:
         yield made
@@ -94,13 +92,93 @@ def test_deleted_rules_come_back_and_fail_nothing(
     assert transfer("mu", "tacc", 0.5)["bytes"] > 0
 
 
-def test_a_deleted_discipline_comes_back(rig: Served) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["mod-flows", "ip,nw_dst=10.10.0.2,actions=drop"],
+        ["add-flow", "cookie=0x7,priority=200,ip,nw_src=10.10.0.1,nw_dst=10.10.0.2,actions=drop"],
+        ["mod-group", "group_id={group},type=select,bucket=weight:1,actions=output:10"],
+        ["del-groups"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_no_switch_tells_of_comes_back(rig: Served, words: list[str]) -> None:
+    split = {"l2": (L2, 5 * MBPS, 9 * MBPS), "l3": (L3, 5 * MBPS, 9 * MBPS)}
+    parts = tuple(Part(*part) for part in split.values())
+    rig.openflow.apply([rig.circuit(parts=parts, min_bps=10 * MBPS, max_bps=18 * MBPS)])
+
+    def seen() -> tuple[set[str], str]:
+        return rig.ours("s1"), rig.network.switches.ofctl("s1", "dump-groups").partition("\n")[2]
+
+    before = seen()
+    group = before[1].partition("group_id=")[2].partition(",")[0]
+    command, *more = words
+    rig.network.switches.ofctl("s1", command, *(word.format(group=group) for word in more))
+    rig.wait_for("all as before", lambda: seen() == before)
+    rig.wait_for("the count", lambda: bool(rig.status("s1").repairs))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["qdisc", "del", "dev", "{device}", "root"],
+        ["class", "change", "dev", "{device}", "classid", "1:2", "htb", "rate", "1kbit"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_somebody_does_to_a_device_is_undone(rig: Served, words: list[str]) -> None:
     rig.ask("a")
     device = LAYOUT.device(LAYOUT.link("l2"), "s1")
     before = rig.classes(device)
-    subprocess.run([*IN_SWITCHES, "tc", "qdisc", "del", "dev", device, "root"], check=True)
+    subprocess.run([*IN_SWITCHES, "tc", *(w.format(device=device) for w in words)], check=True)
     rig.wait_for("the classes", lambda: rig.classes(device) == before)
     rig.wait_for("the count", lambda: "devices' classes" in rig.status("s1").repairs)
+
+
+@pytest.mark.parametrize("policy", ["refuse", "evict"])
+def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
+    rig: Served, policy: str
+) -> None:
+    rig.ask("a")
+    before = rig.ours("s2")
+    limit = len(before) - 1
+    vsctl = rig.network.switches.vsctl
+    table = [f"flow_limit={limit}", f"overflow_policy={policy}"]
+    vsctl(
+        "--id=@t", "create", "Flow_Table", *table, "--", "set", "bridge", "s2", "flow_tables:0=@t"
+    )
+    try:
+        if policy == "refuse":  # nothing happens but to what is added
+            rig.network.switches.ofctl(
+                "s2", "del-flows", "cookie=0xad0f000000000000/0xffff000000000000"
+            )
+        rig.wait_for("the news", lambda: "in its flow table" in rig.status("s2").problem)
+        refused = rig.broker.request(TransitRequest("b", "local", "tacc", min_bps=MBPS))
+        assert refused.state is TransitState.FAILED and "in its flow table" in refused.reason
+        rig.broker.sweep()
+        assert "in its flow table" in rig.broker.health()["problem"]
+    finally:
+        vsctl("clear", "bridge", "s2", "flow_tables")
+    rig.wait_for("the end of it", lambda: rig.status("s2").problem == "")
+    assert rig.ours("s2") == before
+
+
+def test_switches_that_say_nothing_are_reported_until_they_answer(
+    rig: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask("a")
+    monkeypatch.setattr(rig.openflow._switches, "_silent_after_s", 1.0)
+    pid = vswitchd()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        rig.wait_for("the news", lambda: rig.status("s2").problem == "does not answer")
+        rig.broker.sweep()
+        assert "does not answer" in rig.broker.health()["problem"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    rig.wait_for("the end of it", lambda: rig.openflow.installed() == ["a"])
+    rig.wait_for("health", lambda: rig.status("s2").problem == "")
+    assert tuple(rig.broker.get("a").path) == L2
 
 
 def test_a_port_that_bounces_costs_no_more_than_that(rig: Served) -> None:
