@@ -67,6 +67,8 @@ def faults(tell: Tell) -> Iterable[Figure]:
     packages.ensure("openvswitch", progress=tell)
     KEPT.parent.mkdir(exist_ok=True)
     runs = [Run(**json.loads(line)) for line in _lines()]
+    if runs:
+        tell(f"goes on after {len(runs)} runs of {KEPT}; without that file it begins anew")
     came: queue.Queue[str | None] = queue.Queue()
     with tempfile.TemporaryDirectory(prefix="adon-bench-") as folder, KEPT.open("a") as kept:
         insides = [_start(b, Path(folder) / b, runs, came) for b in BANDWIDTHS]
