@@ -120,13 +120,17 @@ _OURS = ("cookie=0xad", "type=select", "kbps", "type=drop")
 State = dict[str, Counter[str]]
 
 
-# The broker's ``tc`` for devices in several namespaces.
+# The broker's ``tc -batch -`` for devices in several namespaces, line by line in its order.
 _TC = """#!/bin/sh
-lines=$(cat)
-for switch in {switches}; do
-    mine=$(printf '%s\\n' "$lines" | grep "dev $switch-") || continue
-    printf '%s\\n' "$mine" | ip netns exec "p21-$switch" "$@" || exit 1
-done
+awk -v tc="$*" '
+    BEGIN { here = "s1" }
+    match($0, /dev s[0-9]-/) { if (substr($0, RSTART + 4, 2) != here) {
+        if (run != "") status = close(run) || status
+        here = substr($0, RSTART + 4, 2)
+    } }
+    { run = "ip netns exec p21-" here " " tc; print | run }
+    END { if (run != "") status = close(run) || status; exit status }
+'
 """
 
 
@@ -209,7 +213,7 @@ class Plant:
                 "archive": str(self.folder / "archive.sqlite"),
             },
         }
-        (self.folder / "tc.sh").write_text(_TC.format(switches=" ".join(SWITCHES)))
+        (self.folder / "tc.sh").write_text(_TC)
         (self.folder / "tc.sh").chmod(0o755)
         (self.folder / "adon.yml").write_text(yaml.safe_dump(content))
         self._undo.callback(self.stop_broker, signal.SIGKILL)
