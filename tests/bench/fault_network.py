@@ -120,8 +120,19 @@ _OURS = ("cookie=0xad", "type=select", "kbps", "type=drop")
 State = dict[str, Counter[str]]
 
 
-# The broker's ``tc -batch -`` for devices in several namespaces, line by line in its order.
-_TC = """#!/bin/sh
+# What stands before the broker's commands: ``tc -batch -`` goes to the devices' namespaces, line by
+# line in its order; what ovs-vsctl lists comes from all databases.
+_EXEC = """#!/bin/sh
+if [ "$1" = ovs-vsctl ]; then
+    shift
+    for switch in s1 s2 s3 s4 s5 s6; do
+        said=$({programs}/ovs-vsctl --db=unix:{run}/$switch/db.sock "$@") || exit 1
+        said=${said#*[}
+        rows="$rows,${said%],*}"
+    done
+    printf '{"data":[%s]}\\n' "${rows#,}"
+    exit
+fi
 awk -v tc="$*" '
     BEGIN { here = "s1" }
     match($0, /dev s[0-9]-/) { if (substr($0, RSTART + 4, 2) != here) {
@@ -138,6 +149,7 @@ class Plant:
     """The network, its broker and its packets. ``bandwidth`` as in adon.yml."""
 
     def __init__(self, programs: Path, folder: Path, bandwidth: str) -> None:
+        self._programs = programs
         self.folder = folder
         self.bandwidth = bandwidth
         self.data = _topology()
@@ -205,7 +217,7 @@ class Plant:
                 "driver": "openflow",
                 "listen": f"0.0.0.0:{OPENFLOW_PORT}",
                 "bandwidth": self.bandwidth,
-                "exec": [str(self.folder / "tc.sh")],
+                "exec": [str(self.folder / "exec.sh")],
             },
             "broker": {
                 "listen": API,
@@ -213,8 +225,10 @@ class Plant:
                 "archive": str(self.folder / "archive.sqlite"),
             },
         }
-        (self.folder / "tc.sh").write_text(_TC)
-        (self.folder / "tc.sh").chmod(0o755)
+        script = _EXEC.replace("{programs}", str(self._programs))
+        run = self.folder / "exec.sh"
+        run.write_text(script.replace("{run}", str(box.private_dir())))
+        run.chmod(0o755)
         (self.folder / "adon.yml").write_text(yaml.safe_dump(content))
         self._undo.callback(self.stop_broker, signal.SIGKILL)
         self.start_broker()
