@@ -280,7 +280,7 @@ FAULTS = (
     Fault("broker killed and started", (), restart(signal.SIGKILL), is_news=False),
     Fault("broker ended and started", (), restart(signal.SIGTERM), is_news=False),
     Fault("fail_mode changed", (), vsctl("s2", "set", "bridge", "s2", "fail_mode=standalone"),
-          3.0, vsctl("s2", "set", "bridge", "s2", "fail_mode=secure")),
+          5.0, vsctl("s2", "set", "bridge", "s2", "fail_mode=secure")),
     Fault("table full, rules evicted", ("s2",), evict, 4.0, no_eviction),
     Fault("another controller keeps deleting", ("s5",), again("s5", 6.0)),
     Fault("store full for 4 s", (), fill, 4.0, empty),
