@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import struct
 import sys
 import threading
@@ -211,10 +212,15 @@ def no_eviction(plant: Plant) -> None:
 
 
 def fill(plant: Plant) -> None:
-    """Nothing more can be written where the broker keeps its state."""
+    """Nothing more can be written where the broker keeps its state, and somebody wants a path."""
+    store = plant.folder / "store" / "broker.sqlite"
+    with contextlib.closing(sqlite3.connect(store, timeout=10.0)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # or there would be room in the log
     with contextlib.suppress(OSError), (plant.folder / "store" / "full").open("wb", 0) as file:
         while True:
             file.write(bytes(4096))
+    with contextlib.suppress(AdonError):
+        plant.request_another()
 
 
 def empty(plant: Plant) -> None:
