@@ -215,7 +215,9 @@ def fill(plant: Plant) -> None:
     """Nothing more can be written where the broker keeps its state, and somebody wants a path."""
     store = plant.folder / "store" / "broker.sqlite"
     with contextlib.closing(sqlite3.connect(store, timeout=10.0)) as database:
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # or there would be room in the log
+        # Or there would be room in the log.
+        truncate = "PRAGMA wal_checkpoint(TRUNCATE)"
+        wait(lambda: database.execute(truncate).fetchone()[0] == 0, "room")
     with contextlib.suppress(OSError), (plant.folder / "store" / "full").open("wb", 0) as file:
         while True:
             file.write(bytes(4096))
