@@ -68,7 +68,16 @@ class Switches:
             "other_config:userspace-tso-enable=true",
             f"other_config:max-revalidator={_COUNTERS_MS}",
         )  # fmt: skip
+        self.start_switch()
+
+    def start_switch(self) -> None:
+        """Start ovs-vswitchd, as after its death. Raises AdonError."""
         self._daemon("ovs-vswitchd", self._database, None, "vswitchd")
+
+    @property
+    def pid(self) -> int:
+        """Of ovs-vswitchd."""
+        return self._pid("vswitchd")
 
     def add_bridge(self, name: str, dpid: int, ports: Mapping[int, str], controller: str) -> None:
         """Make a bridge with these port numbers and devices, and point it at its controller.
@@ -101,7 +110,7 @@ class Switches:
         Raises AdonError.
         """
         self.ofctl(bridge, "packet-out", f"in_port=controller,packet={_FRAME},actions=output:1")
-        pid = self._pid("vswitchd")
+        pid = self.pid
         pidfd = os.pidfd_open(pid)
         try:
             return sum(_widen(pidfd, fd) for fd in _sockets(pid))

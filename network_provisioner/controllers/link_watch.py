@@ -132,7 +132,7 @@ class LinkWatch:
         """Which segments are silent, and not only full."""
         doubtful = {way: missed for way, missed in self._missed.items() if missed > 1}
         # Before a link is blamed, its last switch gets the rules for probes once more.
-        late = {way[1][0] for way, missed in doubtful.items() if missed == _DOUBTFUL}
+        late = {way[1][0] for way, missed in doubtful.items() if missed >= _DOUBTFUL}
         if late:
             self._backend.lay_probe_rules_again(late)
         counts = self._backend.port_bytes({end[0] for way in doubtful for end in way})

@@ -21,6 +21,7 @@ ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
 TABLE_STATS, TABLE_FEATURES = 3, 12
 SEND_FLOW_REM = 1
+PUNTING = 0xAD1D  # the cookies of rules that send probes to the controller begin so
 HARD_TIMEOUT, DELETED = 1, 2
 _FROM = "127.0.0.2"
 
@@ -118,15 +119,17 @@ class FakeSwitch:
         )
 
     def _forward(self, data: bytes, xid: int) -> bytes:
-        """Have a frame come out where a wire leads to, as a packet that is for the controller."""
+        """Have a frame come out where a wire leads to, for the controller if a rule says so."""
         (length,) = struct.unpack_from("!H", data, 16)
         (port,) = struct.unpack_from("!I", data, 28)
         if port in self.wires:
             other, number = self.wires[port]
+            punts = any(e.cookie >> 48 == PUNTING for e in list(other.table.values()))
             match = struct.pack("!HHII4x", 1, 12, 0x80000004, number)
             frame = data[24 + length :]
             head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, 0)
-            other.say(_message(PACKET_IN, 0, head + match + b"\0\0" + frame))
+            if punts:
+                other.say(_message(PACKET_IN, 0, head + match + b"\0\0" + frame))
         # OFPET_BAD_ACTION, OFPBAC_BAD_OUT_PORT
         refusal = _message(ERROR, xid, struct.pack("!HH", 2, 4) + data[:64])
         return b"" if port in self._ports else refusal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -306,6 +307,17 @@ def test_rules_that_are_deleted_fail_no_link(rig: FakeRig) -> None:
         rig.s2.lose(quietly)
         for _ in range(8):
             assert look(rig) == set()
+
+
+def test_links_come_back_when_a_table_evicts_the_rules_to_watch_by_no_more(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    rig.openflow._switches._all_again_at = math.inf  # that round is far away
+    # Open vSwitch tells OpenFlow 1.3 of no eviction.
+    rig.s2.on_message = lambda _: rig.s2.lose(quietly=True)
+    rig.s2.lose(quietly=True)
+    rig.wait_for("silence", lambda: look(rig) >= L2)
+    rig.s2.on_message = lambda _: None
+    rig.wait_for("their return", lambda: look(rig) == set())
 
 
 def test_ports_that_swapped_their_numbers_fail_their_links(rig: FakeRig) -> None:

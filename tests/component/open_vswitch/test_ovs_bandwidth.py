@@ -41,7 +41,7 @@ def up(network: Network) -> OvsRig:
 
 @pytest.fixture
 def metered(up: OvsRig) -> Iterator[OvsRig]:
-    up.controller = up.new_controller(shaper=None)
+    up.controller = up.openflow = up.new_controller(shaper=None)
     up.controller.start(60.0)
     yield up
     up.controller.clear()
@@ -116,6 +116,21 @@ def test_a_changed_rate_changes_the_meter_and_leaves_the_rules(metered: OvsRig) 
     # A rule that was laid anew would count from 0.
     (data,) = [f for f in metered.flows("s1") if "nw_dst=10.10.0.2" in f and "meter:" in f]
     assert "n_packets=0," not in data
+
+
+def test_meters_that_somebody_deletes_come_back_with_their_rules(metered: OvsRig) -> None:
+    def seen() -> tuple[str, list[str]]:
+        text = metered.network.switches.ofctl("s1", "dump-flows", "--no-stats")
+        text = re.sub(r"hard_timeout=\d+, ", "", text)
+        rules = sorted(line.strip() for line in text.splitlines() if "meter:" in line)
+        return metered.network.switches.ofctl("s1", "dump-meters").partition("\n")[2], rules
+
+    metered.controller.apply([metered.circuit(L3)])
+    before = seen()
+    assert before[1]
+    metered.network.switches.ofctl("s1", "del-meters")
+    metered.wait_for("meters and rules", lambda: seen() == before)
+    metered.wait_for("the count", lambda: "rules" in metered.openflow.switches()[0].repairs)
 
 
 def with_queues(rig: OvsRig) -> OpenFlowController:
