@@ -43,8 +43,8 @@ class Problem:
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
-    ``staging`` is "per-site" where a file moves once to each site that needs it, "per-job" where
-    every job moves its own inputs that do not lie at its site, each time anew. ``overhead_s`` is
+    A file moves once to each site that needs it. At the sites in ``fetches[j]`` the job moves its
+    own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
     what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over (``mapping/priority.py``). ``kept`` holds what was derived from the structure; copies by
@@ -76,7 +76,7 @@ class Problem:
     setup_s: Array
     output: int
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
-    staging: str = "per-site"
+    fetches: tuple[tuple[int, ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
     own_priority: tuple[int | None, ...] = ()
@@ -134,7 +134,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         setup,
         -1 if output_site is None else place[output_site],
         beliefs,
-        staging=inputs.staging,
+        fetches=tuple(placed(inputs.fetching(job)) for job in flow.order),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any, TypeVar
 
@@ -25,11 +25,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestedTransformation:
-    """A transformation: the sites that can run it, and the catalog's ``pegasus: runtime`` there."""
+    """A transformation: the sites that can run it, and there the catalog's ``pegasus: runtime`` and
+    ``data.configuration``."""
 
     name: str
     sites: tuple[str, ...]
     runtimes: Mapping[str, float]
+    configurations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class RequestedJob:
     writes: tuple[int, ...]
     after: tuple[int, ...]
     priority: str | None = None
+    configuration: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,6 @@ class Request:
     limit_s: float
     data_configuration: str | None
     output_sites: tuple[str, ...]
-    staging_sites: Mapping[str, str]
     input_directories: tuple[str, ...]
     replica_files: tuple[tuple[str | None, str], ...]
     replica_properties: Mapping[str, str]
@@ -115,7 +117,6 @@ def parse_request(text: str | bytes) -> Request:
         limit,
         top.get("data_configuration", str, None),
         top.texts("output_sites"),
-        top.table("staging_sites"),
         top.texts("input_directories"),
         tuple((e.get("type", str, None), e.name("path")) for e in top.entries("replica_files")),
         top.table("replica_properties"),
@@ -205,7 +206,10 @@ def _program(entry: _Entry) -> RequestedTransformation:
         site: _number(entry, f"runtime at {site}", value)
         for site, value in entry.table("runtimes").items()
     }
-    return RequestedTransformation(entry.name("name"), entry.texts("sites"), runtimes)
+    configurations = entry.table("data_configurations")
+    return RequestedTransformation(
+        entry.name("name"), entry.texts("sites"), runtimes, configurations
+    )
 
 
 def _file(entry: _Entry) -> RequestedFile:
@@ -249,6 +253,7 @@ def _task(
         entry.indices("writes", files),
         entry.indices("after", jobs),
         entry.get("priority", str, None),
+        entry.get("data_configuration", str, None),
     )
 
 

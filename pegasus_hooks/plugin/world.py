@@ -19,10 +19,16 @@ from site_selector.catalogs.entries import (
     Site,
     Transformation,
 )
-from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.fields import Profiles, positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
+from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import Inputs, configuration_of, estimated_sizes, staging_of
+from site_selector.inputs import (
+    CONFIGURATION_PROFILE,
+    Inputs,
+    configurations_of,
+    estimated_sizes,
+)
 from site_selector.replicas.find import Note, measured
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
@@ -38,17 +44,20 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
-    used = {name: sites[name] for task in request.tasks for name in task.sites}
-    configuration = configuration_of(request.data_configuration, used.values())
+    workflow = _workflow(request)
+    candidates = {task.id: task.sites for task in request.tasks}
+    general = request.data_configuration
+    if general is not None:
+        general = known_configuration(general, CONFIGURATION)
     return Inputs(
-        _workflow(request),
+        workflow,
         sites,
         ReplicaCatalog(_NOWHERE, {}, ()),
         programs,
-        {task.id: task.sites for task in request.tasks},
+        candidates,
         raw_bytes,
         places,
-        staging_of(configuration, bool(request.staging_sites)),
+        configurations_of(workflow, candidates, sites, programs, general),
         estimated,
         by_level=not request.priorities,
     )
@@ -80,6 +89,10 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
     return found
 
 
+def _configured(configuration: str | None) -> Profiles:
+    return {} if configuration is None else {"pegasus": {CONFIGURATION_PROFILE: configuration}}
+
+
 def _kind_name(request: Request, task: RequestedJob) -> str:
     return request.programs[task.program].name if task.kind == "job" else f"pegasus::{task.kind}"
 
@@ -94,7 +107,8 @@ def _transformation(
         runtime = program.runtimes.get(site)
         if runtime is None:  # the site catalog's word for all that runs there
             runtime = positive_number(request.sites.get(site, {}).get("runtime", ""))
-        executables.append(Executable(site, False, None, None, runtime))
+        own = _configured(program.configurations.get(site))
+        executables.append(Executable(site, False, None, None, runtime, profiles=own))
     return Transformation(name, tuple(executables), None)
 
 
@@ -132,7 +146,10 @@ def _workflow(request: Request) -> Workflow:
             task.sites[0] if task.fixed else None,
             task.runtime_s,
             task.cores,
-            profiles={} if task.priority is None else {"condor": {"priority": task.priority}},
+            profiles={
+                **({} if task.priority is None else {"condor": {"priority": task.priority}}),
+                **_configured(task.configuration),
+            },
         )
         for task in tasks
     }

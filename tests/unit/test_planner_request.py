@@ -255,20 +255,42 @@ def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("configuration", "staging", "expected"),
+    ("general", "program", "of_site", "own", "expected"),
     [
-        ("sharedfs", {}, "per-site"),
-        ("sharedfs", {"mu": "local"}, "per-job"),
-        ("nonsharedfs", {}, "per-job"),
-        ("condorio", {}, "per-job"),
-        (None, {}, "per-job"),
+        ("nonsharedfs", "sharedfs", "condorio", "condorio", "sharedfs"),
+        ("sharedfs", None, None, None, "sharedfs"),
+        (None, None, "nonsharedfs", "sharedfs", "nonsharedfs"),
+        (None, None, None, "sharedfs", "sharedfs"),
+        (None, None, None, None, "condorio"),
     ],
 )
-def test_how_often_a_file_moves_depends_on_the_data_configuration(
-    configuration: str | None, staging: dict[str, str], expected: str
+def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
+    general: str | None,
+    program: str | None,
+    of_site: str | None,
+    own: str | None,
+    expected: str,
 ) -> None:
-    inputs, _ = read(small(data_configuration=configuration, staging_sites=staging))
-    assert build_problem(inputs, believe(inputs, now=0.0)).staging == expected
+    profiles = {"data.configuration": of_site} if of_site else {}
+    inputs, _ = read(
+        small(
+            data_configuration=general,
+            sites=[{"name": "mu", "profiles": profiles}, {"name": "tacc"}],
+            transformations=[
+                {
+                    "name": "a",
+                    "sites": ["mu", "tacc"],
+                    "data_configurations": {"mu": program} if program else {},
+                }
+            ],
+            jobs=[{"id": "x", "transformation": 0, "data_configuration": own}],
+        )
+    )
+    elsewhere = own or general or "condorio"
+    assert inputs.configurations == {"x": (expected, elsewhere)}
+    problem = build_problem(inputs, believe(inputs, now=0.0))
+    both = ((0, expected), (1, elsewhere))
+    assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
 
 
 def test_results_go_to_every_output_site() -> None:

@@ -31,6 +31,8 @@ import java.util.TreeSet;
  */
 final class Catalogs {
 
+    static final String CONFIGURATION = "data.configuration";
+    private static final String RUNTIME = "runtime";
     private static final String REPLICA = "pegasus.catalog.replica";
     private static final String ALL = "pegasus.catalog.*";
     private static final String[] DATABASE = {
@@ -58,11 +60,10 @@ final class Catalogs {
             SiteStore sites,
             Mapper mapper) {
         Catalogs catalogs = new Catalogs(work, bag, properties);
-        work.dataConfiguration = properties.getProperty("pegasus.data.configuration");
+        work.dataConfiguration = properties.getProperty("pegasus." + CONFIGURATION);
         catalogs.attempt("sites", () -> catalogs.sites(sites));
-        catalogs.attempt("run times", () -> catalogs.runtimes(mapper));
+        catalogs.attempt("profiles of transformations", () -> catalogs.programs(mapper));
         catalogs.attempt("output sites", catalogs::output);
-        catalogs.attempt("staging sites", catalogs::staging);
         catalogs.attempt("the workflow's replicas", () -> catalogs.replicas(workflow));
         catalogs.attempt("replica files", catalogs::replicaFiles);
         return catalogs.missing;
@@ -88,7 +89,8 @@ final class Catalogs {
                 Profile profile = (Profile) item;
                 String key = profile.getProfileKey();
                 if ("pegasus".equals(profile.getProfileNamespace())
-                        && (key.startsWith("adon.") || key.equals("runtime"))) {
+                        && (key.startsWith("adon.") || key.equals(RUNTIME)
+                                || key.equals(CONFIGURATION))) {
                     found.put(key, profile.getProfileValue());
                 }
             }
@@ -96,7 +98,7 @@ final class Catalogs {
         }
     }
 
-    private void runtimes(Mapper mapper) {
+    private void programs(Mapper mapper) {
         Map<Integer, Set<String>> wanted = new TreeMap<Integer, Set<String>>();
         for (Task task : work.tasks) {
             if ("job".equals(task.kind)) {
@@ -109,33 +111,35 @@ final class Catalogs {
         for (Map.Entry<Integer, Set<String>> entry : wanted.entrySet()) {
             Work.Transformation program = work.transformations.get(entry.getKey());
             for (String site : entry.getValue()) {
-                String runtime = runtime(mapper, program, site);
-                if (runtime != null) {
-                    program.runtimes.put(site, runtime);
-                }
+                profile(mapper, program, site, RUNTIME, program.runtimes);
+                profile(mapper, program, site, CONFIGURATION, program.configurations);
             }
         }
     }
 
-    private static String runtime(Mapper mapper, Work.Transformation program, String site) {
+    private static void profile(
+            Mapper mapper,
+            Work.Transformation program,
+            String site,
+            String key,
+            Map<String, String> found) {
         Collection<?> entries;
         try {
             entries = mapper.getTCList(
                     program.namespace, program.shortName, program.version, site);
         } catch (RuntimeException error) {
-            return null; // a job with a hint whose program is in no catalog
+            return; // a job with a hint whose program is in no catalog
         }
         for (Object entry : entries == null ? new ArrayList<Object>() : entries) {
             Collection<?> profiles = ((TransformationCatalogEntry) entry).getProfiles();
             for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
                 Profile profile = (Profile) item;
                 if ("pegasus".equals(profile.getProfileNamespace())
-                        && "runtime".equals(profile.getProfileKey())) {
-                    return profile.getProfileValue();
+                        && key.equals(profile.getProfileKey())) {
+                    found.putIfAbsent(site, profile.getProfileValue());
                 }
             }
         }
-        return null;
     }
 
     private void output() {
@@ -147,20 +151,6 @@ final class Catalogs {
             work.submitDirectory = bag.getPlannerOptions().getSubmitDirectory();
         } catch (LinkageError error) {
             // A planner that does not say: nobody is told why, and all else is as ever.
-        }
-    }
-
-    private void staging() {
-        PlannerOptions options = bag.getPlannerOptions();
-        Set<String> sites = new TreeSet<String>();
-        for (Task task : work.tasks) {
-            sites.addAll(task.sites);
-        }
-        for (String site : sites) {
-            String staging = options.getStagingSite(site);
-            if (staging != null && !staging.equals(site)) {
-                work.stagingSites.put(site, staging);
-            }
         }
     }
 

@@ -19,7 +19,6 @@ final class RequestWriter {
         json.pair("data_configuration", work.dataConfiguration);
         json.pair("submit_dir", work.submitDirectory);
         json.pair("output_sites", work.outputSites);
-        json.pair("staging_sites", work.stagingSites);
         json.pair("input_directories", work.inputDirectories);
         json.open("replica_files", '[');
         for (String[] file : work.replicaFiles) {
@@ -36,7 +35,8 @@ final class RequestWriter {
             List<String> able = program.sites;
             json.open('{').pair("name", program.name);
             json.pair("sites", able == null ? Collections.<String>emptyList() : able);
-            json.pair("runtimes", program.runtimes).close('}');
+            json.pair("runtimes", program.runtimes);
+            json.pair("data_configurations", program.configurations).close('}');
         }
         json.close(']').open("files", '[');
         for (Data file : work.files) {
@@ -83,6 +83,7 @@ final class RequestWriter {
         json.pair("group", task.group).pair("cluster", task.cluster);
         json.pair("runtime", task.runtime).pair("cores", task.cores);
         json.pair("priority", task.priority);
+        json.pair("data_configuration", task.configuration);
         json.pair("reads", task.reads).pair("writes", task.writes).pair("after", task.parents);
         json.close('}');
     }

@@ -34,6 +34,8 @@ final class Task {
 
     final String cores;
 
+    final String configuration;
+
     /** The user's own priority, null without one. */
     final String priority;
 
@@ -54,6 +56,7 @@ final class Task {
             String cluster,
             String runtime,
             String cores,
+            String configuration,
             String priority) {
         this.id = id;
         this.target = target;
@@ -65,6 +68,7 @@ final class Task {
         this.cluster = cluster;
         this.runtime = runtime;
         this.cores = cores;
+        this.configuration = configuration;
         this.priority = priority;
     }
 

@@ -19,9 +19,6 @@ final class Work {
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
 
-    /** Execution site to staging site, where the user gave another one. */
-    final Map<String, String> stagingSites = new TreeMap<String, String>();
-
     /** Pairs of type (null where not said) and path of files that tell where inputs lie. */
     final List<String[]> replicaFiles = new ArrayList<String[]>();
 
@@ -38,13 +35,14 @@ final class Work {
         this.name = name;
     }
 
-    /** A program, the sites that can run it, and what catalogs say of its run time there. */
+    /** A program, the sites that can run it, and its profiles there that count. */
     static final class Transformation {
         final String name;
         final String namespace;
         final String shortName;
         final String version;
         final Map<String, String> runtimes = new TreeMap<String, String>();
+        final Map<String, String> configurations = new TreeMap<String, String>();
 
         /** Null while no job needs to know. */
         List<String> sites;

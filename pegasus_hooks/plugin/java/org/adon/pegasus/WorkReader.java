@@ -84,6 +84,7 @@ final class WorkReader {
                 clustering.of(job),
                 text(job.vdsNS.get("runtime")),
                 text(job.vdsNS.get("cores")),
+                text(job.vdsNS.get(Catalogs.CONFIGURATION)),
                 priority(job));
     }
 
