@@ -20,7 +20,7 @@ from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
 from site_selector.estimates.believe import FINAL_RATIO, INTERMEDIATE_RATIO
-from site_selector.estimates.rates import amount_of
+from site_selector.estimates.rates import NOMINAL_BYTES, amount_of
 from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
@@ -257,15 +257,20 @@ def _compute_seconds(
     which = [rows.setdefault(id(row), len(rows)) for row in beliefs]
     different = {id(row): row for row in beliefs}
     value = np.ones((len(rows), len(beliefs[0])))
-    rate, runtime = np.zeros(value.shape, dtype=bool), np.zeros(value.shape, dtype=bool)
+    rate, runtime, guessed = (np.zeros(value.shape, dtype=bool) for _ in range(3))
     for number, row in enumerate(different.values()):
         for s, belief in enumerate(row):
             if belief is not None:
                 value[number, s] = belief.belief.value
                 (rate if belief.kind == "rate" else runtime)[number, s] = True
+            if belief is not None and belief.belief.source == "default":
+                guessed[number, s] = True
+    # Of what nobody knows, a small file of parameters says no more than none.
+    least = np.minimum(1.0, input_bytes / NOMINAL_BYTES)[:, None]
     gamma_c = np.zeros((len(beliefs), value.shape[1]))
     np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
     np.copyto(gamma_c, value[which], where=rate[which])
+    np.multiply(gamma_c, least, out=gamma_c, where=guessed[which])
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 

@@ -370,3 +370,17 @@ def test_a_job_that_reads_nothing_takes_its_time() -> None:
     }
     problem = build_problem(inputs, believe(inputs, Measurements(seen), now=1000.0))
     assert problem.compute_s[0, 0] == pytest.approx(7.0)
+
+
+def test_a_small_input_of_a_job_that_nobody_knows_says_no_more_than_none() -> None:
+    sites = {"mu": {"adon.workers": 1}}
+
+    def seconds(held: dict[str, tuple[str, int | None]], rate: str = "") -> float:
+        known = {"mu": sites["mu"] | ({"adon.rate": rate} if rate else {})}
+        inputs = inputs_of([job("x", "a", [*held], ["g"])], known, held, {"a": ["mu"]})
+        problem = build_problem(inputs, believe(inputs, now=0.0))
+        return float(problem.compute_s[0, 0])
+
+    assert seconds({}) == seconds({"f": ("mu", 19)}) == seconds({"f": ("mu", 10**8)}) == 10
+    assert seconds({"f": ("mu", 10**9)}) == 100
+    assert seconds({"f": ("mu", 19)}, "19 B/s") == 1
