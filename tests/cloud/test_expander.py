@@ -234,8 +234,8 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     admin.network.create_qos_policy(name="killed", project_id=project)
     steps = tmp_path / "steps"
     steps.mkdir()
-    # It drains while its jobs run: of one that is drained meanwhile nobody would know until it is
-    # taken for dead.
+    # It drains while its jobs run, and they end when the daemon is back: of a machine that is drained
+    # meanwhile nobody would know until it is taken for dead.
     config = configured(
         tmp_path, pool, {"qos_policy": "killed"}, jobs_take="1 s",
         flavours={"large": {"price": 0.4, **BOOT}},
@@ -247,12 +247,14 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     log = submit(pool, tmp_path, "j", FOR_EVER_S, 2)
     with at_work(pool, ["sh", "-c", again, "sh", *program, *adon(config, "run")[4:]], tmp_path):
         until((steps / "after-drain").exists, "its machine to drain")
+        deaths, told = len(list(steps.iterdir())), tmp_path / "daemon.log"
+        until(lambda: told.read_text().count("at work") > deaths, "the daemon to be back")
+        assert happened(log, "004") == 0
         pool.run(["condor_rm", "-all"])
         until(lambda: nothing_left(pool, world), "the machines to be gone")
         until(lambda: len(list(steps.iterdir())) == 12, "it to have been killed twelve times")
         (tmp_path / "over").touch()
     assert happened(log, "001") == 2
-    assert happened(log, "004") == 0
     whys = [one.details["why"] for one in recorded(tmp_path, "machine")]
     assert whys == ["it is drained"]
     assert len(recorded(tmp_path, "boot")) == 1
