@@ -30,7 +30,7 @@ from site_selector.catalogs.entries import (
 )
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.properties import DATA_CONFIGURATION
-from site_selector.catalogs.sources import Sources, known_configuration
+from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
@@ -40,6 +40,7 @@ TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
 CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
 SHARED = "sharedfs"
+_FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
 COMPUTE_SITE = "compute"
 """The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
 PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
@@ -96,22 +97,22 @@ def configurations_of(
 ) -> dict[str, tuple[str, ...]]:
     """Pegasus's data configuration of each job at each of its candidates: that of its program
     there, of the site, of the job itself, the ``general`` one of an option or the properties, the
-    default: the first that there is. Raises InputError for one that Pegasus does not know."""
+    default: the first that there is. What Pegasus does not know in a profile it plans as
+    ``sharedfs``."""
 
-    def known(profiles: Mapping[str, Mapping[str, str]], owner: str) -> str | None:
+    def known(profiles: Mapping[str, Mapping[str, str]]) -> str | None:
         text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
-        return known_configuration(text, f"{owner}: {CONFIGURATION_PROFILE}") if text else None
+        return _FETCHING.get(text.lower(), SHARED) if text else None
 
     @cache
     def row(program: str, places: tuple[str, ...], own: str | None) -> tuple[str, ...]:
         entry = transformations.get(program, Transformation(program, (), None))
         staged = next((e.profiles for e in entry.executables if e.stageable), {})
         there = {e.site: e.profiles for e in entry.executables if not e.stageable}
-        what = f"transformation {program!r}"
         return tuple(
-            known(there.get(place, staged), f"{what} at {place}")
-            or known(entry.profiles, what)
-            or known(sites[place].profiles, f"site {place!r}")
+            known(there.get(place, staged))
+            or known(entry.profiles)
+            or known(sites[place].profiles)
             or own
             or general
             or default
@@ -119,7 +120,7 @@ def configurations_of(
         )
 
     return {
-        job.id: row(job.transformation, candidates[job.id], known(job.profiles, f"job {job.id}"))
+        job.id: row(job.transformation, candidates[job.id], known(job.profiles))
         for job in workflow.jobs.values()
     }
 

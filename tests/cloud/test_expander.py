@@ -234,8 +234,8 @@ def test_killed_at_each_step_it_leaves_no_orphan_no_double_and_no_lost_job(
     admin.network.create_qos_policy(name="killed", project_id=project)
     steps = tmp_path / "steps"
     steps.mkdir()
-    # It drains while its jobs run, and they end when the daemon is back: of a machine that is drained
-    # meanwhile nobody would know until it is taken for dead.
+    # It drains while its jobs run, and they end when the daemon is back: of a machine that is
+    # drained meanwhile nobody would know until it is taken for dead.
     config = configured(
         tmp_path, pool, {"qos_policy": "killed"}, jobs_take="1 s",
         flavours={"large": {"price": 0.4, **BOOT}},

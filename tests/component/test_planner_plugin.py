@@ -92,7 +92,8 @@ def test_jobs_start_in_the_order_that_the_mapping_takes_for_granted(plan: Plan) 
     jobs[2].profiles = {"pegasus": {"runtime": "600"}}
     jobs[3].profiles = {"dagman": {"PRIORITY": "4"}}
     found = plan(Scene(jobs)).priorities
-    assert (found["b"], found["d"] in ("4", "20")) == ("3", True)
+    # The planner's own for d, 10 or 20 by version: its node has the user's.
+    assert (found["b"], found["d"] in ("4", "10", "20")) == ("3", True)
     assert int(found["c"]) > int(found["a"])
 
 
