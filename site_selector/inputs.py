@@ -96,22 +96,23 @@ def configurations_of(
     default: str = DATA_CONFIGURATION,
 ) -> dict[str, tuple[str, ...]]:
     """Pegasus's data configuration of each job at each of its candidates: that of its program
-    there, of the site, of the job itself, the ``general`` one of an option or the properties, the
-    default: the first that there is. What Pegasus does not know in a profile it plans as
-    ``sharedfs``."""
+    there, of the site (for the job's tag, else for all), of the job itself, the ``general`` one of
+    an option or the properties, the default: the first that there is. What Pegasus does not know in
+    a profile it plans as ``sharedfs``."""
 
     def known(profiles: Mapping[str, Mapping[str, str]]) -> str | None:
         text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
         return _FETCHING.get(text.lower(), SHARED) if text else None
 
     @cache
-    def row(program: str, places: tuple[str, ...], own: str | None) -> tuple[str, ...]:
+    def row(program: str, places: tuple[str, ...], own: str | None, tag: str) -> tuple[str, ...]:
         entry = transformations.get(program, Transformation(program, (), None))
         staged = next((e.profiles for e in entry.executables if e.stageable), {})
         there = {e.site: e.profiles for e in entry.executables if not e.stageable}
         return tuple(
             known(there.get(place, staged))
             or known(entry.profiles)
+            or known(sites[place].tags.get(tag, {}))
             or known(sites[place].profiles)
             or own
             or general
@@ -120,7 +121,12 @@ def configurations_of(
         )
 
     return {
-        job.id: row(job.transformation, candidates[job.id], known(job.profiles))
+        job.id: row(
+            job.transformation,
+            candidates[job.id],
+            known(job.profiles),
+            job.profiles.get("pegasus", {}).get("tag", ""),
+        )
         for job in workflow.jobs.values()
     }
 

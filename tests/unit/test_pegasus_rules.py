@@ -203,6 +203,18 @@ def test_the_data_configuration_of_a_job_at_each_site(
         load(data_configuration="magic")
 
 
+def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
+    def profiles(**values: str) -> dict[str, Any]:
+        return {"profiles": {"pegasus": values}}
+
+    tag = {"name": "fast", **profiles(**{"data.configuration": "sharedfs"})}
+    own = profiles(style="condor", **{"data.configuration": "nonsharedfs"})
+    catalog = sites({**GROVE, **own, "x-tags": [tag]})
+    assert load(sites_yml=catalog).configurations["J1"] == ("nonsharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+
+
 def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path) -> None:
     hosted = sites({**POOL, "profiles": {"env": {"A": "1"}, "pegasus": {"style": "glite"}}}, STORE)
     folder = tmp_path / "served" / "5.1" / "conf"
