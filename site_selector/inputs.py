@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -32,7 +32,7 @@ from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.priority import priority_profiles
 from site_selector.catalogs.properties import DATA_CONFIGURATION
-from site_selector.catalogs.sources import Sources, known_configuration
+from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
 from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"
 TRANSFORMATION_CATALOG = "transformationCatalog"
 """The keys under which a workflow has catalogs of its own."""
+CONFIGURATION_PROFILE = "data.configuration"  # of namespace ``pegasus``
+SHARED = "sharedfs"
+_FETCHING = {"nonsharedfs": "nonsharedfs", "condorio": "condorio", "condor": "condorio"}
 COMPUTE_SITE = "compute"
 """The one site of jobs, where a catalog has it and nobody says another (Pegasus 5.1)."""
 PROGRAM_DIRECTORY = "transformations"  # in the working directory, of stageable programs
@@ -56,10 +59,11 @@ class Inputs:
 
     ``candidates``: the sites that may run each job, one only where the user gave a hint.
     ``raw_bytes``: the size of each input of the workflow; ``places``: the sites that hold it.
-    ``staging``: see :func:`staging_of`. ``estimated``: inputs whose size nobody tells, and how it
-    was estimated. ``notes``: what a user should know of the files, a line each. ``by_level``: jobs
-    start in Pegasus's own order, for no priority can be handed over. ``for_all_jobs``: the priority
-    that properties give jobs without one.
+    ``configurations``: Pegasus's data configuration of each job at each of its candidates.
+    ``estimated``: inputs whose size nobody tells, and how it was estimated. ``notes``: what a user
+    should know of the files, a line each. ``by_level``: jobs start in Pegasus's own order, for no
+    priority can be handed over. ``for_all_jobs``: the priority that properties give jobs without
+    one.
     """
 
     workflow: Workflow
@@ -69,35 +73,66 @@ class Inputs:
     candidates: Mapping[str, tuple[str, ...]]
     raw_bytes: Mapping[str, int]
     places: Mapping[str, tuple[str, ...]]
-    staging: str = "per-site"
+    configurations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     estimated: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     by_level: bool = False
     for_all_jobs: Profiles = field(default_factory=dict)
 
+    def configuration(self, job: str, site: str) -> str:
+        """The data configuration of a job at one of its candidates, "" elsewhere."""
+        both = zip(self.candidates.get(job, ()), self.configurations.get(job, ()), strict=False)
+        return dict(both).get(site, "")
 
-def staging_of(data_configuration: str, elsewhere: bool = False) -> str:
-    """ "per-site" where a site's jobs share their files, "per-job" where every job fetches its own,
-    as with all of Pegasus's configurations but ``sharedfs`` and where files are staged
-    ``elsewhere``."""
-    shared = data_configuration.lower() == "sharedfs"
-    return "per-site" if shared and not elsewhere else "per-job"
+    def fetching(self, job: str) -> tuple[str, ...]:
+        """The candidates at which a job fetches its own files: with all of Pegasus's configurations
+        but ``sharedfs``."""
+        both = zip(self.candidates[job], self.configurations.get(job, ()), strict=False)
+        return tuple([site for site, configuration in both if configuration != SHARED])
 
 
-def configuration_of(
-    said: str | None, sites: Iterable[Site], default: str = DATA_CONFIGURATION
-) -> str:
-    """Pegasus's data configuration of a workflow: what option or properties have ``said`` of all
-    jobs, else what most of the ``sites`` of its jobs say of themselves, else the default. Raises
-    InputError for one that Pegasus does not know."""
-    if said is not None:
-        return said
-    own = [
-        known_configuration(text, f"site {site.name!r}: data.configuration") if text else default
-        for site in sites
-        for text in [site.profiles.get("pegasus", {}).get("data.configuration")]
-    ]
-    return max(own, key=own.count, default=default)
+def configurations_of(
+    workflow: Workflow,
+    candidates: Mapping[str, tuple[str, ...]],
+    sites: Mapping[str, Site],
+    transformations: Mapping[str, Transformation],
+    general: str | None,
+    default: str = DATA_CONFIGURATION,
+) -> dict[str, tuple[str, ...]]:
+    """Pegasus's data configuration of each job at each of its candidates: that of its program
+    there, of the site (for the job's tag, else for all), of the job itself, the ``general`` one of
+    an option or the properties, the default: the first that there is. What Pegasus does not know in
+    a profile it plans as ``sharedfs``."""
+
+    def known(profiles: Mapping[str, Mapping[str, str]]) -> str | None:
+        text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
+        return _FETCHING.get(text.lower(), SHARED) if text else None
+
+    @cache
+    def row(program: str, places: tuple[str, ...], own: str | None, tag: str) -> tuple[str, ...]:
+        entry = transformations.get(program, Transformation(program, (), None))
+        staged = next((e.profiles for e in entry.executables if e.stageable), {})
+        there = {e.site: e.profiles for e in entry.executables if not e.stageable}
+        return tuple(
+            known(there.get(place, staged))
+            or known(entry.profiles)
+            or known(sites[place].tags.get(tag, {}))
+            or known(sites[place].profiles)
+            or own
+            or general
+            or default
+            for place in places
+        )
+
+    return {
+        job.id: row(
+            job.transformation,
+            candidates[job.id],
+            known(job.profiles),
+            job.profiles.get("pegasus", {}).get("tag", ""),
+        )
+        for job in workflow.jobs.values()
+    }
 
 
 @uncollected()
@@ -133,16 +168,17 @@ def read_inputs(
     known = known_replicas(flow, sources)
     everywhere = all_sites(flow, sources, notes.append)
     inputs = check_inputs(flow, everywhere, known, _programs(flow, sources), execution_sites)
-    used = {site for sites in inputs.candidates.values() for site in sites}
-    configuration = configuration_of(
+    configurations = configurations_of(
+        inputs.workflow,
+        inputs.candidates,
+        everywhere,
+        inputs.transformations,
         sources.configuration(),
-        [site for name, site in everywhere.items() if name in used],
         default_configuration,
     )
-    staging = staging_of(configuration, sources.staging_site is not None)
     return replace(
         inputs,
-        staging=staging,
+        configurations=configurations,
         notes=tuple(notes),
         for_all_jobs=priority_profiles(sources.properties),
     )

@@ -19,7 +19,7 @@ from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
 from site_selector.estimates.believe import FINAL_RATIO, INTERMEDIATE_RATIO
-from site_selector.estimates.rates import amount_of
+from site_selector.estimates.rates import NOMINAL_BYTES, amount_of
 from site_selector.inputs import Inputs, known_site
 
 # Stands for "never" inside the arithmetic, so that sums stay ordered; shown as infinite.
@@ -42,8 +42,8 @@ class Problem:
     site indices; ``holders[f]`` places that hold an input of the workflow; ``output`` the place of
     the results, -1 where they stay; ``returns[f]`` whether the file is wanted there.
 
-    ``staging`` is "per-site" where a file moves once to each site that needs it, "per-job" where
-    every job moves its own inputs that do not lie at its site, each time anew. ``overhead_s`` is
+    A file moves once to each site that needs it. At the sites in ``fetches[j]`` the job moves its
+    own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
     what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
     over (``mapping/priority.py``). ``kept`` holds what was derived from the structure; copies by
@@ -75,7 +75,7 @@ class Problem:
     setup_s: Array
     output: int
     compute: tuple[tuple[ComputeBelief | None, ...], ...]
-    staging: str = "per-site"
+    fetches: tuple[tuple[int, ...], ...] = ()
     overhead_s: float = 0.0
     file_s: Array | None = None
     own_priority: tuple[int | None, ...] = ()
@@ -133,7 +133,7 @@ def build_problem(inputs: Inputs, world: World, output_site: str | None = None) 
         setup,
         -1 if output_site is None else place[output_site],
         beliefs,
-        staging=inputs.staging,
+        fetches=tuple(placed(inputs.fetching(job)) for job in flow.order),
         own_priority=_own_priorities(inputs, jobs),
         by_level=inputs.by_level,
         overhead_s=world.dag_overhead.value,
@@ -271,15 +271,20 @@ def _compute_seconds(
     which = [rows.setdefault(id(row), len(rows)) for row in beliefs]
     different = {id(row): row for row in beliefs}
     value = np.ones((len(rows), len(beliefs[0])))
-    rate, runtime = np.zeros(value.shape, dtype=bool), np.zeros(value.shape, dtype=bool)
+    rate, runtime, guessed = (np.zeros(value.shape, dtype=bool) for _ in range(3))
     for number, row in enumerate(different.values()):
         for s, belief in enumerate(row):
             if belief is not None:
                 value[number, s] = belief.belief.value
                 (rate if belief.kind == "rate" else runtime)[number, s] = True
+            if belief is not None and belief.belief.source == "default":
+                guessed[number, s] = True
+    # Of what nobody knows, a small file of parameters says no more than none.
+    least = np.minimum(1.0, input_bytes / NOMINAL_BYTES)[:, None]
     gamma_c = np.zeros((len(beliefs), value.shape[1]))
     np.divide(input_bytes[:, None], value[which], out=gamma_c, where=runtime[which])
     np.copyto(gamma_c, value[which], where=rate[which])
+    np.multiply(gamma_c, least, out=gamma_c, where=guessed[which])
     return np.minimum(compute_time(input_bytes[:, None], 1.0, gamma_c), NEVER_S)
 
 

@@ -55,9 +55,9 @@ def pack_workers(home: Path) -> None:
 
 
 def lists_inputs(home: Path) -> bool:
-    """Whether its kickstart writes the sizes of what a job reads, as it does from 6.0 on."""
+    """Whether its kickstart writes the sizes of what a job reads, as it does from 5.1.3 on."""
     version = subprocess.check_output([home / "bin/pegasus-version"], text=True)
-    return int(version.partition(".")[0]) >= 6
+    return tuple(map(int, version.partition("-")[0].split("."))) >= (5, 1, 3)
 
 
 def tree(root: Path) -> dict[str, object]:

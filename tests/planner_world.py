@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 
 from pegasus_hooks.planner import Options, Sources
-from site_selector.inputs import Inputs, load_inputs
+from pegasus_hooks.planner.submitfile import CONFIGURATION
+from site_selector.inputs import Inputs, read_inputs
 
 ROOT = Path(__file__).resolve().parents[1]
 SITES = ("store", "mu", "tacc", "local")
@@ -52,7 +53,7 @@ class Case:
         return Sources(self.root / "workflow.yml")
 
     def inputs(self) -> Inputs:
-        return load_inputs(self.sources.workflow, execution_sites=("*", "local"))
+        return read_inputs(self.sources, ("*", "local"), CONFIGURATION)
 
     def scratch(self, site: str) -> Path:
         return self.root / site / "scratch"

@@ -268,7 +268,7 @@ def real_plan(scene: Scene, root: Path, timeout_s: float = 600.0) -> Outcome:
         job = keys.get("+pegasus_wf_dax_job_id", '"null"').strip('"')
         if job != "null":
             found.sites[job] = keys["+pegasus_site"].strip('"')
-            found.priorities[job] = keys["priority"]
+            found.priorities[job] = keys.get("priority", "")  # a sub-workflow may have none
     return found
 
 

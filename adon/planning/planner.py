@@ -49,12 +49,10 @@ def plan_workflow(
             mapping.priorities,
         )
     else:
-        used = [inputs.sites[site] for site in {*mapping.sites.values()} & inputs.sites.keys()]
-        said = sources.configuration()
-        if not any("data.configuration" in site.profiles.get("pegasus", {}) for site in used):
-            said = said or DATA_CONFIGURATION  # else it would overrule the sites
+        # For what has no profile: Pegasus has properties give way to those.
+        configuration = sources.configuration() or DATA_CONFIGURATION
         planned = pegasus_plan.plan(
-            sources, mapping, base_dir, output_site, hooks, said, run, selector
+            sources, mapping, base_dir, output_site, hooks, configuration, run, selector
         )
     try:
         write_placements(planned.submit_dir, mapping, time.time())

@@ -53,7 +53,7 @@ from pegasus_hooks.planner.submitfile import (
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs.documents import settled
 from site_selector.catalogs.sources import Sources
-from site_selector.inputs import Inputs, configuration_of
+from site_selector.inputs import Inputs
 
 PLANNER_NAME = "embedded"
 _HOOKS = Path(__file__).resolve().parents[1]
@@ -87,9 +87,8 @@ def plan(
             f"staging site {sources.staging_site}: the embedded planner stages files where jobs "
             "run, expected no --staging-site, or a pegasus-plan on PATH"
         )
-    used = [inputs.sites[site] for site in {*mapping.values()} if site in inputs.sites]
-    configuration = configuration_of(sources.configuration(), used, CONFIGURATION)
-    if configuration != CONFIGURATION:
+    said = {inputs.configuration(job, site) for job, site in mapping.items()}
+    for configuration in sorted(said - {CONFIGURATION, ""}):
         raise InputError(
             f"data configuration {configuration}: the embedded planner knows {CONFIGURATION} "
             "alone, expected that (--data-configuration), or a pegasus-plan on PATH"

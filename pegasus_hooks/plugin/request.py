@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestedTransformation:
-    """A transformation: the sites that can run it, and the catalog's ``pegasus: runtime`` and
-    priorities (``condor.priority``, ``dagman.priority``) there."""
+    """A transformation: the sites that can run it, and there the catalog's ``pegasus: runtime`` and
+    other profiles (``condor.priority``, ``dagman.priority``, ``pegasus.data.configuration``)."""
 
     name: str
     sites: tuple[str, ...]
@@ -79,7 +79,6 @@ class Request:
     limit_s: float
     data_configuration: str | None
     output_sites: tuple[str, ...]
-    staging_sites: Mapping[str, str]
     input_directories: tuple[str, ...]
     replica_files: tuple[tuple[str | None, str], ...]
     replica_properties: Mapping[str, str]
@@ -120,7 +119,6 @@ def parse_request(text: str | bytes) -> Request:
         limit,
         top.get("data_configuration", str, None),
         top.texts("output_sites"),
-        top.table("staging_sites"),
         top.texts("input_directories"),
         tuple((e.get("type", str, None), e.name("path")) for e in top.entries("replica_files")),
         top.table("replica_properties"),

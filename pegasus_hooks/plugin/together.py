@@ -138,6 +138,11 @@ def _merged(
         readers=tuple(map(tuple, readers)),
         producer=tuple(-1 if p < 0 else part[p] for p in problem.producer),
         allowed=tuple(allowed),
+        fetches=tuple(
+            tuple({site for job in jobs for site in problem.fetches[job]}) for jobs in members
+        )
+        if problem.fetches
+        else (),
         level=tuple(level),
         own_priority=tuple(_own_priority(problem, jobs) for jobs in members),
         input_bytes=np.array([max(1.0, float(size[list(found)].sum())) for found in reads]),

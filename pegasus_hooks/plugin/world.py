@@ -19,11 +19,17 @@ from site_selector.catalogs.entries import (
     Site,
     Transformation,
 )
-from site_selector.catalogs.fields import positive_number
+from site_selector.catalogs.fields import Profiles, positive_number
 from site_selector.catalogs.hints import parse_hints, unknown_sites
 from site_selector.catalogs.priority import priority_profiles
+from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
-from site_selector.inputs import Inputs, configuration_of, estimated_sizes, staging_of
+from site_selector.inputs import (
+    CONFIGURATION_PROFILE,
+    Inputs,
+    configurations_of,
+    estimated_sizes,
+)
 from site_selector.replicas.find import Note, measured
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
@@ -39,17 +45,20 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
     programs = {
         _kind_name(request, task): _transformation(request, task, sites) for task in request.tasks
     }
-    used = {name: sites[name] for task in request.tasks for name in task.sites}
-    configuration = configuration_of(request.data_configuration, used.values())
+    workflow = _workflow(request)
+    candidates = {task.id: task.sites for task in request.tasks}
+    general = request.data_configuration
+    if general is not None:
+        general = known_configuration(general, CONFIGURATION)
     return Inputs(
-        _workflow(request),
+        workflow,
         sites,
         ReplicaCatalog(_NOWHERE, {}, ()),
         programs,
-        {task.id: task.sites for task in request.tasks},
+        candidates,
         raw_bytes,
         places,
-        staging_of(configuration, bool(request.staging_sites)),
+        configurations_of(workflow, candidates, sites, programs, general),
         estimated,
         by_level=not request.priorities,
         for_all_jobs=priority_profiles(request.profiles),
@@ -81,9 +90,16 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
                 good[key] = value
             except InputError as error:
                 note(f"{WARNING}site {name!r} of the site catalog: {error}; it is left out")
-        profiles_of = {"pegasus": good, **priorities}
-        found[name] = Site(name, None, None, (), profiles_of, parse_hints(good))
+        kept = {"pegasus": good, **priorities}
+        found[name] = Site(name, None, None, (), kept, parse_hints(good))
     return found
+
+
+def profiles_of(flat: Mapping[str, str]) -> Profiles:
+    """The profiles among entries such as ``condor.priority``."""
+    found = priority_profiles(flat)
+    configuration = flat.get(f"pegasus.{CONFIGURATION_PROFILE}")
+    return found | ({"pegasus": {CONFIGURATION_PROFILE: configuration}} if configuration else {})
 
 
 def _kind_name(request: Request, task: RequestedJob) -> str:
@@ -100,7 +116,7 @@ def _transformation(
         runtime = program.runtimes.get(site)
         if runtime is None:  # the site catalog's word for all that runs there
             runtime = positive_number(request.sites.get(site, {}).get("runtime", ""))
-        own = priority_profiles(program.profiles.get(site, {}))
+        own = profiles_of(program.profiles.get(site, {}))
         executables.append(Executable(site, False, None, None, runtime, profiles=own))
     return Transformation(name, tuple(executables), None)
 
@@ -139,7 +155,7 @@ def _workflow(request: Request) -> Workflow:
             task.sites[0] if task.fixed else None,
             task.runtime_s,
             task.cores,
-            profiles=priority_profiles(task.profiles),
+            profiles=profiles_of(task.profiles),
         )
         for task in tasks
     }

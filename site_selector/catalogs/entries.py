@@ -56,7 +56,7 @@ class Directory:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A site of the site catalog, or one that Pegasus adds (not ``declared``). ``grids``: jobs are
-    handed to a batch system there."""
+    handed to a batch system there. ``tags``: profiles of jobs with this ``pegasus: tag``."""
 
     name: str
     arch: str | None
@@ -66,6 +66,7 @@ class Site:
     hints: Hints
     grids: bool = False
     declared: bool = True
+    tags: Mapping[str, Profiles] = field(default_factory=dict)
 
     @property
     def only_stores(self) -> bool:
@@ -166,6 +167,16 @@ class Transformation:
         return self.runtime_s if own is None else own
 
 
+def _tags(
+    document: Document, path: Path, entry: Mapping[str, Any], site: str
+) -> Iterator[tuple[str, Profiles]]:
+    tags = entry.get("x-tags")
+    for index, tag in enumerate(tags if type(tags) is list else ()):
+        if type(tag) is dict and isinstance(name := tag.get("name"), str):
+            where = (*path, "x-tags", index, "profiles")
+            yield name, profiles_of(document, where, tag.get("profiles"), f"site {site!r}")
+
+
 def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
     """The site catalog below ``at``. Raises InputError with file and line."""
     found: dict[str, Site] = {}
@@ -193,6 +204,7 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             profiles,
             hints,
             bool(entry.get("grids")),
+            tags=dict(_tags(document, path, entry, name)),
         )
     if not found:
         raise document.error((*at, "sites"), "the site catalog lists no site")

@@ -332,14 +332,14 @@ def _carried(
 
 
 DEFAULT_RATE = 10e6  # bytes/s: a core that reads compressed data from disk; order of magnitude
-_NOMINAL_BYTES = 100e6  # ten seconds' work at that rate
+NOMINAL_BYTES = 100e6  # ten seconds' work at that rate
 # Below it a schedd's history says less than an archive that has seen more.
 LEAST_JOBS = 3
 
 
 def amount_of(input_bytes: float) -> float:
     """S_c: what a job computes on. One that reads nothing computes all the same."""
-    return input_bytes if input_bytes >= 1 else _NOMINAL_BYTES
+    return input_bytes if input_bytes >= 1 else NOMINAL_BYTES
 
 
 def compute_beliefs(

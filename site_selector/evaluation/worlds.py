@@ -145,7 +145,7 @@ def true_problem(trace: Trace, platform: Platform, staging: Staging = "per-site"
         setup_s=np.zeros_like(per_byte),
         output=platform.store,
         compute=((None,) * n,) * jobs,
-        staging=staging,
+        fetches=(tuple(range(n)),) * jobs if staging == "per-job" else (),
     )
 
 

@@ -93,6 +93,7 @@ class _Describer:
                     float(self.schedule.end_s[j]),
                     waiting.get(j, ""),
                     self._priority(j, self.inputs.workflow.jobs[name]),
+                    self.inputs.configuration(name, site),
                 )
             )
         return out

@@ -205,6 +205,7 @@ def _job_text(placement: Placement) -> str:
         queue, compute, total = (seconds(term) for term in terms)
         rows.append([mark + option.site, queue, compute, _network(option), total])
     head = f"{placement.job}  {placement.transformation} -> {placement.site}"
+    head += f", {placement.data_configuration}" if placement.data_configuration else ""
     known = [f"  {option.site}: {_sources(option)}" for option in placement.alternatives]
     waits = [f"  waits in the scheduler's queue: {placement.queued}"] if placement.queued else []
     return "\n".join([head, table(_TERMS, rows), *known, *waits, f"  why: {placement.reason}"])

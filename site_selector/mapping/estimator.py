@@ -15,9 +15,9 @@ A deterministic list-scheduling simulation. Its rules:
   once those of them that ran at the same site have ended; also what a reader at the output site has
   had moved there, for that is in scratch space.
 - A file that is at a site stays until its last reader there, as what cleans up waits for them all.
-- With staging per job, every job has its own inputs moved, each file by itself and as soon as it is
+- A job that fetches its files has its own inputs moved, each file by itself and as soon as it is
   written, also where others have had it moved to the same site; only what lies where it was made
-  or held does not move.
+  or held does not move. Of one site jobs may share their files, at another fetch them.
 - Transfers from one site to another go on at the same time and share that path evenly, as TCP does:
   alone each gets min(Γ_t, Γ_a). Where Γ_a is what single transfers were measured to get and the
   link carries more, each gets it until the link is full. Different pairs of sites do not disturb
@@ -154,7 +154,7 @@ class Estimator:
         turns out which numbers were right. Raises ValueError where the structure differs.
         """
         shape, mine = shape_of(problem), self._shape
-        if shape.slot_file is not mine.slot_file or shape.per_job != mine.per_job:
+        if shape.slot_file is not mine.slot_file:
             raise ValueError("found a problem of another structure, expected a copy of this one")
         made = copy(self)
         made.problem, made.evaluations, made._numbers = problem, 0, numbers_of(problem)

@@ -35,11 +35,14 @@ class Floats(Protocol):
     def __len__(self) -> int: ...
 
 
+SHARES, FETCHES = 1, 2
+"""How a job gets its files at a site: with the others there, or all of them for itself alone."""
+
+
 class Shape(NamedTuple):
     """What a problem consists of, without any number that could be believed wrongly.
 
     ``group`` tells which input files of the workflow lie at the same places, -1 for results.
-    ``per_job``: every job moves its own inputs, also those that others moved to its site.
     """
 
     n_jobs: int
@@ -49,7 +52,6 @@ class Shape(NamedTuple):
     n_slots: int
     n_groups: int
     output: int
-    per_job: bool
     parents_at: Ints
     parents: Ints
     children_at: Ints
@@ -63,7 +65,7 @@ class Shape(NamedTuple):
     producer: Ints
     group: Ints
     level: Ints
-    allowed: Ints  # job * n_sites + site -> 1 where the job can run
+    allowed: Ints  # job * n_sites + site -> SHARES or FETCHES where the job can run, else 0
     held: Ints  # group * n_places + place -> 1 where the files of the group lie
     holders_at: Ints  # by group
     holders: Ints
@@ -190,7 +192,7 @@ IntArray = NDArray[np.int64]
 # Fields that say what a problem consists of. As long as they are the same objects, so is the shape.
 _STRUCTURE = (
     "parents", "children", "reads", "writes", "producer", "holders", "returns", "level", "places",
-    "allowed",
+    "allowed", "fetches",
 )  # fmt: skip
 
 
@@ -202,11 +204,10 @@ def shape_of(problem: Problem) -> Shape:
     parts = (*(getattr(problem, name) for name in _STRUCTURE), problem.n_sites, problem.output)
     kept = cast("tuple[tuple[object, ...], Shape] | None", problem.kept.get("shape"))
     if kept is not None and all(a is b for a, b in zip(kept[0], parts, strict=True)):
-        shape = kept[1]
-    else:
-        shape = _make_shape(problem)
-        problem.kept["shape"] = (parts, shape)
-    return shape._replace(per_job=problem.staging == "per-job")
+        return kept[1]
+    shape = _make_shape(problem)
+    problem.kept["shape"] = (parts, shape)
+    return shape
 
 
 def _make_shape(problem: Problem) -> Shape:
@@ -224,9 +225,11 @@ def _make_shape(problem: Problem) -> Shape:
     held = np.zeros((max(1, len(groups)), n_places), dtype=np.int64)
     for holders, number in groups.items():
         held[number, list(holders)] = 1
-    allowed_at, sites = ranges(problem.allowed)
     allowed = np.zeros((n_jobs, problem.n_sites), dtype=np.int64)
-    allowed[np.repeat(np.arange(n_jobs), np.diff(allowed_at)), sites] = 1
+    at, sites = ranges(problem.allowed)
+    allowed[np.repeat(np.arange(n_jobs), np.diff(at)), sites] = SHARES
+    at, sites = ranges(problem.fetches)
+    allowed[np.repeat(np.arange(len(problem.fetches)), np.diff(at)), sites] *= FETCHES
     return Shape(
         n_jobs,
         problem.n_sites,
@@ -235,7 +238,6 @@ def _make_shape(problem: Problem) -> Shape:
         len(slot_file),
         len(groups),
         problem.output,
-        False,
         *_fields(*ranges(problem.parents), *ranges(problem.children), slots_at, slot_file),
         *_fields(np.repeat(np.arange(n_jobs), np.diff(slots_at)), *ranges(problem.writes)),
         *_fields(integers(problem.returns), integers(problem.producer), group),

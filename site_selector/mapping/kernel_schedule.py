@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from site_selector.mapping.kernel import kernel
-from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Shape
+from site_selector.mapping.kernel_data import FETCHES, Floats, Ints, Numbers, Shape
 
 
 class Placed(NamedTuple):
@@ -96,7 +96,7 @@ def put(shape: Shape, placed: Placed, job: int, s: int) -> None:
     """The job goes there, and so do its files."""
     placed.site[job] = s
     placed.crowd[shape.level[job] * shape.n_sites + s] += 1
-    if not shape.per_job:
+    if shape.allowed[job * shape.n_sites + s] != FETCHES:
         for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
             lay(shape, placed, shape.slot_file[slot], s)
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):
@@ -323,13 +323,14 @@ def results_ready(shape: Shape, numbers: Numbers, growing: Growing, job: int, s:
 
 @kernel
 def origin(
-    shape: Shape, source: Ints, growing: Growing, file: int, s: int, ready: float
+    shape: Shape, source: Ints, growing: Growing, file: int, job: int, s: int, ready: float
 ) -> tuple[int, float]:
-    """Where a site gets a file from, its producer or a replica, and when it can go; ``ready`` is
-    when the parents of its reader have ended, for whom results move together."""
+    """Where a site gets a file for a job from, its producer or a replica, and when it can go;
+    ``ready`` is when the job's parents have ended: results move together unless it fetches."""
     producer = shape.producer[file]
     if producer >= 0:
-        return growing.site[producer], growing.end[producer] if shape.per_job else ready
+        fetched = shape.allowed[job * shape.n_sites + s] == FETCHES
+        return growing.site[producer], growing.end[producer] if fetched else ready
     return source[shape.group[file] * shape.n_places + s], 0.0
 
 
@@ -347,13 +348,13 @@ def data_ready(
     n, places = shape.n_sites, shape.n_places
     out = 0.0
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
-        src = origin(shape, source, growing, shape.slot_file[slot], s, ready)[0]
+        src = origin(shape, source, growing, shape.slot_file[slot], job, s, ready)[0]
         growing.line[src] = growing.busy[src * places + s]
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         arrival = growing.there[file * n + s]
         if arrival >= NEVER:
-            src, made = origin(shape, source, growing, file, s, ready)
+            src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + s
             begin = max(made, growing.line[src])
             growing.line[src] = begin + numbers.size[file] * numbers.occupied[path]
@@ -371,11 +372,11 @@ def commit(
     for slot in range(shape.slots_at[job], shape.slots_at[job + 1]):
         file = shape.slot_file[slot]
         if growing.there[file * n + s] >= NEVER:
-            src, made = origin(shape, source, growing, file, s, ready)
+            src, made = origin(shape, source, growing, file, job, s, ready)
             path = src * places + s
             begin = max(made, growing.busy[path])
             growing.busy[path] = begin + numbers.size[file] * numbers.occupied[path]
-            if not shape.per_job:
+            if shape.allowed[job * n + s] != FETCHES:
                 moved = begin + numbers.size[file] * numbers.per_byte[path]
                 growing.there[file * n + s] = moved + numbers.setup[path]
     for k in range(shape.writes_at[job], shape.writes_at[job + 1]):

@@ -19,12 +19,21 @@ of results that are wanted back follow, by bundle (see ``Order``) and site.
 from __future__ import annotations
 
 from site_selector.mapping.kernel import kernel
-from site_selector.mapping.kernel_data import Floats, Ints, Numbers, Order, Shape, State
+from site_selector.mapping.kernel_data import (
+    FETCHES,
+    Floats,
+    Ints,
+    Numbers,
+    Order,
+    Shape,
+    State,
+)
 
 LAST, WORK = 0, 1  # in state.total
 MOVES, EVENTS, ACTIVE, SENT, TOUCHED, CAME = 0, 1, 2, 3, 4, 5  # in state.counts
 EARLIER = 4294967296.0  # more than jobs there can be
 NEVER = 1e300
+OWN = -1  # in the place of a stage job: a transfer for one file and one job
 
 
 @kernel
@@ -81,17 +90,18 @@ def begin(shape: Shape, order: Order, numbers: Numbers, state: State, site: Ints
         jobs = state.queued_at[here]
         state.queued_at[here] = at
         at += jobs
-    if not shape.per_job:
-        plan_stage_jobs(shape, order, state)
+    plan_stage_jobs(shape, order, state)
 
 
 @kernel
 def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
     """Stage jobs are empty, and wait for what is written elsewhere."""
     for job in range(shape.n_jobs):
-        inwards, outwards = stage_in(shape, order, state, job), stage_out(shape, order, state, job)
-        state.loaded[job] = state.loaded[inwards] = state.loaded[outwards] = -1
-        state.coming[job] = state.coming[inwards] = state.coming[outwards] = 0
+        if not fetches(shape, order, state, job):
+            inwards = stage_in(shape, order, state, job)
+            outwards = stage_out(shape, order, state, job)
+            state.loaded[job] = state.loaded[inwards] = state.loaded[outwards] = -1
+            state.coming[job] = state.coming[inwards] = state.coming[outwards] = 0
     for job in range(shape.n_jobs):
         here = state.site[job]
         for use in range(order.out_at[job], order.out_at[job + 1]):
@@ -99,18 +109,36 @@ def plan_stage_jobs(shape: Shape, order: Order, state: State) -> None:
             if state.site[reader] != here:
                 state.coming[reader] += 1
         if order.returns_at[job] < order.returns_at[job + 1]:
-            state.coming[stage_out(shape, order, state, job)] += 1
+            outwards = stage_out(shape, order, state, job)
+            if outwards != OWN:
+                state.coming[outwards] += 1
+
+
+@kernel
+def fetches(shape: Shape, order: Order, state: State, job: int) -> bool:
+    """Whether a job moves its own files, also those that others moved to its site."""
+    return shape.allowed[order.by_position[job] * shape.n_sites + state.site[job]] == FETCHES
+
+
+@kernel
+def stage_inter(shape: Shape, order: Order, state: State, job: int) -> int:
+    """The stage job that brings what a job reads from other sites."""
+    return OWN if fetches(shape, order, state, job) else job
 
 
 @kernel
 def stage_in(shape: Shape, order: Order, state: State, job: int) -> int:
     """The stage job that brings the inputs of the workflow which a job reads."""
+    if fetches(shape, order, state, job):
+        return OWN
     return shape.n_jobs + order.bundle[job] * shape.n_sites + state.site[job]
 
 
 @kernel
 def stage_out(shape: Shape, order: Order, state: State, job: int) -> int:
     """The stage job that takes back what a job wrote."""
+    if fetches(shape, order, state, job):
+        return OWN
     bundle = order.n_bundles + order.bundle[job]
     return shape.n_jobs + bundle * shape.n_sites + state.site[job]
 
@@ -152,10 +180,13 @@ def expect(
 ) -> None:
     """A job waits for a file, which its stage job brings unless another one does."""
     cell = order.use_row[use] * shape.n_places + dst
-    if shape.per_job or state.number[cell] < 0:
-        file = order.use_file[use]
-        state.number[cell] = load(shape, numbers, state, stage, file, src, dst, note)
-    number = state.number[cell]
+    file = order.use_file[use]
+    if stage == OWN:
+        number = load(shape, numbers, state, stage, file, src, dst, note)
+    else:
+        if state.number[cell] < 0:
+            state.number[cell] = load(shape, numbers, state, stage, file, src, dst, note)
+        number = state.number[cell]
     state.before[use] = state.use[number]
     state.use[number] = use
     state.missing[order.use_job[use]] += 1
@@ -176,7 +207,7 @@ def load(
     takes alone, until it is sent."""
     path = src * shape.n_places + dst
     number = -1
-    if not shape.per_job:
+    if stage != OWN:
         number = state.loaded[stage]
         while number >= 0 and state.path[number] != path:
             number = state.beside[number]
@@ -187,7 +218,7 @@ def load(
         state.use[number] = -1
         state.due[number] = 0.0
         state.later[number] = numbers.setup[path]
-        if not shape.per_job:
+        if stage != OWN:
             state.beside[number] = state.loaded[stage]
             state.loaded[stage] = number
     else:
@@ -204,7 +235,11 @@ def load(
 
 @kernel
 def leave(numbers: Numbers, state: State, stage: int, now: float, note: bool) -> None:
-    """One of what a stage job waits for is there; with the last of them it goes."""
+    """One of what a stage job waits for is there; with the last of them it goes. A transfer of its
+    own, the last one made, goes at once."""
+    if stage == OWN:
+        send(numbers, state, state.counts[SENT] - 1, now, note)
+        return
     state.coming[stage] -= 1
     if state.coming[stage] == 0:
         number = state.loaded[stage]
@@ -355,7 +390,6 @@ def finish(
 ) -> None:
     """A worker is free again, results move to their readers, children may go on."""
     output, here = shape.output, state.site[job]
-    first = state.counts[SENT]
     state.free[here] += 1
     touch(state, here)
     forget(shape, order, state, order.out_at[job], order.out_at[job + 1])
@@ -363,20 +397,19 @@ def finish(
         reader = order.use_job[use]
         dst = state.site[reader]
         if dst != here:
-            expect(shape, order, numbers, state, use, reader, here, dst, note)
-            if not shape.per_job:
-                leave(numbers, state, reader, now, note)
+            stage = stage_inter(shape, order, state, reader)
+            expect(shape, order, numbers, state, use, stage, here, dst, note)
+            leave(numbers, state, stage, now, note)
     if output >= 0 and output != here and order.returns_at[job] < order.returns_at[job + 1]:
         stage = stage_out(shape, order, state, job)
         for k in range(order.returns_at[job], order.returns_at[job + 1]):
             # Also where a reader has had it moved to the output site: there to scratch space, which
             # is cleaned up.
             load(shape, numbers, state, stage, order.returns_file[k], here, output, note)
-        if not shape.per_job:
+            if stage == OWN:
+                leave(numbers, state, stage, now, note)
+        if stage != OWN:
             leave(numbers, state, stage, now, note)
-    if shape.per_job:
-        for number in range(first, state.counts[SENT]):
-            send(numbers, state, number, now, note)
     for k in range(order.children_at[job], order.children_at[job + 1]):
         child = order.children[k]
         state.waiting[child] -= 1

@@ -51,9 +51,9 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
     places = [*sites.tolist(), *sorted(others - set(sites.tolist()))]
     number = {place: at for at, place in enumerate(places)}
     square = np.ix_(places, places)
-    allowed = {
+    left = {
         found: tuple(number[s] for s in found if s in number and number[s] < len(sites))
-        for found in set(problem.allowed)
+        for found in {*problem.allowed, *problem.fetches}
     }
     fewer = replace(
         problem,
@@ -62,7 +62,8 @@ def narrowed(problem: Problem, sites: IntArray) -> tuple[Problem, IntArray]:
         holders=tuple(
             tuple(number[place] for place in holders.get(held, ())) for held in problem.holders
         ),
-        allowed=tuple(allowed[found] for found in problem.allowed),
+        allowed=tuple(left[found] for found in problem.allowed),
+        fetches=tuple(left[found] for found in problem.fetches),
         compute_s=problem.compute_s[:, sites],
         queue_s=problem.queue_s[..., sites],
         workers=tuple(problem.workers[site] for site in sites),

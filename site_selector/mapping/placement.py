@@ -105,7 +105,8 @@ class Placement:
     ``start_s`` and ``end_s`` are when the model expects it to run, from the start of the workflow.
     ``queued`` says what lacks where it fits nowhere now, and waits in the scheduler's queue.
     ``priority`` is the ``condor: priority`` by which it starts in the order that the mapping takes
-    for granted, or the user's own; None where none can be handed over.
+    for granted, or the user's own; None where none can be handed over. ``data_configuration`` is
+    Pegasus's, for the job at this site.
     """
 
     __pydantic_config__: ClassVar = _STRICT
@@ -119,6 +120,7 @@ class Placement:
     end_s: float = 0.0
     queued: str = ""
     priority: int | None = None
+    data_configuration: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""

@@ -1,7 +1,7 @@
 """T_t of every job at every site, seen from a finished mapping.
 
 A job's inputs lie where the mapping has put their producers. A file that must move to a site is
-charged to the first job that needs it there, once (with staging per job: to every job that does not
+charged to the first job that needs it there, once (of jobs that fetch: to every one that does not
 find it at its site); results that the workflow wants back are charged to the job that writes them.
 N is the job's share of the site's workers: one worker, or less where the jobs that the mapping put
 there on the same level outnumber the workers and take turns.
@@ -19,6 +19,7 @@ from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array, Terms, total_time
 from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.kernel_data import (
+    FETCHES,
     Shape,
     allowed_mask,
     returned_bytes,
@@ -78,8 +79,11 @@ def job_terms(problem: Problem, assignment: Sequence[int], schedule: Schedule) -
     )
     source = _sources(shape, problem, at)
     charged = np.where(source != np.arange(n), size[file][:, None], 0.0)
-    if problem.staging == "per-site":
-        charged[_moved_before(job, file, at, np.asarray(schedule.start_s), n)] = 0.0
+    share_files = np.asarray(shape.allowed).reshape(n_jobs, n) != FETCHES
+    together = share_files[job, at[job]]
+    start_s = np.asarray(schedule.start_s)
+    moved = _moved_before(job, file, at, start_s, n, together)
+    charged[moved & share_files[job]] = 0.0
     to_site = _product(charged, seconds_per_byte[source, np.arange(n)])
     s_t_bytes = _sum_rows(charged, job, n_jobs)
     seconds = _sum_rows(to_site, job, n_jobs)
@@ -117,11 +121,18 @@ def _sources(shape: Shape, problem: Problem, at: Indices) -> Indices:
 
 
 def _moved_before(
-    job: Indices, file: Indices, at: Indices, start_s: Array, n_sites: int
+    job: Indices,
+    file: Indices,
+    at: Indices,
+    start_s: Array,
+    n_sites: int,
+    together: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """(reads, sites): whether another job that the mapping put there has fetched the file."""
+    """(reads, sites): whether another job that the mapping put there has had the file moved, in a
+    read that is ``together`` with others there."""
     key = file * n_sites + at[job]
     order = np.lexsort((job, start_s[job], key))
+    order = order[together[order]]
     keys, leading = np.unique(key[order], return_index=True)
     first = order[leading]  # the read that comes first, for every file and site of a reader
     wanted = file[:, None] * n_sites + np.arange(n_sites)

@@ -159,12 +159,11 @@ def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
 # The first machine that runs a job has no such file as jobs need, all others have.
 LACKING = """#!/bin/sh
 me=$(sed -n 's/^AdonWorker = "\\(.*\\)"/\\1/p' "$_CONDOR_MACHINE_AD")
-mkdir {0}/lock 2> /dev/null && echo "$me" > {0}/bad
+echo "$me" > {0}/$$.$me && ln {0}/$$.$me {0}/bad 2> /dev/null
 [ "$me" != "$(cat {0}/bad)" ] && sleep 2
 """
 
 
-@pytest.mark.long
 def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
     pool: Pool, tmp_path: Path
 ) -> None:
@@ -174,17 +173,19 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
     (tmp_path / "j.sub").write_text(
         "executable = job\nlog = j.log\nrequest_memory = 64\nmax_retries = 1000\nqueue 6\n"
     )
-    config, log = configured(pool, tmp_path, cores=4), tmp_path / "j.log"
+    # There is room for one machine. Beside another one jobs might be done there before enough of
+    # them were seen to die.
+    config, log = configured(pool, tmp_path, cores=2), tmp_path / "j.log"
     with at_work(pool, adon(config, "run"), tmp_path):
         pool.run(["condor_submit", "-terse", "j.sub"], cwd=tmp_path)
         until(lambda: happened(log, "005") == 6, "all jobs to end")
         bad = (tmp_path / "bad").read_text().strip()
-        told = " ".join(pool.run(adon(config, "explain")).split())
         until(lambda: none_left(pool, config), "the machines to be gone")
+    told = " ".join(pool.run(adon(config, "explain", "--last", "1000")).split())
     assert f"{bad} drained: the last 4 jobs died there within 60 s" in told
     lived = {one.details["name"]: one for one in recorded(tmp_path, "machine")}
     assert bad in lived
-    assert 2 <= len(lived) <= 3
+    assert len(lived) == 2
     drained = [d for d in recorded(tmp_path, "pool_decision") if "jobs died" in d.details["reason"]]
     assert {name for d in drained for name in d.details["drain"]} == {bad}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hooks_world import journal, write_config
@@ -19,6 +20,7 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
+from site_selector.inputs import read_inputs
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus]
@@ -38,6 +40,51 @@ def case(tmp_path: Path) -> Case:
     planner = pegasus_plan.find_planner()
     assert planner is not None
     return make_pegasus_case(tmp_path, planner.resolve().parents[1])
+
+
+def planned_configuration(submit_dir: Path, job: str) -> str:
+    """The data configuration that a job was planned with, by what is written for it."""
+    (submit,) = submit_dir.rglob(f"*_{job}.sub")
+    script = submit.with_suffix(".sh")
+    if not script.exists():
+        return "sharedfs"
+    # Both get their executables by pegasus-transfer, their results only one of them.
+    return "nonsharedfs" if '"linkage": "output"' in script.read_text() else "condorio"
+
+
+def test_each_site_and_program_has_its_own_data_configuration(case: Case, pool: Pool) -> None:
+    """ADON computes with what pegasus-plan plans."""
+
+    def configure(entry: dict[str, Any], name: str) -> None:
+        pegasus = entry.setdefault("profiles", {}).setdefault("pegasus", {})
+        pegasus["data.configuration"] = name
+
+    def of_mu(document: Any) -> None:
+        (mu,) = (site for site in document["sites"] if site["name"] == "mu")
+        configure(mu, "sharedfs")
+
+    def of_shout(document: Any) -> None:
+        (shout,) = (t for t in document["transformations"] if t["name"] == "shout")
+        configure(shout, "nonsharedfs")
+
+    def of_mus_jobs(document: Any) -> None:
+        for job in document["jobs"]:
+            if job["name"] != "join":
+                configure(job, "condorio")
+
+    text = "pegasus.data.configuration = condorio\n"
+    (case.root / "pegasus.properties").write_text(text)
+    case.change("sites", of_mu)
+    case.change("transformations", of_shout)
+    case.change("workflow", of_mus_jobs)
+    places = (Placement(job, "t::x:1.0", site, "", ()) for job, site in MAPPING.items())
+    mapping = Mapping("mini", "test", 0.0, {}, tuple(places), {})
+    inputs = read_inputs(case.sources, ("*", "local"))
+    run = running.pegasus_runner(pool)
+    planned = plan_workflow(inputs, case.sources, mapping, case.root / "submit", "local", run=run)
+    computed = {job: inputs.configuration(job, site) for job, site in MAPPING.items()}
+    assert sorted({*computed.values()}) == ["condorio", "nonsharedfs", "sharedfs"]
+    assert {job: planned_configuration(planned.submit_dir, job) for job in MAPPING} == computed
 
 
 def run(case: Case, pool: Pool) -> tuple[PlannedWorkflow, Ended, Archive]:

@@ -397,6 +397,7 @@ def test_names_of_any_kind_come_through(tmp_path: Path) -> None:
 
 def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     inner = {"pegasus": {"runtime": "30", "group": "g", "label": "l", "cores": "2"}}
+    inner["pegasus"]["data.configuration"] = "sharedfs"
     jobs = [
         SceneJob("b", reads={"raw": 5}, writes={"mid": 10, "log": None}, profiles=inner),
         SceneJob("a", reads={"mid": None}, writes={"end": 1}, after=["b"],
@@ -406,6 +407,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     scene = Scene(jobs, replicas={"raw": ("tacc", "http://tacc.example/raw", 5)}, cluster="label")
     scene.kept = ["mid"]
     scene.sites = {"local": {}, "mu": {"adon.workers": "7"}, "tacc": {"runtime": "99"}}
+    scene.sites["tacc"]["data.configuration"] = "condorio"
     config = tmp_path / "adon.yml"
     scene.properties = {"pegasus.selector.site.adon.config": str(config)}
     scene.command = kept(tmp_path / "request.json", tmp_path)
@@ -416,7 +418,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     assert (request.config, request.limit_s) == (str(config), 312.5)
     assert (request.output_sites, request.data_configuration) == (("local",), "sharedfs")
     assert request.sites["mu"]["adon.workers"] == "7"
-    assert request.sites["tacc"]["runtime"] == "99"
+    assert request.sites["tacc"] == {"runtime": "99", "data.configuration": "condorio"}
     files = {file.lfn: file for file in request.files}
     assert {n: (f.size_bytes, f.wanted) for n, f in files.items()} == {
         "raw": (5, False), "mid": (10, False), "log": (None, True), "end": (1, True)
@@ -424,6 +426,7 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     a, b, c = request.tasks
     assert [task.id for task in (a, b, c)] == ["a", "b", "c"]
     assert (b.runtime_s, b.group, b.cluster, b.cores) == (30.0, "g", "l", 2)
+    assert (a.profiles, b.profiles) == ({}, {"pegasus.data.configuration": "sharedfs"})
     assert (a.after, b.after, c.after) == ((1,), (), (0,))
     assert [request.files[f].lfn for f in a.reads] == ["mid"]
     assert (a.fixed, c.fixed, a.sites, c.sites) == (False, True, ("mu", "tacc"), ("mu",))

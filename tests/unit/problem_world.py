@@ -76,9 +76,19 @@ def problem_of(
         setup_s=setup,
         output=output,
         compute=((None,) * n_sites,) * len(jobs),
-        staging=staging,
+        fetches=fetches(
+            tuple(tuple(range(n_sites)) for _ in jobs) if allowed is None else allowed, staging
+        ),
         file_s=np.full((n_places, n_places), file_s),
     )
+
+
+def fetches(allowed: Sequence[Sequence[int]], staging: str) -> tuple[tuple[int, ...], ...]:
+    """The sites at which jobs fetch their files: none "per-site", all "per-job", every other job
+    at sites of odd numbers and the others at the rest where "mixed"."""
+    if staging == "mixed":
+        return tuple(tuple(s for s in row if (s + j) % 2) for j, row in enumerate(allowed))
+    return tuple(map(tuple, allowed)) if staging == "per-job" else ()
 
 
 def random_problem(seed: int, staging: str = "per-site", longest: int = 25) -> Problem:
@@ -140,7 +150,6 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
 ) -> float:
     """The makespan by the estimator's rules, told again in the plainest way: at every instant all
     rates are worked out anew, and time goes on to whatever comes first."""
-    per_job = p.staging == "per-job"
     now = last = 0.0
     flows: list[list[Any]] = []  # [bytes left, path, files, for whom]
     landing: list[tuple[float, list[int], int, int | None]] = []  # (at, files, place, for whom)
@@ -149,18 +158,19 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
     queued: set[int] = set()
     running: dict[int, float] = {}
     done: set[int] = set()
-    stage_jobs = {} if per_job else plain_stage_jobs(p, site, urgency)
+    alone = jobs_that_fetch(p, site)
+    stage_jobs = plain_stage_jobs(p, site, urgency)
 
     def publish(f: int, at: Sequence[int]) -> None:
         for j in p.readers[f]:
             dst = site[j]
             if dst in at:
                 here.add((f, j))
-            elif per_job:
+            elif alone[j]:
                 src = min(at, key=lambda h: p.seconds_per_byte[h, dst])
                 flows.append([p.size[f], (src, dst), [f], j])
         back = p.producer[f] >= 0 and p.returns[f] and p.output >= 0 and p.output not in at
-        if back and per_job:
+        if back and alone[p.producer[f]]:
             flows.append([p.size[f], (at[0], p.output), [f], -1])
 
     for f, producer in enumerate(p.producer):
@@ -182,7 +192,9 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
                 landing.remove(landed)
                 _, files, place, whom = landed
                 for f in files:
-                    here |= {(f, j) for j in p.readers[f] if whom in (j, None) and site[j] == place}
+                    for j in p.readers[f]:
+                        if site[j] == place and whom == (j if alone[j] else None):
+                            here.add((f, j))
                 changed = True
             for j in [j for j, end in running.items() if end <= now + 1e-9]:
                 del running[j]
@@ -222,6 +234,11 @@ def plain_makespan(  # noqa: PLR0912, PLR0915  (in one piece it can be read besi
         now += step
 
 
+def jobs_that_fetch(p: Problem, site: Sequence[int]) -> list[bool]:
+    """Of each job whether it fetches its files at its site."""
+    return [s in p.fetches[j] if p.fetches else False for j, s in enumerate(site)]
+
+
 Path = tuple[int, int]
 
 
@@ -231,6 +248,7 @@ def plain_stage_jobs(
     """What Pegasus plans, by name: the jobs that a stage job waits for, and its files by path."""
     found: dict[Any, tuple[set[int], dict[Path, list[int]]]] = {}
     brought: set[tuple[int, int]] = set()
+    alone = jobs_that_fetch(p, site)
 
     def bundle(j: int) -> tuple[int, int]:
         level = [k for k, at in enumerate(p.level) if at == p.level[j]]
@@ -241,6 +259,8 @@ def plain_stage_jobs(
         found.setdefault(name, (set(), {}))[1].setdefault((src, dst), []).append(f)
 
     for j in sorted(range(len(p.jobs)), key=lambda j: (p.level[j], -urgency[j], j)):
+        if alone[j]:
+            continue
         dst = site[j]
         for f in p.reads[j]:
             at = p.holders[f] if p.producer[f] < 0 else (site[p.producer[f]],)
@@ -251,7 +271,7 @@ def plain_stage_jobs(
             writers = {p.producer[f] for f in p.reads[j]} - {-1}
             found["inter", j][0].update(w for w in writers if site[w] != dst)
     for f, j in enumerate(p.producer):
-        if j >= 0 and p.returns[f] and 0 <= p.output != site[j]:
+        if j >= 0 and not alone[j] and p.returns[f] and 0 <= p.output != site[j]:
             name = ("out", bundle(j), site[j])
             found.setdefault(name, (set(), {}))[0].add(j)
             add(name, f, site[j], p.output)

@@ -89,6 +89,22 @@ def test_a_held_job_is_told_of_with_its_reason(planned: Submitted, archive: Arch
     assert not followed(planned.path, archive)[0].held
 
 
+def test_a_job_submitted_on_hold_is_held_without_an_event(
+    planned: Submitted, archive: Archive
+) -> None:
+    planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
+    submit = next(planned.path.rglob(f"{ONE}.sub"))
+    submit.write_text(f"Hold = True\n{submit.read_text()}")
+    planned.nodes.write_text(submitted(1, START, ONE))
+    (job,) = followed(planned.path, archive)[0].held
+    assert (job.job, job.since) == (ONE, START)
+    assert job.reason == "submitted on hold at user's request"
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + event(13, 1, START + 5, "Job was released.", "by ada")
+    )
+    assert not followed(planned.path, archive)[0].held
+
+
 def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None:
     planned.out.write_text(starting() + table(START + 5, queued=1, unready=2))
     planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))

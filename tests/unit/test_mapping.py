@@ -31,7 +31,7 @@ from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem, map_workfl
 from site_selector.mapping.narrow import narrowed, worthwhile_sites
 from site_selector.mapping.placement import Mapping
 from site_selector.mapping.policies import VARIANTS, baselines, list_schedule
-from site_selector.problem import build_problem
+from site_selector.problem import Problem, build_problem
 
 # 80 Mb/s is 10 MB/s: sizes in units of 10 MB are seconds on a path.
 TEN_MB_S = "80 Mb/s"
@@ -42,6 +42,10 @@ def two_sites(**mu: object) -> dict[str, dict[str, object]]:
         "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": TEN_MB_S, **mu},
         "tacc": {"adon.workers": 2, "adon.rate": "20 MB/s"},
     }
+
+
+def fetched_by_each(problem: Problem) -> Problem:
+    return replace(problem, fetches=problem.allowed)
 
 
 def chain(sites: dict[str, dict[str, object]], **sizes: int) -> Inputs:
@@ -117,10 +121,10 @@ def test_measured_transfers_overlap_until_the_link_is_full() -> None:
     alone = believe(inputs, now=0.0, live=Live(topology=topology))
     seen = believe(inputs, measured, now=0.0, live=Live(topology=topology))
     # An assumed 40 Mb/s is all there is.
-    run = Estimator(replace(build_problem(inputs, alone), staging="per-job"))
+    run = Estimator(fetched_by_each(build_problem(inputs, alone)))
     assert sorted(run([1] * 2).end_s) == pytest.approx([5, 5])
     # Each was measured to get 10 Mb/s, and the link carries both.
-    run = Estimator(replace(build_problem(inputs, seen), staging="per-job"))
+    run = Estimator(fetched_by_each(build_problem(inputs, seen)))
     assert sorted(run([1] * 2).end_s) == pytest.approx([9, 9])
 
 
@@ -366,3 +370,17 @@ def test_a_job_that_reads_nothing_takes_its_time() -> None:
     }
     problem = build_problem(inputs, believe(inputs, Measurements(seen), now=1000.0))
     assert problem.compute_s[0, 0] == pytest.approx(7.0)
+
+
+def test_a_small_input_of_a_job_that_nobody_knows_says_no_more_than_none() -> None:
+    sites = {"mu": {"adon.workers": 1}}
+
+    def seconds(held: dict[str, tuple[str, int | None]], rate: str = "") -> float:
+        known = {"mu": sites["mu"] | ({"adon.rate": rate} if rate else {})}
+        inputs = inputs_of([job("x", "a", [*held], ["g"])], known, held, {"a": ["mu"]})
+        problem = build_problem(inputs, believe(inputs, now=0.0))
+        return float(problem.compute_s[0, 0])
+
+    assert seconds({}) == seconds({"f": ("mu", 19)}) == seconds({"f": ("mu", 10**8)}) == 10
+    assert seconds({"f": ("mu", 10**9)}) == 100
+    assert seconds({"f": ("mu", 19)}, "19 B/s") == 1

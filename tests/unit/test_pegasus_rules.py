@@ -47,6 +47,8 @@ def program(site: str = "grove", kind: str = "installed") -> dict[str, Any]:
     return {"pegasus": "5.0", "transformations": [{"name": "count", "sites": [place]}]}
 
 
+KEY = "pegasus.data.configuration"
+SHARED = f"{KEY} = sharedfs"
 Load = Callable[..., Inputs]
 
 
@@ -151,29 +153,66 @@ def test_catalogs_are_where_the_properties_say(load: Load, tmp_path: Path) -> No
         environment={"_PEGASUS__CATALOG__TRANSFORMATION__FILE": "conf/what.yml", "SITE": "x"},
     )  # fmt: skip
     assert (inputs.candidates["J1"], inputs.raw_bytes) == (("grove",), {"in": 7})
-    assert inputs.staging == "per-site"
+    assert inputs.configurations["J1"] == ("sharedfs",)
 
 
 @pytest.mark.parametrize(
-    ("properties", "profile", "option", "staging"),
+    ("properties", "of_site", "of_program", "of_job", "option", "expected"),
     [
-        ("", None, None, "per-job"),
-        ("pegasus.data.configuration = sharedfs", None, None, "per-site"),
-        ("pegasus.data.configuration = sharedfs", None, "condorio", "per-job"),
-        ("", "sharedfs", None, "per-site"),
-        ("pegasus.data.configuration = Condor", "sharedfs", None, "per-job"),
+        ("", None, None, None, None, ("condorio", "condorio")),
+        (SHARED, None, None, None, None, ("sharedfs", "sharedfs")),
+        (SHARED, None, None, "condorio", None, ("condorio", "condorio")),
+        (SHARED, None, None, None, "condorio", ("condorio", "condorio")),
+        ("", "SharedFS", None, None, None, ("sharedfs", "condorio")),
+        ("", "magic", None, None, None, ("sharedfs", "condorio")),
+        ("", "sharedfs", None, "nonsharedfs", None, ("sharedfs", "nonsharedfs")),
+        ("", "sharedfs", "condorio", "nonsharedfs", None, ("condorio", "condorio")),
+        (f"{KEY} = Condor", "sharedfs", None, None, None, ("sharedfs", "condorio")),
+        (SHARED, "condorio", None, None, "nonsharedfs", ("condorio", "nonsharedfs")),
     ],
 )
-def test_the_data_configuration(
-    load: Load, properties: str, profile: str | None, option: str | None, staging: str
+def test_the_data_configuration_of_a_job_at_each_site(
+    load: Load,
+    properties: str,
+    of_site: str | None,
+    of_program: str | None,
+    of_job: str | None,
+    option: str | None,
+    expected: tuple[str, str],
 ) -> None:
-    own = {"style": "condor"} | ({"data.configuration": profile} if profile else {})
-    site = {"name": "grove", "profiles": {"pegasus": own}}
-    files = {"pegasus.properties": properties}
-    inputs = load(sites_yml=sites(site), files=files, data_configuration=option)
-    assert inputs.staging == staging
+    """As pegasus-plan has it: the transformation before the site, that before the job, and that
+    before the properties."""
+
+    def profiles(name: str | None, **more: str) -> dict[str, Any]:
+        return {"profiles": {"pegasus": more | ({"data.configuration": name} if name else {})}}
+
+    catalog = program("grove", "stageable")
+    catalog["transformations"][0] |= profiles(of_program)
+    inputs = load(
+        workflow={**FLOW, "jobs": [JOB | profiles(of_job)]},
+        sites_yml=sites({**GROVE, **profiles(of_site, style="condor")}, {**GROVE, "name": "far"}),
+        transformations_yml=catalog,
+        files={"pegasus.properties": properties},
+        data_configuration=option,
+    )
+    assert (inputs.candidates["J1"], inputs.configurations["J1"]) == (("grove", "far"), expected)
+    assert inputs.fetching("J1") == tuple(
+        site for site, name in zip(("grove", "far"), expected, strict=True) if name != "sharedfs"
+    )
     with pytest.raises(InputError, match="found 'magic', expected one of sharedfs"):
         load(data_configuration="magic")
+
+
+def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
+    def profiles(**values: str) -> dict[str, Any]:
+        return {"profiles": {"pegasus": values}}
+
+    tag = {"name": "fast", **profiles(**{"data.configuration": "sharedfs"})}
+    own = profiles(style="condor", **{"data.configuration": "nonsharedfs"})
+    catalog = sites({**GROVE, **own, "x-tags": [tag]})
+    assert load(sites_yml=catalog).configurations["J1"] == ("nonsharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
 
 
 def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path) -> None:

@@ -256,20 +256,43 @@ def test_a_size_or_a_place_that_nobody_knows_is_guessed_with_a_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("configuration", "staging", "expected"),
+    ("general", "program", "of_site", "own", "expected"),
     [
-        ("sharedfs", {}, "per-site"),
-        ("sharedfs", {"mu": "local"}, "per-job"),
-        ("nonsharedfs", {}, "per-job"),
-        ("condorio", {}, "per-job"),
-        (None, {}, "per-job"),
+        ("nonsharedfs", "sharedfs", "condorio", "condorio", "sharedfs"),
+        ("sharedfs", None, None, None, "sharedfs"),
+        (None, None, "nonsharedfs", "sharedfs", "nonsharedfs"),
+        (None, None, None, "sharedfs", "sharedfs"),
+        (None, None, None, None, "condorio"),
     ],
 )
-def test_how_often_a_file_moves_depends_on_the_data_configuration(
-    configuration: str | None, staging: dict[str, str], expected: str
+def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
+    general: str | None,
+    program: str | None,
+    of_site: str | None,
+    own: str | None,
+    expected: str,
 ) -> None:
-    inputs, _ = read(small(data_configuration=configuration, staging_sites=staging))
-    assert build_problem(inputs, believe(inputs, now=0.0)).staging == expected
+    profiles = {"data.configuration": of_site} if of_site else {}
+    configured = {"pegasus.data.configuration": own} if own else {}
+    inputs, _ = read(
+        small(
+            data_configuration=general,
+            sites=[{"name": "mu", "profiles": profiles}, {"name": "tacc"}],
+            transformations=[
+                {
+                    "name": "a",
+                    "sites": ["mu", "tacc"],
+                    "profiles": {"mu": {"pegasus.data.configuration": program}} if program else {},
+                }
+            ],
+            jobs=[{"id": "x", "transformation": 0, "profiles": configured}],
+        )
+    )
+    elsewhere = own or general or "condorio"
+    assert inputs.configurations == {"x": (expected, elsewhere)}
+    problem = build_problem(inputs, believe(inputs, now=0.0))
+    both = ((0, expected), (1, elsewhere))
+    assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
 
 
 def test_results_go_to_every_output_site() -> None:
@@ -281,9 +304,11 @@ def test_results_go_to_every_output_site() -> None:
         {"name": "far"},
     ]
 
+    quick = {**SMALL["transformations"][0], "runtimes": {"mu": "1e-5", "tacc": "1e-5"}}
+
     def makespan(*outputs: str) -> float:
-        two = SMALL["jobs"][:2]
-        request = parse_request(small(sites=sites, jobs=two, output_sites=list(outputs)))
+        known = {"sites": sites, "jobs": SMALL["jobs"][:2], "transformations": [quick]}
+        request = parse_request(small(**known, output_sites=list(outputs)))
         *_, last = answers(request, lambda _: None)
         return last.makespan_s
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problem_world import any_sites, plain_makespan, problem_of, random_problem
+from problem_world import (
+    any_sites,
+    fetches,
+    jobs_that_fetch,
+    plain_makespan,
+    problem_of,
+    random_problem,
+)
 
 from network_provisioner.base.errors import InputError
 from site_selector.evaluation.worlds import urgency_of
@@ -18,7 +25,7 @@ from site_selector.problem import Problem
 
 MB = 1e6
 BETWEEN = [[0.0, 1e-6], [1e-6, 0.0]]  # 1 MB takes 1 s from site to site
-STAGING = st.sampled_from(["per-site", "per-job"])
+STAGING = st.sampled_from(["per-site", "per-job", "mixed"])
 CLOSE = 1e-6
 
 
@@ -83,7 +90,7 @@ def test_a_result_moves_to_its_readers_and_back() -> None:
     # The reader's copy at the output site is scratch, which is cleaned up: the result moves for
     # itself. Nobody wants the log.
     for staging in ("per-site", "per-job"):
-        found = Estimator(replace(problem, staging=staging))([0, 1, 0])
+        found = Estimator(replace(problem, fetches=fetches(problem.allowed, staging)))([0, 1, 0])
         assert [(t.src, t.dst, t.end_s) for t in found.transfers] == [(0, 1, 9.0), (0, 1, 9.0)]
     found = Estimator(problem)([0, 0, 0])
     assert (found.makespan_s, found.end_s) == (5.0, [1.0, 2.0, 3.0])
@@ -241,12 +248,13 @@ def test_bytes_and_core_seconds_are_conserved(seed: int, staging: str) -> None:
     assert found.work_s == pytest.approx(computing + moving)
     assert sum(found.end_s) - sum(found.start_s) == pytest.approx(computing)
     # What is moved is what is needed and is not there, once for each place or for each job.
+    alone = jobs_that_fetch(problem, sites)
     needs: list[tuple[int, int, int]] = []
     for j, (site, files) in enumerate(zip(sites, problem.reads, strict=True)):
         for f in files:
             producer = problem.producer[f]
             if site not in (problem.holders[f] if producer < 0 else (sites[producer],)):
-                needs.append((f, site, j if staging == "per-job" else -1))
+                needs.append((f, site, j if alone[j] else -1))
     for f, producer in enumerate(problem.producer):
         back = producer >= 0 and problem.returns[f] and 0 <= problem.output != sites[producer]
         if back:

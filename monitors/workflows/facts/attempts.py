@@ -42,6 +42,10 @@ class Hold:
     subcode: int
 
 
+_ON_HOLD = ("submitted on hold at user's request", 15, 0)
+"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
+
+
 @dataclass(slots=True)
 class Attempt:
     """One submission of a job. Times in Unix seconds, 0 where it did not happen (yet).
@@ -137,6 +141,9 @@ class Attempts:
         job = self.job(event.node)
         attempt = Attempt(job, event.cluster, event.proc, len(before), event.at)
         attempt.workflow = self.workflow
+        if job.on_hold:  # of which HTCondor writes no event of its own
+            attempt.outcome = Outcome.HELD
+            attempt.hold = Hold(event.at, *_ON_HOLD)
         before.append(attempt)
         self._live[event.cluster, event.proc] = attempt
         self.all.append(attempt)

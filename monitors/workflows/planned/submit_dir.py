@@ -161,6 +161,7 @@ _PREFIXES = {
     "register_": JobKind.REGISTER,
 }
 
+_TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
 _NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
 _DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
 _HEAD_BYTES = 1 << 16
@@ -172,7 +173,7 @@ class PlannedJob:
 
     ``task`` is its id in the abstract workflow, empty for jobs that the planner added and for
     clustered jobs; of those, ``tasks`` are what is inside. ``output`` and ``error`` are where its
-    standard output and standard error go.
+    standard output and standard error go. ``on_hold``: it is submitted on hold.
     """
 
     name: str
@@ -183,6 +184,7 @@ class PlannedJob:
     output: Path | None = None
     error: Path | None = None
     tasks: tuple[PlannedTask, ...] = ()
+    on_hold: bool = False
 
     @property
     def is_clustered(self) -> bool:
@@ -382,6 +384,7 @@ class SubmitDir:
             task="" if task == "null" else task,
             output=files["output"],
             error=files["error"],
+            on_hold=known.get("hold", "").lower() in _TRUE,
         )
         if not job.is_clustered:
             return job

@@ -31,6 +31,7 @@ import java.util.TreeSet;
  */
 final class Catalogs {
 
+    private static final String RUNTIME = "runtime";
     private static final String REPLICA = "pegasus.catalog.replica";
     private static final String ALL = "pegasus.catalog.*";
     private static final String[] DATABASE = {
@@ -58,12 +59,11 @@ final class Catalogs {
             SiteStore sites,
             Mapper mapper) {
         Catalogs catalogs = new Catalogs(work, bag, properties);
-        work.dataConfiguration = properties.getProperty("pegasus.data.configuration");
+        work.dataConfiguration = properties.getProperty("pegasus." + Profiles.CONFIGURATION);
         catalogs.attempt("sites", () -> catalogs.sites(sites));
-        catalogs.attempt("run times", () -> catalogs.programs(mapper));
+        catalogs.attempt("profiles of transformations", () -> catalogs.programs(mapper));
         catalogs.attempt("priorities", catalogs::priorities);
         catalogs.attempt("output sites", catalogs::output);
-        catalogs.attempt("staging sites", catalogs::staging);
         catalogs.attempt("the workflow's replicas", () -> catalogs.replicas(workflow));
         catalogs.attempt("replica files", catalogs::replicaFiles);
         return catalogs.missing;
@@ -89,21 +89,24 @@ final class Catalogs {
                 Profile profile = (Profile) item;
                 String key = profile.getProfileKey();
                 if ("pegasus".equals(profile.getProfileNamespace())
-                        && (key.startsWith("adon.") || key.equals("runtime"))) {
+                        && (key.startsWith("adon.") || key.equals(RUNTIME)
+                                || key.equals(Profiles.CONFIGURATION))) {
                     found.put(key, profile.getProfileValue());
                 }
-                Priority.put(
-                        profile.getProfileNamespace(), key, profile.getProfileValue(), found);
+                if (!"pegasus".equals(profile.getProfileNamespace())) {
+                    Profiles.put(
+                            profile.getProfileNamespace(), key, profile.getProfileValue(), found);
+                }
             }
             work.sites.put(site.getSiteHandle(), found);
         }
     }
 
     private void priorities() {
-        for (String namespace : new String[] {"condor", "dagman"}) {
-            for (String key : new String[] {Priority.KEY, Priority.KEY.toUpperCase()}) {
+        for (String namespace : Profiles.OF_PRIORITIES) {
+            for (String key : new String[] {Profiles.PRIORITY, Profiles.PRIORITY.toUpperCase()}) {
                 String value = properties.getProperty(namespace + "." + key);
-                Priority.put(namespace, key, value, work.priorities);
+                Profiles.put(namespace, key, value, work.profiles);
             }
         }
     }
@@ -126,7 +129,7 @@ final class Catalogs {
         }
     }
 
-    /** Run time and priorities of a program at a site. */
+    /** Run time and other profiles of a program at a site. */
     private static void learn(Mapper mapper, Work.Transformation program, String site) {
         Collection<?> entries;
         try {
@@ -135,21 +138,21 @@ final class Catalogs {
         } catch (RuntimeException error) {
             return; // a job with a hint whose program is in no catalog
         }
-        Map<String, String> priorities = new TreeMap<String, String>();
+        Map<String, String> found = new TreeMap<String, String>();
         for (Object entry : entries == null ? new ArrayList<Object>() : entries) {
             Collection<?> profiles = ((TransformationCatalogEntry) entry).getProfiles();
             for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
                 Profile profile = (Profile) item;
                 String namespace = profile.getProfileNamespace();
                 String key = profile.getProfileKey();
-                if ("pegasus".equals(namespace) && "runtime".equals(key)) {
+                if ("pegasus".equals(namespace) && RUNTIME.equals(key)) {
                     program.runtimes.putIfAbsent(site, profile.getProfileValue());
                 }
-                Priority.put(namespace, key, profile.getProfileValue(), priorities);
+                Profiles.put(namespace, key, profile.getProfileValue(), found);
             }
         }
-        if (!priorities.isEmpty()) {
-            program.priorities.put(site, priorities);
+        if (!found.isEmpty()) {
+            program.profiles.put(site, found);
         }
     }
 
@@ -162,20 +165,6 @@ final class Catalogs {
             work.submitDirectory = bag.getPlannerOptions().getSubmitDirectory();
         } catch (LinkageError error) {
             // A planner that does not say: nobody is told why, and all else is as ever.
-        }
-    }
-
-    private void staging() {
-        PlannerOptions options = bag.getPlannerOptions();
-        Set<String> sites = new TreeSet<String>();
-        for (Task task : work.tasks) {
-            sites.addAll(task.sites);
-        }
-        for (String site : sites) {
-            String staging = options.getStagingSite(site);
-            if (staging != null && !staging.equals(site)) {
-                work.stagingSites.put(site, staging);
-            }
         }
     }
 

@@ -29,8 +29,8 @@ final class JobTarget implements Task.Target {
     /** As the profile {@code condor: priority}, which DAGMan's priority of the node follows, unless
      * the user has given one. */
     static void prioritise(Job job, int priority) {
-        if (job.condorVariables.get(Priority.KEY) == null) {
-            job.condorVariables.construct(Priority.KEY, Integer.toString(priority));
+        if (job.condorVariables.get(Profiles.PRIORITY) == null) {
+            job.condorVariables.construct(Profiles.PRIORITY, Integer.toString(priority));
         }
     }
 }

@@ -17,9 +17,8 @@ final class RequestWriter {
         json.open('{').pair("adon", 1L).pair("workflow", work.name);
         json.pair("config", config).pair("limit_s", limitSeconds).pair("priorities", true);
         json.pair("data_configuration", work.dataConfiguration);
-        json.pair("profiles", work.priorities).pair("submit_dir", work.submitDirectory);
+        json.pair("profiles", work.profiles).pair("submit_dir", work.submitDirectory);
         json.pair("output_sites", work.outputSites);
-        json.pair("staging_sites", work.stagingSites);
         json.pair("input_directories", work.inputDirectories);
         json.open("replica_files", '[');
         for (String[] file : work.replicaFiles) {
@@ -37,7 +36,7 @@ final class RequestWriter {
             json.open('{').pair("name", program.name);
             json.pair("sites", able == null ? Collections.<String>emptyList() : able);
             json.pair("runtimes", program.runtimes).open("profiles", '{');
-            for (Map.Entry<String, Map<String, String>> site : program.priorities.entrySet()) {
+            for (Map.Entry<String, Map<String, String>> site : program.profiles.entrySet()) {
                 json.pair(site.getKey(), site.getValue());
             }
             json.close('}').close('}');
@@ -86,8 +85,8 @@ final class RequestWriter {
         }
         json.pair("group", task.group).pair("cluster", task.cluster);
         json.pair("runtime", task.runtime).pair("cores", task.cores);
-        if (!task.priorities.isEmpty()) {
-            json.pair("profiles", task.priorities);
+        if (!task.profiles.isEmpty()) {
+            json.pair("profiles", task.profiles);
         }
         json.pair("reads", task.reads).pair("writes", task.writes).pair("after", task.parents);
         json.close('}');

@@ -35,8 +35,8 @@ final class Task {
 
     final String cores;
 
-    /** The user's own priorities, by names such as "condor.priority". */
-    final Map<String, String> priorities;
+    /** Priorities and data configuration, by names such as "condor.priority". */
+    final Map<String, String> profiles;
 
     /** Indices into {@link Work#files}, and into {@link Work#tasks}. */
     int[] reads = {};
@@ -55,7 +55,7 @@ final class Task {
             String cluster,
             String runtime,
             String cores,
-            Map<String, String> priorities) {
+            Map<String, String> profiles) {
         this.id = id;
         this.target = target;
         this.transformation = transformation;
@@ -66,7 +66,7 @@ final class Task {
         this.cluster = cluster;
         this.runtime = runtime;
         this.cores = cores;
-        this.priorities = priorities;
+        this.profiles = profiles;
     }
 
     /** Takes what was chosen: the site, and the priority by which HTCondor starts the job. */

@@ -13,14 +13,11 @@ final class Work {
     final List<Data> files = new ArrayList<Data>();
     final List<Transformation> transformations = new ArrayList<Transformation>();
 
-    /** Site to its {@code pegasus} profiles, and priorities as of {@link Task#priorities}. */
+    /** Site to its {@code pegasus} profiles, and priorities as of {@link Task#profiles}. */
     final Map<String, Map<String, String>> sites = new TreeMap<String, Map<String, String>>();
 
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
-
-    /** Execution site to staging site, where the user gave another one. */
-    final Map<String, String> stagingSites = new TreeMap<String, String>();
 
     /** Pairs of type (null where not said) and path of files that tell where inputs lie. */
     final List<String[]> replicaFiles = new ArrayList<String[]>();
@@ -28,8 +25,8 @@ final class Work {
     /** Of a replica catalog in a database: Pegasus's properties. */
     final Map<String, String> replicaProperties = new TreeMap<String, String>();
 
-    /** Those that properties give all jobs without one, as of {@link Task#priorities}. */
-    final Map<String, String> priorities = new TreeMap<String, String>();
+    /** Priorities that properties give all jobs without one, as of {@link Task#profiles}. */
+    final Map<String, String> profiles = new TreeMap<String, String>();
 
     List<String> inputDirectories = new ArrayList<String>();
     String dataConfiguration;
@@ -41,7 +38,7 @@ final class Work {
         this.name = name;
     }
 
-    /** A program, the sites that can run it, and what catalogs say of its run time there. */
+    /** A program, the sites that can run it, and its profiles there that count. */
     static final class Transformation {
         final String name;
         final String namespace;
@@ -49,8 +46,8 @@ final class Work {
         final String version;
         final Map<String, String> runtimes = new TreeMap<String, String>();
 
-        /** Site to the user's priorities there, as of {@link Task#priorities}. */
-        final Map<String, Map<String, String>> priorities =
+        /** Site to profiles as of {@link Task#profiles}. */
+        final Map<String, Map<String, String>> profiles =
                 new TreeMap<String, Map<String, String>>();
 
         /** Null while no job needs to know. */

@@ -84,13 +84,17 @@ final class WorkReader {
                 clustering.of(job),
                 text(job.vdsNS.get("runtime")),
                 text(job.vdsNS.get("cores")),
-                priorities(job));
+                profiles(job));
     }
 
-    private static Map<String, String> priorities(Job job) {
+    private static Map<String, String> profiles(Job job) {
         Map<String, String> found = new TreeMap<String, String>();
-        Priority.put("condor", Priority.KEY, job.condorVariables.get(Priority.KEY), found);
-        Priority.put("dagman", Priority.KEY, job.dagmanVariables.get("PRIORITY"), found);
+        Profiles.put(
+                "condor", Profiles.PRIORITY, job.condorVariables.get(Profiles.PRIORITY), found);
+        Profiles.put(
+                "dagman", Profiles.PRIORITY, job.dagmanVariables.get("PRIORITY"), found);
+        Profiles.put(
+                "pegasus", Profiles.CONFIGURATION, job.vdsNS.get(Profiles.CONFIGURATION), found);
         return found;
     }
 
