@@ -31,8 +31,8 @@ from urllib.parse import urlsplit
 
 from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
+from monitors.jobs.jobs import Attempt
 from monitors.workflows.condor import Ad, ads, printed
-from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
 from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
 from monitors.workflows.logs.stamps import LogTimes

@@ -18,16 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from monitors.archive.measurement import Measurement
-from monitors.workflows.facts.attempts import (
-    Attempt,
-    Attempts,
-    Hold,
-    Outcome,
-    by_kind,
-    queue_wait,
-    run_facts,
-    runtime_subject,
-)
+from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
+from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject
 from monitors.workflows.facts.condor_transfers import (
     CondorHistory,
     CondorTransfers,
@@ -66,7 +58,7 @@ class JobFacts:
 
     def __init__(self, submit_dir: SubmitDir, times: LogTimes | None = None) -> None:
         self.dir = submit_dir
-        self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
+        self.attempts = Jobs(submit_dir.job, submit_dir.workflow)
         # By the job's name: their POST has not ended. A job may have several processes.
         self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
@@ -116,9 +108,7 @@ class JobFacts:
                 for waiting in self._pending.pop(name):
                     facts += self._attempt_facts(waiting, event.at)
             return facts
-        if attempt is None:
-            return facts
-        if event.kind is Kind.EXECUTE:
+        if attempt is None or event.kind not in (Kind.TERMINATED, Kind.ABORTED):
             return facts
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
             self._pending.setdefault(attempt.job.name, []).append(attempt)

@@ -48,6 +48,11 @@ class JobEvents:
         """How that file was when all was last read, as :func:`state_of`."""
 
     @property
+    def paths(self) -> list[Path]:
+        """The files in which they stand."""
+        return [self.path] if self._log is None else [self.path, self._log.path]
+
+    @property
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
         return self._nodes.changed_at
