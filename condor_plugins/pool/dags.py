@@ -37,7 +37,7 @@ from condor_plugins.pool.queue import (
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.sites import Ad
 from monitors.jobs.jobs import Attempt, Jobs, Outcome
-from monitors.jobs.logs import WorkflowLogs
+from monitors.workflows.logs.job_events import JobEvents
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag
 from monitors.workflows.planned.dag_file import text_of
 from monitors.workflows.planned.forecast import (
@@ -179,7 +179,8 @@ class _Dag:
             text += "\n" + (text_of(rescues[-1]) if rescues else "")
         self._done_before = {one or other for one, other in _DONE.findall(text)}
         self._aside = frozenset(_ASIDE.findall(text))
-        self._owned, self._events = place.as_owner, WorkflowLogs(place).jobs
+        # What the workflow's own log has beside it is of earlier DAGMans.
+        self._owned, self._events = place.as_owner, JobEvents(place.nodes_log, None)
         self._attempts = Jobs()
         self._began = math.floor(number(ad, "QDate"))
         self._up = 0.0

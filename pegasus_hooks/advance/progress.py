@@ -44,6 +44,7 @@ _PHASES = {
     Outcome.RUNNING: JobPhase.RUNNING,
     Outcome.DONE: JobPhase.DONE,
 }
+_FAILED = (Outcome.FAILED, Outcome.REMOVED)
 
 
 def progress_of(
@@ -59,8 +60,7 @@ def progress_of(
     if job is None:
         return NOT_BEGUN
     since = math.floor(began)
-    mine = [one for one in job.attempts if one.submit >= since]
-    failed = {one.cluster for one in mine if _has_failed(one)}
+    failed = {one.cluster for one in job.attempts if one.outcome in _FAILED and one.submit >= since}
     failures = len(failed) + sum(at >= since for at in job.pre_failures)
     newest = job.current
     if newest is not None and (newest.outcome is Outcome.DONE or newest.submit >= since):
@@ -94,7 +94,3 @@ def _since(attempt: Attempt) -> float:
     """POST has the last word on what ended, and is no news where it says the same."""
     says_the_same = (attempt.returned == 0) == (attempt.outcome is Outcome.DONE)
     return attempt.end if attempt.end and says_the_same else attempt.at
-
-
-def _has_failed(attempt: Attempt) -> bool:
-    return attempt.outcome in (Outcome.FAILED, Outcome.REMOVED)

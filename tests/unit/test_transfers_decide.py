@@ -21,7 +21,8 @@ from condor_plugins.transfers.decide import (
 )
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
-from condor_plugins.transfers.run_state import Phase, RunState, RunStates
+from condor_plugins.transfers.run_state import RunState, RunStates
+from monitors.jobs.executions import Phase
 from monitors.workflows.logs.events import Kind, TransferStep
 
 RUN = Run(JOB, 1)
