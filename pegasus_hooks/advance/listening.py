@@ -15,6 +15,7 @@ from monitors.archive.asked import ask
 from monitors.jobs.jobs import DagState, Jobs
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookclient import client_of
@@ -31,6 +32,7 @@ from pegasus_hooks.advance.booking import (
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.prejob import HookedJob
 from site_selector.estimates.beliefs import MeasurementSource
 
 log = logging.getLogger(__name__)
@@ -187,9 +189,8 @@ def ahead_of(
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
     """What the first PRE of ``job`` will ask for. Raises InputError."""
-    place, listing, _ = prejob.place_of(submit_dir, job, 0, 0.0)
-    found = prejob.requests_of(place, listing, config)
-    return {(request.src, request.dst): request for request, _ in found}
+    found = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
+    return {(request.src, request.dst): request for request in found}
 
 
 def believed_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
