@@ -37,7 +37,7 @@ from condor_plugins.pool.queue import (
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.sites import Ad
 from monitors.jobs.jobs import Attempt, Jobs, Outcome
-from monitors.workflows.logs.job_events import JobEvents
+from monitors.jobs.logs import JobEvents
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag
 from monitors.workflows.planned.dag_file import text_of
 from monitors.workflows.planned.forecast import (

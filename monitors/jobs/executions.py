@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from monitors.workflows.logs.events import Kind, TransferStep
+from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 
 
 class Phase(IntEnum):
@@ -118,3 +118,29 @@ class Execution:
             span.start, span.end = at, 0.0
         elif step in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
             span.end = at
+
+
+class LastExecutions:
+    """Each process's last execution, by the events of a log in which nobody numbers them."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], Execution] = {}
+
+    def get(self, cluster: int, proc: int) -> Execution | None:
+        """The last one of a process; None where nothing was heard of it."""
+        return self._last.get((cluster, proc))
+
+    def feed(self, event: JobEvent) -> None:
+        """Take the next event."""
+        job = (event.cluster, event.proc)
+        execution = self._last.get(job)
+        if event.kind is Kind.SUBMIT or execution is None or _is_next(execution, event):
+            execution = self._last[job] = Execution()
+        if event.kind is Kind.TERMINATED:
+            execution.sent_bytes, execution.received_bytes = event.sent_bytes, event.received_bytes
+        execution.apply(event.kind, event.at, event.step)
+
+
+def _is_next(execution: Execution, event: JobEvent) -> bool:
+    begins = event.step in (TransferStep.IN_QUEUED, TransferStep.IN_STARTED)
+    return execution.is_over or (begins and execution.phase > Phase.INPUT)

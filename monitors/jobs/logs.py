@@ -9,16 +9,17 @@ The logs of the jobs are read before DAGMan's, which tells of the same later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from pathlib import Path
 
+from monitors.jobs.executions import Execution, LastExecutions
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagState
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
-from monitors.workflows.logs.events import EventTail, Kind
-from monitors.workflows.logs.job_events import JobEvents
+from monitors.workflows.logs.dagman_events import DagmanEventTail
+from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
-from monitors.workflows.logs.tail import Tail
+from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import SubmitDir
 
 _DAGMAN_STATES = {
@@ -29,6 +30,180 @@ _DAGMAN_STATES = {
     Kind.TERMINATED: DagState.ENDED,
     Kind.ABORTED: DagState.ENDED,
 }
+
+Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
+Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
+
+_EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
+_KINDS = JOB_KINDS | {Kind.FILE_TRANSFER}
+
+
+class JobEvents:
+    """The events in ``<dag>.nodes.log``, each once, and before them what that has lost.
+
+    DAGMan empties it at every start. The workflow's own log has earlier runs too, and the last
+    words of a run whose end nobody read before the next began. Where neither is there, what DAGMan
+    said of the events in ``dagman_out`` is all there is.
+    """
+
+    def __init__(
+        self,
+        nodes_log: Path,
+        log: Path | None,
+        dagman_out: Path | None = None,
+        times: LogTimes | None = None,
+    ) -> None:
+        self.path, self._nodes = nodes_log, EventTail(nodes_log, times=times)
+        self._log = None if log is None else EventTail(log, _KINDS, times)
+        self._executions = LastExecutions()
+        self._dagman = None if dagman_out is None else DagmanEventTail(dagman_out, times or HERE)
+        self.is_lost = False
+        """Whether DAGMan's words are read instead of a log."""
+        self._lacks = True  # whether what stands in the other log alone is to be read
+        self._begun = 0  # how many files nodes.log was until then
+        self._has_any = False  # whether the one that it is told of anything
+        self._before: list[JobEvent] = []  # of files that it was, not told yet
+        self._waiting: list[JobEvent] = []  # of the one that it is
+        self._other: list[JobEvent] = []  # of the other log, not told
+        self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
+        self.seen: tuple[object, ...] = ()
+        """How that file was when all was last read, as :func:`state_of`."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files in which they stand."""
+        return [self.path] if self._log is None else [self.path, self._log.path]
+
+    @property
+    def changed_at(self) -> float:
+        """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
+        return self._nodes.changed_at
+
+    def read(self) -> Iterator[JobEvent]:
+        """Those that are new. Raises InputError where a file is there and cannot be read: what
+        comes later in time waits until it can be."""
+        if self._dagman is None or (self._is_there() and not self.is_lost):
+            yield from self._read_logs()
+            return
+        for event in self._dagman.read():
+            self.is_lost = True
+            yield event
+        self.seen = state_of(self.path)
+
+    def _read_logs(self) -> Iterator[JobEvent]:
+        # Before reading: what comes meanwhile makes the next look read again.
+        seen = state_of(self.path)
+        self._lacks |= not self._has_any or seen[1] in _EMPTY
+        self._wait()
+        if self._log is not None and self._lacks:
+            self._read_other(self._log)
+            self._wait()  # whose events they are that were written since
+            self._lacks = False
+            yield from self._earlier()
+        waiting, self._waiting = self._waiting, []
+        if self._log is not None:
+            self._last.update(_last_of(waiting))
+            self._other = _after(self._other, self._last)
+        yield from waiting
+        self.seen = seen
+
+    def _read_other(self, log: EventTail) -> None:
+        for event in log.read():
+            self._executions.feed(event)
+            if event.kind in JOB_KINDS:
+                self._other.append(event)
+
+    def execution(self, cluster: int, proc: int) -> Execution | None:
+        """The last execution of a process, where the workflow's own log tells of it: nodes.log has
+        no transfers. Raises InputError where that is there and cannot be read."""
+        if self._log is None or not self._log.path.exists():
+            return None
+        self._read_other(self._log)
+        return self._executions.get(cluster, proc)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether anything was read."""
+        logs = (self._nodes, self._log)
+        return self.is_lost or any(log is not None and log.begun > 0 for log in logs)
+
+    def _is_there(self) -> bool:
+        """Whether a log was read, or can be looked into."""
+        return self.is_read or any(
+            state_of(path)[1] != -1
+            for path in (self.path, None if self._log is None else self._log.path)
+            if path is not None
+        )
+
+    def _wait(self) -> None:
+        for event in self._nodes.read():
+            self._turn()
+            self._waiting.append(event)
+            self._has_any = True
+        self._turn()
+
+    def _turn(self) -> None:
+        """Where it is another file than before, what was written last into that may be lost."""
+        if self._nodes.begun != self._begun:
+            self._begun, self._lacks, self._has_any = self._nodes.begun, True, False
+            self._before += self._waiting
+            self._waiting = []
+
+    def _earlier(self) -> Iterator[JobEvent]:
+        """Of the run that is in nodes.log, that alone says in what order things happened, and how
+        POST scripts ended; of those before, what it said comes with the rest."""
+        before, self._before = self._before, []
+        other, self._other = self._other, []
+        told, self._last = self._last | _last_of(before), {}
+        first = min(_submissions(self._waiting), default=None)
+        later: set[Job] = set()
+        lost: list[JobEvent] = []
+        for event in _after(other, told):
+            job = (event.cluster, event.proc)
+            if event.kind is Kind.SUBMIT:
+                later.discard(job)
+                if first is not None and (event.at, event.cluster) >= first:
+                    later.add(job)
+            if job in later:
+                self._other.append(event)  # nodes.log may be emptied before it is read there
+            else:
+                lost.append(event)
+        return merge(before, lost, key=lambda event: event.at)
+
+
+def _last_of(events: Iterable[JobEvent]) -> dict[Job, Moment]:
+    """Each job's last event. Ends of POST scripts stand in nodes.log alone."""
+    return {
+        (event.cluster, event.proc): _moment(event)
+        for event in events
+        if event.kind is not Kind.POST_SCRIPT_TERMINATED
+    }
+
+
+def _after(events: Sequence[JobEvent], told: Mapping[Job, Moment]) -> list[JobEvent]:
+    """Those that came after what was told of their jobs: both logs have a job's events in the same
+    order. Of a job whose told ones are not among them, all."""
+    found: set[Job] = set()
+    rest: list[JobEvent] = []
+    for event in reversed(events):
+        job = (event.cluster, event.proc)
+        if job not in found:
+            if told.get(job) == _moment(event):
+                found.add(job)
+            else:
+                rest.append(event)
+    return rest[::-1]
+
+
+def _moment(event: JobEvent) -> Moment:
+    return event.at, int(event.kind), event.nth
+
+
+def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
+    """When jobs were submitted, and their numbers, which tell what was first in one second."""
+    for event in events:
+        if event.kind is Kind.SUBMIT:
+            yield event.at, event.cluster
 
 
 class WorkflowLogs:
@@ -65,6 +240,10 @@ class WorkflowLogs:
     def changed_at(self) -> float:
         """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
         return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman))
+
+    def execution(self, cluster: int, proc: int) -> Execution | None:
+        """See :meth:`JobEvents.execution`."""
+        return self.jobs.execution(cluster, proc)
 
     def steps(self) -> Iterator[StatusChange | DagmanStep]:
         """What DAGMan wrote since this was last asked."""

@@ -54,8 +54,8 @@ class _Reading:
         self._dir = submit_dir
         self._last: tuple[object, float] | None = None  # how DAGMan's log was, its last time
         self._times = LogTimes(submit_dir.offset_s, self._latest)
-        self.jobs = JobFacts(submit_dir, self._times)
         self.logs = WorkflowLogs(submit_dir, self._times)
+        self.jobs = JobFacts(submit_dir, self.logs.execution)
         self.runs = Runs()
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.

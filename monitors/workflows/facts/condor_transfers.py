@@ -24,78 +24,40 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
-from monitors.jobs.executions import ENDS, Execution, Phase, Span
+from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
 from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.transfers import Volume, transfer_fact
-from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
-from monitors.workflows.logs.stamps import LogTimes
-from network_provisioner.base.errors import InputError
+from monitors.workflows.logs.events import Kind
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
 TOOL = "htcondor"
-_KINDS = frozenset({Kind.SUBMIT, Kind.FILE_TRANSFER, *ENDS})
 _PROGRAM = "condor_history"
 _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
 
 
-class CondorTransfers:
-    """Those in the log of one workflow, read as far as it is needed."""
-
-    def __init__(self, log: Path | None, times: LogTimes | None = None) -> None:
-        self._log = log
-        self._events = None if log is None else EventTail(log, _KINDS, times)
-        self._executions: dict[tuple[int, int], Execution] = {}  # each job's last
-
-    def facts(self, attempt: Attempt) -> list[Measurement]:
-        """What HTCondor moved for an attempt that has ended, where that was more than its papers:
-        64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
-        if self._events is None or not attempt.start or not attempt.job.site:
-            return []
-        if attempt.job.site == ACCESS_POINT or self._log is None or not self._log.exists():
-            return []
-        with suppress(InputError):  # not to be read: then nobody tells
-            for event in self._events.read():
-                self._feed(event)
-        job = (attempt.cluster, attempt.proc)
-        execution = self._executions.get(job)
-        if execution is None or execution.how != ENDS[Kind.TERMINATED]:
-            return []
-        if abs(execution.at - attempt.end) > 1.0:
-            return []
-        del self._executions[job]
-        ways = (
-            ("in", execution.input, execution.received_bytes or 0),
-            ("out", execution.output, execution.sent_bytes or 0),
-        )
-        return [
-            _fact(attempt, direction, span, n_bytes)
-            for direction, span, n_bytes in ways
-            if n_bytes >= SMALL_BYTES and span.end >= span.start > 0
-        ]
-
-    def _feed(self, event: JobEvent) -> None:
-        job = (event.cluster, event.proc)
-        execution = self._executions.get(job)
-        if execution is None or event.kind is Kind.SUBMIT or _is_next(execution, event):
-            execution = self._executions[job] = Execution()
-        if event.kind is Kind.TERMINATED:
-            execution.sent_bytes, execution.received_bytes = event.sent_bytes, event.received_bytes
-        execution.apply(event.kind, event.at, event.step)
-
-
-def _is_next(execution: Execution, event: JobEvent) -> bool:
-    """Whether an event is of another execution than this one: here nobody numbers them."""
-    begins = event.step in (TransferStep.IN_QUEUED, TransferStep.IN_STARTED)
-    return execution.is_over or (begins and execution.phase > Phase.INPUT)
+def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
+    """What HTCondor moved for an attempt that has ended, by its last ``execution``, where that was
+    more than its papers: 64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
+    if execution is None or execution.how != ENDS[Kind.TERMINATED]:
+        return []
+    if abs(execution.at - attempt.end) > 1.0:
+        return []
+    ways = (
+        ("in", execution.input, execution.received_bytes or 0),
+        ("out", execution.output, execution.sent_bytes or 0),
+    )
+    return [
+        _fact(attempt, direction, span, n_bytes)
+        for direction, span, n_bytes in ways
+        if n_bytes >= SMALL_BYTES and span.end >= span.start > 0
+    ]
 
 
 def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
