@@ -21,6 +21,7 @@ from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
 from monitors.workflows.logs.tail import Tail, state_of
 from monitors.workflows.planned.submit_dir import SubmitDir
+from network_provisioner.base.errors import InputError
 
 _DAGMAN_STATES = {
     Kind.EXECUTE: DagState.STARTED,
@@ -256,10 +257,28 @@ class WorkflowLogs:
                 yield step
 
     def events(self) -> Iterator[AnyEvent]:
-        """What happened since this was last asked."""
-        yield from self.jobs.read()
-        # Neither tells all of it, and which came first is known to the second.
-        yield from merge(self._of_schedd(), self._of_dagman(), key=lambda event: int(event.at))
+        """What happened since this was last asked. Where a log cannot be read, what the others tell
+        comes first."""
+        problems: list[InputError] = []
+        for tell in (self.jobs.read, self._of_dag):
+            try:
+                yield from tell()
+            except InputError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
+
+    def _of_dag(self) -> Iterator[DagmanStep | DagEvent]:
+        # Neither log tells all of it, and which came first is known to the second.
+        of_schedd, problem = list(self._of_schedd()), None
+        of_dagman: list[DagmanStep | DagEvent] = []
+        try:
+            of_dagman += self._of_dagman()
+        except InputError as error:
+            problem = error
+        yield from merge(of_schedd, of_dagman, key=lambda event: int(event.at))
+        if problem is not None:
+            raise problem
 
     def _note_pid(self, step: DagmanStep) -> None:
         if step.step is StepKind.PID:

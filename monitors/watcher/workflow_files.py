@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -24,8 +24,9 @@ where nobody can tell from here."""
 class JobSource(Protocol):
     """What the watcher sees of one workflow."""
 
-    def events(self) -> list[AnyEvent]:
-        """What happened since the last call, in order. Raises InputError."""
+    def events(self) -> Iterable[AnyEvent]:
+        """What happened since the last call, in order. Raises InputError, after what could be
+        read."""
         ...
 
     def gone(self, now: float) -> list[DagEvent]:
@@ -96,9 +97,9 @@ class Files:
         """The files that tell when something happened."""
         return self._logs.paths
 
-    def events(self) -> list[AnyEvent]:
+    def events(self) -> Iterator[AnyEvent]:
         """See :class:`JobSource`."""
-        return list(self._logs.events())
+        return self._logs.events()
 
     def decision_files(self) -> list[DecisionFile]:
         """See :class:`JobSource`."""

@@ -64,7 +64,7 @@ def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
     text = submitted(4, 1) + nodes("001", 4, "Job executing on host: <h>", 2)
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, text)
-    assert whats(files.events()) == [Kind.SUBMIT, Kind.EXECUTE]
+    assert whats(list(files.events())) == [Kind.SUBMIT, Kind.EXECUTE]
     more = [
         nodes("012", 4, "Job was held.", 3),
         nodes("013", 4, "Job was released.", 4),
@@ -73,8 +73,8 @@ def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
     ]
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, "".join(more))
-    assert whats(files.events()) == [Kind.HELD, Kind.RELEASED, Kind.EVICTED, Kind.ABORTED]
-    assert files.events() == []
+    assert whats(list(files.events())) == [Kind.HELD, Kind.RELEASED, Kind.EVICTED, Kind.ABORTED]
+    assert list(files.events()) == []
 
 
 def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -> None:
@@ -82,10 +82,10 @@ def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -
     nodes_log = run / f"{DAG}.nodes.log"
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, submitted(4, 1))
-    files.events()
+    list(files.events())
     add(run / "flow-0.log", ended(4, 2) + submitted(5, 3))
     nodes_log.write_text(submitted(5, 3))  # a DAGMan that begins empties it
-    told = [(e.kind, e.cluster) for e in files.events() if isinstance(e, JobEvent)]
+    told = [(e.kind, e.cluster) for e in list(files.events()) if isinstance(e, JobEvent)]
     assert told == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
 
 
@@ -94,9 +94,9 @@ def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
     log = run / f"{DAG}.nodes.log"
     jobs = Jobs()
     add(log, submitted(4, 1) + submitted(4, 1, proc=1) + ended(4, 2))
-    assert [jobs.take(event) for event in files.events()] == [JOB, JOB, None]
+    assert [jobs.take(event) for event in list(files.events())] == [JOB, JOB, None]
     add(log, ended(4, 3, proc=1))
-    assert [jobs.take(event) for event in files.events()] == [JOB]
+    assert [jobs.take(event) for event in list(files.events())] == [JOB]
     job = jobs.get(JOB)
     assert job is not None and job.current is not None
     assert (job.current.last, job.current.returned) == (Kind.TERMINATED, 3)
@@ -117,7 +117,7 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     add(out, f"{at}4 PRE Script of Node {JOB} failed with status 2\n")
     add(out, f"{at}5 PRE Script of node {JOB} completed successfully.\n")
     add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
-    begin, pid, *told = files.events()
+    begin, pid, *told = list(files.events())
     assert whats([begin, pid]) == [DagState.STARTED, StepKind.PID]
     assert [(e.step, e.number) for e in told if isinstance(e, DagmanStep)] == [
         (StepKind.PRE_STARTED, 0),
@@ -134,7 +134,19 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     assert files.gone(8.0) == []
     add(out, f"{at}7 **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 3\n")
     add(out, f"{at}8 **** condor_dagman (condor_DAGMAN) pid 358 EXITING WITH STATUS 1\n")
-    assert whats(files.events()) == [DagState.GONE, DagState.ENDED]
+    assert whats(list(files.events())) == [DagState.GONE, DagState.ENDED]
+
+
+def test_a_log_that_cannot_be_read_costs_nothing_of_the_others(run: Path) -> None:
+    """What was read is read: it would never come again."""
+    files = Files(run)
+    add(run / f"{DAG}.nodes.log", submitted(4, 1) + ended(4, 2))
+    add(run / f"{DAG}.dagman.log", nodes("009", 1, "Job was aborted.", 3))
+    (run / f"{DAG}.dagman.out").mkdir()
+    found: list[AnyEvent] = []
+    with pytest.raises(InputError, match=r"dagman\.out: cannot be read"):
+        found.extend(files.events())
+    assert whats(found) == [Kind.SUBMIT, Kind.TERMINATED, DagState.ENDED]
 
 
 def test_what_htcondor_does_with_dagman(run: Path) -> None:
@@ -143,7 +155,7 @@ def test_what_htcondor_does_with_dagman(run: Path) -> None:
     for number in ("000", "001", "012", "013", "001", "004", "009"):
         add(log, nodes(number, 1, "It was.", 1))
         add(log, nodes(number, 1, "It was.", 2))  # any number of times
-    assert whats(files.events())[::2] == [
+    assert whats(list(files.events()))[::2] == [
         DagState.STARTED, DagState.GONE, DagState.STARTED, DagState.GONE, DagState.ENDED,
     ]  # fmt: skip
 
@@ -153,11 +165,11 @@ def test_everything_at_once_is_told_in_order(run: Path) -> None:
     at = "11/21/26 10:00:0"
     out = f"{at}1 ** x (CONDOR_DAGMAN) STARTING UP\n{at}2 Running PRE script of Node {JOB}...\n"
     add(run / f"{DAG}.dagman.out", out)
-    begun = Files(run).events()[0].at
+    begun = next(iter(Files(run).events())).at
     later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begun + 5))
     for number in ("004", "009"):
         add(run / f"{DAG}.dagman.log", f"{number} (001.000.000) {later} It was.\n...\n")
-    assert whats(Files(run).events()) == [
+    assert whats(list(Files(run).events())) == [
         DagState.STARTED,
         StepKind.PRE_STARTED,
         DagState.GONE,
@@ -225,7 +237,7 @@ def test_what_happens_twice_within_a_second_is_told_twice(run: Path) -> None:
     again = held + nodes("013", 4, "Job was released.", 3) + held
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, submitted(4, 1) + again)
-    events = Files(run).events()
+    events = list(Files(run).events())
     assert whats(events) == [Kind.SUBMIT, Kind.HELD, Kind.RELEASED, Kind.HELD]
     jobs = Jobs()
     assert [jobs.take(event) for event in events] == [JOB] * 4
