@@ -127,12 +127,15 @@ class Job:
     pre_failures: tuple[float, ...] = ()
     _left: int = 0  # processes of the newest submission that have not ended
 
-    def submitted(self, attempt: Attempt) -> None:
-        """A process of it was submitted."""
-        # A pool made anew may give the same number to another submission: each begins with 0.
-        more = self.current is not None and self.current.cluster == attempt.cluster
-        self._left = self._left + 1 if more and attempt.proc else 1
+    def submitted(self, attempt: Attempt, lost: bool) -> None:
+        """A process of it was submitted; ``lost``: as a later event of it shows."""
         self.attempts.append(attempt)
+        newest = self.current.cluster if self.current is not None else attempt.cluster
+        if lost and attempt.cluster < newest:
+            return
+        # A pool made anew may give the same number to another submission: each begins with 0.
+        more = self.current is not None and attempt.cluster == newest
+        self._left = self._left + 1 if more and attempt.proc else 1
         self.current, self.pre = attempt, None
 
     def changed(self, attempt: Attempt, ended: bool) -> None:
@@ -296,7 +299,7 @@ class Jobs:
         )  # fmt: skip
         self._live[number] = attempt
         self.all.append(attempt)
-        job.submitted(attempt)
+        job.submitted(attempt, lost=event.kind is not Kind.SUBMIT)
         return attempt
 
     def _change(self, attempt: Attempt, event: JobEvent) -> bool:

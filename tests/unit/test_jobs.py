@@ -224,6 +224,17 @@ def test_a_job_whose_submission_is_lost_is_named_by_dagman() -> None:
     assert (attempt.submit, attempt.end, attempt.outcome) == (T0 + 9, T0 + 9, Outcome.DONE)
 
 
+def test_what_an_earlier_dagman_left_in_the_queue_is_not_the_newest_attempt() -> None:
+    """DAGMan has emptied nodes.log since that was submitted, and its job ends in the new one."""
+    jobs = jobs_after([happened(EventKind.SUBMITTED, T0 + 60, "align", cluster=9)])
+    jobs.names[4] = "align"
+    before = jobs.get("align")
+    assert before is not None
+    current = before.current
+    assert jobs.take(happened(EventKind.ENDED, T0 + 70, code=1, cluster=4)) is None
+    assert before.current is current and len(before.attempts) == 2
+
+
 def test_in_a_pool_made_anew_numbers_begin_again() -> None:
     """The job of the same name and number is another attempt, and what was left is not it."""
     jobs = jobs_after([
@@ -236,10 +247,11 @@ def test_in_a_pool_made_anew_numbers_begin_again() -> None:
     assert job is not None and job.current is job.attempts[1]
     outcomes = [(attempt.number, attempt.outcome) for attempt in job.attempts]
     assert outcomes == [(0, Outcome.RUNNING), (1, Outcome.FAILED)]
-    # Of another DAG's node with the same number the events belong to that.
-    other = jobs.take(happened(EventKind.SUBMITTED, T0 + 900, "sort", cluster=4))
-    assert other == "sort" and jobs.take(happened(EventKind.RUNNING, T0 + 901, cluster=4)) == "sort"
+    # Of another node with the same number the events belong to that, however soon it comes.
+    other = jobs.take(happened(EventKind.SUBMITTED, T0 + 503, "sort", cluster=4))
+    assert other == "sort" and jobs.take(happened(EventKind.RUNNING, T0 + 504, cluster=4)) == "sort"
     assert job.current.outcome is Outcome.FAILED
+    assert [attempt.outcome for attempt in jobs.of_job("sort")] == [Outcome.RUNNING]
 
 
 def removed() -> list[AnyEvent]:
