@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_events import EventKind, happened, jobs_after
 
+from monitors.jobs.executions import ENDS, Execution
 from monitors.jobs.jobs import AnyEvent, DagState, Jobs, Outcome
 from monitors.workflows.logs.dagman import DagmanStep
-from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, progress_of
 
 T0 = 1_700_000_000.0
@@ -316,3 +317,28 @@ def test_a_pre_counts_until_its_job_is_submitted() -> None:
         jobs.take(happened(what, T0 + 4, "align", 0))
     late = happened(EventKind.SUBMITTED, T0 + 6, "align")
     assert isinstance(late, DagmanStep) and jobs.take(late) == "align" and job.pre is None
+
+
+some_events = st.lists(
+    st.tuples(
+        st.sampled_from([Kind.EXECUTE, Kind.DISCONNECTED, Kind.FILE_TRANSFER]),
+        st.sampled_from(sorted(TransferStep)),
+    )
+)
+
+
+@given(some_events, st.sampled_from(sorted(ENDS)), some_events)
+def test_an_execution_that_is_over_stays_so(
+    before: list[tuple[Kind, TransferStep]], end: Kind, after: list[tuple[Kind, TransferStep]]
+) -> None:
+    execution = Execution()
+    for at, (kind, step) in enumerate(before, 1):
+        execution.apply(kind, at, step if kind is Kind.FILE_TRANSFER else None)
+        assert not execution.is_over
+    execution.apply(end, 100)
+    assert (execution.is_over, execution.how, execution.at) == (True, ENDS[end], 100)
+    assert execution.ran == any(kind is Kind.EXECUTE for kind, _ in before)
+    kept = repr(execution)
+    for at, (kind, step) in enumerate([*after, (Kind.TERMINATED, None)], 101):
+        execution.apply(kind, at, step if kind is Kind.FILE_TRANSFER else None)
+    assert repr(execution) == kept
