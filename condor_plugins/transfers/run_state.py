@@ -21,10 +21,12 @@ _UNHEARD_S = 86_400.0
 
 @dataclass(slots=True)
 class RunState(Execution):
-    """One run. ``ad`` has the newest of what its events said."""
+    """One run. ``ad`` has the newest of what its events said; ``handled`` tells those events from
+    others: one that comes again is no news."""
 
     run: Run
     ad: JobAd = field(default_factory=dict)
+    handled: set[tuple[Kind, TransferStep | None, float]] = field(default_factory=set)
 
 
 class RunStates:
@@ -68,8 +70,10 @@ class RunStates:
 
 
 def _follow(state: RunState, one: RunEvent) -> None:
-    if state.is_over:
+    mark = (one.kind, one.step, one.at)
+    if state.is_over or mark in state.handled:
         return
+    state.handled.add(mark)
     # What the hook said is known to the shadow alone: events that the schedd writes lack it.
     state.ad = {**state.ad, **one.ad}
     if one.kind in (Kind.TERMINATED, Kind.EVICTED):

@@ -198,6 +198,16 @@ def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[RunEven
     }
 
 
+@given(st.lists(job_events, max_size=20), st.integers(0, 20))
+def test_an_event_that_comes_again_is_no_news(events: list[RunEvent], read: int) -> None:
+    """HTCondor's log may be read again: output that had been sent would be sent once more."""
+    told = [replace(one, at=float(at)) for at, one in enumerate(events, 1)]
+    once, again = after(*told[:read]), after(*told[:read], *told[:read])
+    assert list(map(repr, again)) == list(map(repr, once))
+    read_again = after(*(one for event in told for one in (event, event)))
+    assert list(map(repr, read_again)) == list(map(repr, after(*told)))
+
+
 def test_what_is_long_over_is_forgotten() -> None:
     runs = after(*NORMAL)
     runs.forget(80.0, 60.0)
