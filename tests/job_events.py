@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from monitors.jobs.jobs import AnyEvent, DagEvent, DagState, Jobs
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
 from monitors.workflows.logs.dagman import DagmanStep, StepKind
 from monitors.workflows.logs.events import JobEvent, Kind
 
@@ -44,9 +44,9 @@ _STEPS = {
     EventKind.SUBMITTED: StepKind.SUBMITTED,
 }
 _STATES = {
-    EventKind.DAG_STARTED: DagState.STARTED,
-    EventKind.DAG_ENDED: DagState.ENDED,
-    EventKind.DAG_GONE: DagState.GONE,
+    EventKind.DAG_STARTED: DagmanState.STARTED,
+    EventKind.DAG_ENDED: DagmanState.ENDED,
+    EventKind.DAG_GONE: DagmanState.GONE,
 }
 
 

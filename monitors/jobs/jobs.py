@@ -149,7 +149,7 @@ class Job:
         self.current = attempt
 
 
-class DagState(StrEnum):
+class DagmanState(StrEnum):
     """What DAGMan does. ``GONE`` is killed or held: the schedd may start it again, and its jobs run
     on; ``ENDED`` is for good: done, failed, or removed."""
 
@@ -163,7 +163,7 @@ class DagEvent:
     """DAGMan started, ended or is gone. ``at`` in Unix seconds; ``code`` is its exit status, minus
     the signal where one ended it, None where nobody says."""
 
-    state: DagState
+    state: DagmanState
     at: float
     code: int | None = None
 
@@ -272,9 +272,9 @@ class Jobs:
         """Take what happened to DAGMan; whether it is news. Two logs tell of it: the first one
         counts."""
         state = self.dag.state if self.dag is not None else None
-        if event.state is state or (state, event.state) == (DagState.ENDED, DagState.GONE):
+        if event.state is state or (state, event.state) == (DagmanState.ENDED, DagmanState.GONE):
             return False
-        if event.state is DagState.STARTED and state is not DagState.GONE:
+        if event.state is DagmanState.STARTED and state is not DagmanState.GONE:
             self.began = event.at
         self.dag = event
         return True

@@ -14,7 +14,7 @@ from heapq import merge
 from pathlib import Path
 
 from monitors.jobs.executions import Execution, LastExecutions
-from monitors.jobs.jobs import AnyEvent, DagEvent, DagState
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
@@ -24,12 +24,12 @@ from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 
 _DAGMAN_STATES = {
-    Kind.EXECUTE: DagState.STARTED,
-    Kind.EVICTED: DagState.GONE,
-    Kind.SHADOW_EXCEPTION: DagState.GONE,
-    Kind.HELD: DagState.GONE,
-    Kind.TERMINATED: DagState.ENDED,
-    Kind.ABORTED: DagState.ENDED,
+    Kind.EXECUTE: DagmanState.STARTED,
+    Kind.EVICTED: DagmanState.GONE,
+    Kind.SHADOW_EXCEPTION: DagmanState.GONE,
+    Kind.HELD: DagmanState.GONE,
+    Kind.TERMINATED: DagmanState.ENDED,
+    Kind.ABORTED: DagmanState.ENDED,
 }
 
 Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
@@ -296,9 +296,9 @@ class WorkflowLogs:
             if isinstance(step, StatusChange):
                 continue
             if step.step is StepKind.STARTED:
-                yield DagEvent(DagState.STARTED, step.at)
+                yield DagEvent(DagmanState.STARTED, step.at)
             elif step.step is StepKind.EXITED:
-                state = DagState.GONE if step.again else DagState.ENDED
+                state = DagmanState.GONE if step.again else DagmanState.ENDED
                 yield DagEvent(state, step.at, step.number)
             else:
                 yield step

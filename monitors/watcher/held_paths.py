@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from monitors.jobs.jobs import AnyEvent, DagState
+from monitors.jobs.jobs import AnyEvent, DagmanState
 from monitors.watcher import rules
 from monitors.watcher.actions import (
     ConnectionsOf,
@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 # When what a DAG left is swept up; after that it is forgotten. Requests of hooks that were killed
 # may still be on their way, and a DAGMan that is gone may come back.
 _SWEEPS_S: dict[object, tuple[float, ...]] = {
-    DagState.ENDED: (3.0, 8.0),
-    DagState.GONE: (120.0,),
+    DagmanState.ENDED: (3.0, 8.0),
+    DagmanState.GONE: (120.0,),
 }
 # Nothing was heard for so long, and all leases have ended: the machine may have gone down.
 _SILENT_S = 86400.0
@@ -111,11 +111,11 @@ class HeldPaths:
         times = _SWEEPS_S.get(dag.what, ()) if dag is not None else ()
         if dag is None or self._sweeps >= len(times) or now - dag.heard < times[self._sweeps]:
             return
-        if self._open and dag.what is DagState.GONE:
+        if self._open and dag.what is DagmanState.GONE:
             return  # its jobs run on
         self._sweeps += 1
         if self.watched.workflow:
-            ended = dag.what is DagState.ENDED
+            ended = dag.what is DagmanState.ENDED
             outcome = rules.DAG_ENDED if ended else rules.DAGMAN_GONE
             self.add(Sweep(self.watched, self._record, outcome, lambda: self._observed.dag is dag))
 

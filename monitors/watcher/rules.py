@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from monitors.jobs.jobs import AnyEvent, DagState, Jobs
+from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs
 from monitors.workflows.logs.events import JobEvent, Kind
 
 SOON_S = 1.0
@@ -41,7 +41,7 @@ _WAITS_S: dict[object, float] = {
     Kind.ABORTED: POST_S,
     Kind.POST_SCRIPT_TERMINATED: SOON_S,
 }
-_DAG_WAITS_S: dict[object, float] = {DagState.ENDED: BRIEF_S, DagState.GONE: POST_S}
+_DAG_WAITS_S: dict[object, float] = {DagmanState.ENDED: BRIEF_S, DagmanState.GONE: POST_S}
 _OVER = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 _PAUSED: dict[object, str] = {
     Kind.HELD: "held",
@@ -56,7 +56,7 @@ class Fact(NamedTuple):
     DAGMan ended, minus the signal where one ended it, None where nobody says. ``at`` in Unix
     seconds."""
 
-    what: Kind | DagState | None
+    what: Kind | DagmanState | None
     at: float
     code: int | None
     look: int
@@ -125,12 +125,12 @@ def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float)
     over = None
     if dag is not None and now - dag.heard >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
-    if over is DagState.ENDED:
+    if over is DagmanState.ENDED:
         if found is not None and not found.pause:
             return found  # a failed PRE says more than the end that came of it
         return Due(outcome_of(last) if last is not None and last.what in _OVER else DAG_ENDED)
     # Whatever was submitted runs on without its DAGMan.
-    if over is DagState.GONE and (last is None or last.what is None):
+    if over is DagmanState.GONE and (last is None or last.what is None):
         return found or Due(DAGMAN_GONE)
     return found
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from monitors.jobs.jobs import AnyEvent, DagEvent, DagState
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
 from monitors.jobs.logs import WorkflowLogs
 from monitors.watcher.decision_file import DecisionFile
 from monitors.workflows.planned.job_files import DECISION_ENDING
@@ -74,7 +74,7 @@ class DeletedFiles:
 
     def gone(self, now: float) -> list[DagEvent]:
         """See :class:`JobSource`."""
-        return [DagEvent(DagState.ENDED, now)]
+        return [DagEvent(DagmanState.ENDED, now)]
 
     def decision_files(self) -> list[DecisionFile]:
         """See :class:`JobSource`."""
@@ -110,10 +110,10 @@ class Files:
         pid = self._logs.pid
         alive = self._alive(pid) if pid else False
         if not alive and is_deleted(self._place):  # after pegasus-remove: no log tells more
-            return [DagEvent(DagState.ENDED, now)]
+            return [DagEvent(DagmanState.ENDED, now)]
         if pid and alive is False:
             self._logs.pid = 0
-            return [DagEvent(DagState.GONE, now)]
+            return [DagEvent(DagmanState.GONE, now)]
         return []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from monitors.archive.asked import ask
-from monitors.jobs.jobs import DagState, Jobs
+from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from monitors.workflows.planned.job_files import PlannedFiles
@@ -92,7 +92,7 @@ class AdvanceReservations:
 
     def _dag_changed(self, jobs: Jobs) -> None:
         dag = jobs.dag
-        self._runs = dag is not None and dag.state is DagState.STARTED
+        self._runs = dag is not None and dag.state is DagmanState.STARTED
         if dag is not None and self._runs:
             self._started = dag.at
         self._stands = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from job_events import EventKind, happened, jobs_after
 
 from monitors.jobs.executions import ENDS, Execution
-from monitors.jobs.jobs import AnyEvent, DagState, Jobs, Outcome
+from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Outcome
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, progress_of
@@ -270,9 +270,9 @@ def test_a_removed_job_does_not_run() -> None:
     assert progress_of(jobs.get("align"), retries=2).phase is JobPhase.NEVER
 
 
-@pytest.mark.parametrize("before", [DagState.ENDED, DagState.GONE])
-def test_a_rescue_runs_again_what_another_dagman_goes_on_with(before: DagState) -> None:
-    ends = {DagState.ENDED: EventKind.DAG_ENDED, DagState.GONE: EventKind.DAG_GONE}
+@pytest.mark.parametrize("before", [DagmanState.ENDED, DagmanState.GONE])
+def test_a_rescue_runs_again_what_another_dagman_goes_on_with(before: DagmanState) -> None:
+    ends = {DagmanState.ENDED: EventKind.DAG_ENDED, DagmanState.GONE: EventKind.DAG_GONE}
     jobs = jobs_after([
         happened(EventKind.DAG_STARTED, T0),
         *removed()[:2],
@@ -280,7 +280,7 @@ def test_a_rescue_runs_again_what_another_dagman_goes_on_with(before: DagState) 
         happened(EventKind.DAG_STARTED, T0 + 60),
     ])  # fmt: skip
     found = progress_of(jobs.get("align"), 1, jobs.began, T0 + 60)
-    goes_on = before is DagState.GONE
+    goes_on = before is DagmanState.GONE
     assert (found.phase is JobPhase.RUNNING) == goes_on and (found == NOT_BEGUN) != goes_on
     assert jobs.began == (T0 if goes_on else T0 + 60)
     jobs.take(happened(EventKind.SUBMITTED, T0 + 70, "align", cluster=9))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_events import EventKind, happened
 
-from monitors.jobs.jobs import AnyEvent, DagState
+from monitors.jobs.jobs import AnyEvent, DagmanState
 from monitors.watcher import rules
 from monitors.watcher.rules import DecisionTime, Due, Fact, ObservedJobs, due
 from monitors.workflows.logs.events import JobEvent, Kind
@@ -135,13 +135,13 @@ def test_a_job_that_runs_again_wants_its_path_again() -> None:
 def test_the_dag_is_where_its_last_word_says() -> None:
     found = ObservedJobs()
     for what, expected in [
-        (EventKind.DAG_STARTED, DagState.STARTED),
-        (EventKind.DAG_GONE, DagState.GONE),
-        (EventKind.DAG_STARTED, DagState.STARTED),
-        (EventKind.DAG_ENDED, DagState.ENDED),
-        (EventKind.DAG_GONE, DagState.ENDED),  # its process is found to be no more: nothing new
-        (EventKind.RUNNING, DagState.ENDED),
-        (EventKind.DAG_STARTED, DagState.STARTED),  # a rescue DAG
+        (EventKind.DAG_STARTED, DagmanState.STARTED),
+        (EventKind.DAG_GONE, DagmanState.GONE),
+        (EventKind.DAG_STARTED, DagmanState.STARTED),
+        (EventKind.DAG_ENDED, DagmanState.ENDED),
+        (EventKind.DAG_GONE, DagmanState.ENDED),  # its process is found to be no more: nothing new
+        (EventKind.RUNNING, DagmanState.ENDED),
+        (EventKind.DAG_STARTED, DagmanState.STARTED),  # a rescue DAG
     ]:
         found.take(*fact(what))
         assert found.dag is not None and found.dag.what is expected

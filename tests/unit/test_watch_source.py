@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
-from monitors.jobs.jobs import AnyEvent, DagEvent, DagState, Jobs
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
 from monitors.workflows.logs.dagman import DagmanStep, StepKind
 from monitors.workflows.logs.events import JobEvent, Kind
@@ -118,7 +118,7 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     add(out, f"{at}5 PRE Script of node {JOB} completed successfully.\n")
     add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
     begin, pid, *told = list(files.events())
-    assert whats([begin, pid]) == [DagState.STARTED, StepKind.PID]
+    assert whats([begin, pid]) == [DagmanState.STARTED, StepKind.PID]
     assert [(e.step, e.number) for e in told if isinstance(e, DagmanStep)] == [
         (StepKind.PRE_STARTED, 0),
         (StepKind.PRE_ENDED, -9),
@@ -130,11 +130,11 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     alive[357] = None  # on another machine
     assert files.gone(0.0) == []
     alive[357] = False
-    assert [e.state for e in files.gone(7.0)] == [DagState.GONE]
+    assert [e.state for e in files.gone(7.0)] == [DagmanState.GONE]
     assert files.gone(8.0) == []
     add(out, f"{at}7 **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 3\n")
     add(out, f"{at}8 **** condor_dagman (condor_DAGMAN) pid 358 EXITING WITH STATUS 1\n")
-    assert whats(list(files.events())) == [DagState.GONE, DagState.ENDED]
+    assert whats(list(files.events())) == [DagmanState.GONE, DagmanState.ENDED]
 
 
 def test_a_log_that_cannot_be_read_costs_nothing_of_the_others(run: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_read_costs_nothing_of_the_others(run: Path) -> Non
     found: list[AnyEvent] = []
     with pytest.raises(InputError, match=r"dagman\.out: cannot be read"):
         found.extend(files.events())
-    assert whats(found) == [Kind.SUBMIT, Kind.TERMINATED, DagState.ENDED]
+    assert whats(found) == [Kind.SUBMIT, Kind.TERMINATED, DagmanState.ENDED]
 
 
 def test_what_htcondor_does_with_dagman(run: Path) -> None:
@@ -156,7 +156,8 @@ def test_what_htcondor_does_with_dagman(run: Path) -> None:
         add(log, nodes(number, 1, "It was.", 1))
         add(log, nodes(number, 1, "It was.", 2))  # any number of times
     assert whats(list(files.events()))[::2] == [
-        DagState.STARTED, DagState.GONE, DagState.STARTED, DagState.GONE, DagState.ENDED,
+        DagmanState.STARTED, DagmanState.GONE, DagmanState.STARTED, DagmanState.GONE,
+        DagmanState.ENDED,
     ]  # fmt: skip
 
 
@@ -170,10 +171,10 @@ def test_everything_at_once_is_told_in_order(run: Path) -> None:
     for number in ("004", "009"):
         add(run / f"{DAG}.dagman.log", f"{number} (001.000.000) {later} It was.\n...\n")
     assert whats(list(Files(run).events())) == [
-        DagState.STARTED,
+        DagmanState.STARTED,
         StepKind.PRE_STARTED,
-        DagState.GONE,
-        DagState.ENDED,
+        DagmanState.GONE,
+        DagmanState.ENDED,
     ]
 
 
@@ -226,7 +227,7 @@ def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Pa
     began = f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n"
     add(out, f"{began}{at}1 ** PID = 357 RealUID = 1\n{began}")
     told = [e for e in [*files.events(), *files.gone(2.0)] if isinstance(e, DagEvent)]
-    assert whats([*told]) == [DagState.STARTED] * 2
+    assert whats([*told]) == [DagmanState.STARTED] * 2
     add(out, f"{at}1 ** PID = 358 RealUID = 1\n")
     assert whats([*files.events(), *files.gone(3.0)]) == [StepKind.PID]
 

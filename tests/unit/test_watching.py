@@ -15,7 +15,7 @@ from broker_model import BrokerModel
 from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli.main import main
-from monitors.jobs.jobs import DagState, Jobs
+from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher import program, registry, watcher
 from monitors.watcher.events import Watched
 from monitors.watcher.registered import RegisteredWorkflows
@@ -36,7 +36,7 @@ class Listening:
     """Hears everything."""
 
     def __init__(self) -> None:
-        self.heard: list[DagState] = []
+        self.heard: list[DagmanState] = []
         self.ticks = 0
 
     def on(self, jobs: Jobs, name: str, /) -> None:
@@ -118,7 +118,7 @@ def test_followed_until_its_dag_has_ended(world: World) -> None:
     assert world.registered() == 1
     world.end()
     world.steps(3)
-    assert world.listener.heard == [DagState.ENDED]
+    assert world.listener.heard == [DagmanState.ENDED]
     assert world.listener.ticks >= 20
     assert world.configs[0].broker == "http://127.0.0.1:9"
 
@@ -185,7 +185,7 @@ def test_a_damaged_workflow_is_not_the_others_trouble(
     assert [r.getMessage() for r in caplog.records if "braindump" in r.getMessage()] != []
     world.end()
     world.steps(3)
-    assert DagState.ENDED in world.listener.heard
+    assert DagmanState.ENDED in world.listener.heard
 
 
 def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:
