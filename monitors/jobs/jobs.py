@@ -31,6 +31,16 @@ from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 _CLOCKS_S = 2.0  # two logs may write the time of one event differently
 
 
+class Reading(NamedTuple):
+    """When an event was read: in which look at the logs, and by a clock of the reader's own."""
+
+    look: int = 0
+    at: float = 0.0
+
+
+UNREAD = Reading()
+
+
 class Outcome(StrEnum):
     """The state of an attempt. ``REMOVED`` is what ``condor_rm`` does."""
 
@@ -60,7 +70,7 @@ class Attempt:
     of the same workflow ended at the same site while this one waited: it may have waited for that
     one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
     the hold that it is on, or was on when it was removed; ``reason`` why it was removed. ``last``
-    is its newest event, ``at`` that event's time.
+    is its newest event, ``at`` that event's time, ``read`` when that was read.
     """
 
     job: PlannedJob
@@ -81,6 +91,7 @@ class Attempt:
     reason: str = ""
     last: Kind = Kind.SUBMIT
     at: float = 0.0
+    read: Reading = UNREAD
 
     @property
     def key(self) -> str:
@@ -103,11 +114,13 @@ class Attempt:
 
 class PreScript(NamedTuple):
     """A PRE script that began at ``start``; ``at`` is the time of its newest event, ``status`` how
-    it ended, minus the signal where one ended it, None as long as it runs. Unix seconds."""
+    it ended, minus the signal where one ended it, None as long as it runs. Unix seconds. ``read``
+    is when that event was read."""
 
     start: float
     at: float
-    status: int | None = None
+    status: int | None
+    read: Reading
 
 
 @dataclass(slots=True)
@@ -182,8 +195,9 @@ class Jobs:
 
     ``job`` gives the planned job of a name, ``workflow`` is the UUID. ``names`` are the jobs' by
     HTCondor's numbers as DAGMan tells them. ``dag`` is DAGMan's newest event, None before the
-    first; ``began`` is when the DAGMan started whose jobs count (Unix seconds, 0 where nobody
-    says): one that goes on where another was killed counts the jobs of that, too.
+    first, ``dag_read`` when that was read. ``began`` is when the DAGMan started whose jobs count
+    (Unix seconds, 0 where nobody says): one that goes on where another was killed counts the jobs
+    of that, too. ``reading`` is noted with each event; whoever feeds them sets it.
     """
 
     def __init__(self, job: Callable[[str], PlannedJob] = unplanned, workflow: str = "") -> None:
@@ -192,6 +206,7 @@ class Jobs:
         self.all: list[Attempt] = []
         self.dag: DagEvent | None = None
         self.began = 0.0
+        self.reading = self.dag_read = UNREAD
         self._jobs: dict[str, Job] = {}
         self._live: dict[tuple[int, int], Attempt] = {}
         self._own_end: dict[str, float] = {}
@@ -257,11 +272,11 @@ class Jobs:
             job.pre = None  # it is older than the submission that the job's log told of
         elif step.step is StepKind.PRE_STARTED:
             job = self._named(step.node)
-            job.pre = PreScript(step.at, step.at)
+            job.pre = PreScript(step.at, step.at, None, self.reading)
         elif step.step is StepKind.PRE_ENDED:
             job = self._named(step.node)
             start = job.pre.start if job.pre is not None else step.at
-            job.pre = PreScript(start, step.at, step.number)
+            job.pre = PreScript(start, step.at, step.number, self.reading)
             if step.number:
                 job.pre_failures = (*job.pre_failures, step.at)
         else:
@@ -276,7 +291,7 @@ class Jobs:
             return False
         if event.state is DagmanState.STARTED and state is not DagmanState.GONE:
             self.began = event.at
-        self.dag = event
+        self.dag, self.dag_read = event, self.reading
         return True
 
     def _named(self, name: str) -> Job:
@@ -295,7 +310,7 @@ class Jobs:
         # A known number, but later: in a pool made anew the numbers begin again.
         attempt = Attempt(
             self._job(event.node), *number, len(job.attempts), event.at,
-            workflow=self._workflow, at=event.at,
+            workflow=self._workflow, at=event.at, read=self.reading,
         )  # fmt: skip
         self._live[number] = attempt
         self.all.append(attempt)
@@ -326,7 +341,7 @@ class Jobs:
                 attempt.outcome = Outcome.QUEUED
         else:
             return False
-        attempt.last, attempt.at = kind, event.at
+        attempt.last, attempt.at, attempt.read = kind, event.at, self.reading
         return True
 
     def _end(self, attempt: Attempt, event: JobEvent) -> None:

@@ -25,8 +25,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs
-from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.jobs.jobs import DagmanState, Job, Jobs, Reading
+from monitors.workflows.logs.events import Kind
 
 SOON_S = 1.0
 BRIEF_S = 2.0
@@ -51,47 +51,30 @@ _PAUSED: dict[object, str] = {
 
 
 class Fact(NamedTuple):
-    """The newest event of something, and how it was heard: in which look at the files, and when by
-    the watcher's own clock. ``what`` is None for a PRE script, and ``code`` how that, the job or
-    DAGMan ended, minus the signal where one ended it, None where nobody says. ``at`` in Unix
-    seconds."""
+    """The newest event of a job or of DAGMan, and when it was read. ``what`` is None for a PRE
+    script, and ``code`` how that, the job or DAGMan ended, minus the signal where one ended it,
+    None where nobody says. ``at`` in Unix seconds."""
 
     what: Kind | DagmanState | None
     at: float
     code: int | None
-    look: int
-    heard: float
+    read: Reading
 
 
-class ObservedJobs:
-    """The jobs of a workflow, and how their newest events were heard. ``dag`` is DAGMan's."""
+def newest(job: Job | None) -> Fact | None:
+    """The newest event of a job; that of its PRE, as long as the job is not submitted."""
+    if job is not None and job.pre is not None:
+        return Fact(None, job.pre.at, job.pre.status, job.pre.read)
+    attempt = job.current if job is not None else None
+    if attempt is None:
+        return None
+    return Fact(attempt.last, attempt.at, attempt.returned, attempt.read)
 
-    def __init__(self) -> None:
-        self.jobs = Jobs()
-        self.dag: Fact | None = None
-        self._attempts: dict[str, Fact] = {}
-        self._scripts: dict[str, Fact] = {}  # PRE
 
-    def take(self, event: AnyEvent, look: int, heard: float) -> str | None:
-        """See :meth:`~monitors.jobs.jobs.Jobs.take`."""
-        name = self.jobs.take(event)
-        job = self.jobs.get(name) if name else None
-        if job is None:
-            if name == "" and (dag := self.jobs.dag) is not None:
-                self.dag = Fact(dag.state, dag.at, dag.code, look, heard)
-            return name
-        if isinstance(event, JobEvent) and (attempt := job.current) is not None:
-            fact = Fact(attempt.last, attempt.at, attempt.returned, look, heard)
-            self._attempts[job.name] = fact
-        elif job.pre is not None:
-            self._scripts[job.name] = Fact(None, job.pre.at, job.pre.status, look, heard)
-        if job.pre is None:
-            self._scripts.pop(job.name, None)
-        return name
-
-    def last(self, name: str) -> Fact | None:
-        """The newest event of a job; that of its PRE, as long as the job is not submitted."""
-        return self._scripts.get(name) or self._attempts.get(name)
+def newest_of_dag(jobs: Jobs) -> Fact | None:
+    """The newest event of DAGMan."""
+    dag = jobs.dag
+    return None if dag is None else Fact(dag.state, dag.at, dag.code, jobs.dag_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +98,7 @@ class Due:
 def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float) -> Due | None:
     """What is due now; None where the job may need its paths still, or they are given back.
 
-    ``last`` is of the decision's job, ``now`` by the clock of ``heard``.
+    ``last`` is of the decision's job, ``now`` by the clock of :class:`~monitors.jobs.jobs.Reading`.
     """
     if decision.given_back:
         return None
@@ -123,7 +106,7 @@ def due(decision: DecisionTime, last: Fact | None, dag: Fact | None, now: float)
         last = None
     found = _of_job(last, now) if last is not None else None
     over = None
-    if dag is not None and now - dag.heard >= _DAG_WAITS_S.get(dag.what, math.inf):
+    if dag is not None and now - dag.read.at >= _DAG_WAITS_S.get(dag.what, math.inf):
         over = dag.what
     if over is DagmanState.ENDED:
         if found is not None and not found.pause:
@@ -147,10 +130,10 @@ def runs(decision: DecisionTime, last: Fact | None) -> bool:
 
 def _of_job(last: Fact, now: float) -> Due | None:
     if last.what is None:
-        failed = last.code and now - last.heard >= SOON_S
+        failed = last.code and now - last.read.at >= SOON_S
         return Due("pre_failed") if failed else None
     wait_s = _WAITS_S.get(last.what)
-    if wait_s is None or now - last.heard < wait_s:
+    if wait_s is None or now - last.read.at < wait_s:
         return None
     if last.what in _PAUSED:
         return Due(_PAUSED[last.what], pause=True)
@@ -169,4 +152,4 @@ def outcome_of(fact: Fact) -> str:
 
 def _counts(fact: Fact, decision: DecisionTime) -> bool:
     since = decision.at if fact.at % 1 else math.floor(decision.at)
-    return fact.look > decision.look or fact.at >= since
+    return fact.read.look > decision.look or fact.at >= since

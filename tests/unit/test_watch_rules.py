@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_events import EventKind, happened
 
-from monitors.jobs.jobs import AnyEvent, DagmanState
+from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Reading
 from monitors.watcher import rules
-from monitors.watcher.rules import DecisionTime, Due, Fact, ObservedJobs, due
+from monitors.watcher.rules import DecisionTime, Due, Fact, due
 from monitors.workflows.logs.events import JobEvent, Kind
 
 JOB = "stage_in_local_tacc_0_0"
@@ -29,20 +29,20 @@ def fact(what: EventKind, at: float = 101.0, look: int = 3, code: int | None = N
     return happened(what, at, job, code, cluster), look, heard
 
 
-def observed(*facts: Heard) -> ObservedJobs:
-    found = ObservedJobs()
+def observed(*facts: Heard) -> Jobs:
+    jobs = Jobs()
     for n, (event, look, heard) in enumerate(facts):
-        nth = replace(event, nth=n) if isinstance(event, JobEvent) else event
-        found.take(nth, look, heard)
-    return found
+        jobs.reading = Reading(look, heard)
+        jobs.take(replace(event, nth=n) if isinstance(event, JobEvent) else event)
+    return jobs
 
 
 def standing(*facts: Heard) -> Fact | None:
-    return observed(*facts).last(JOB)
+    return rules.newest(observed(*facts).get(JOB))
 
 
 def dag(what: EventKind) -> Fact | None:
-    return observed(fact(what)).dag
+    return rules.newest_of_dag(observed(fact(what)))
 
 
 SUBMITTED, RUNNING = fact(EventKind.SUBMITTED), fact(EventKind.RUNNING)
@@ -133,7 +133,7 @@ def test_a_job_that_runs_again_wants_its_path_again() -> None:
 
 
 def test_the_dag_is_where_its_last_word_says() -> None:
-    found = ObservedJobs()
+    found = Jobs()
     for what, expected in [
         (EventKind.DAG_STARTED, DagmanState.STARTED),
         (EventKind.DAG_GONE, DagmanState.GONE),
@@ -143,8 +143,8 @@ def test_the_dag_is_where_its_last_word_says() -> None:
         (EventKind.RUNNING, DagmanState.ENDED),
         (EventKind.DAG_STARTED, DagmanState.STARTED),  # a rescue DAG
     ]:
-        found.take(*fact(what))
-        assert found.dag is not None and found.dag.what is expected
+        found.take(fact(what)[0])
+        assert found.dag is not None and found.dag.state is expected
 
 
 def test_what_is_told_twice_changes_nothing() -> None:
@@ -191,11 +191,13 @@ def test_whatever_happens_the_end_makes_it_due(
     decided: int,
 ) -> None:
     """Told in any order, with any number of looks before the decision."""
-    found = ObservedJobs()
+    happenings: list[Heard] = []
     decision = DecisionTime(105.0, look=min(decided, len(events)))
     for look, (what, cluster, code) in enumerate([*events, *end], start=1):
         told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
-        found.take(*told)
-    assert due(decision, found.last(JOB), found.dag, 1000.0) is not None
+        happenings.append(told)
+    jobs = observed(*happenings)
+    found, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
+    assert due(decision, found, ended, 1000.0) is not None
     given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, found.last(JOB), found.dag, 1000.0) is None
+    assert due(given_back, found, ended, 1000.0) is None
