@@ -65,6 +65,7 @@ setup(
         "monitors.archive",
         "monitors.archive.retention",
         "monitors.archive.stores",
+        "monitors.jobs",
         "monitors.measurements",
         "monitors.measurements.agent",
         "monitors.measurements.disks",

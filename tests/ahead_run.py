@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 from broker_rig import Rig
+from job_events import EventKind, happened
 
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.jobs.jobs import AnyEvent, Jobs
 from monitors.workflows.planned.dag import Node, PlannedDag
 from network_provisioner.base.model import (
     ENDED,
@@ -25,13 +25,11 @@ from network_provisioner.base.model import (
     TransitRequest,
 )
 from network_provisioner.base.model import TransitState as State
-from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import CorrectionRules, WorkflowReservations, reserved_in_advance
 from pegasus_hooks.advance.listening import AdvanceReservations
 from pegasus_hooks.advance.predict import Pair
 
-WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w-0.dag"), HookConfig("http://127.0.0.1:1"))
 BEST_EFFORT_BPS = 10e6
 PATIENCE_S = 20.0
 
@@ -127,7 +125,8 @@ class VirtualRun:
             dag, booking, lambda _: beliefs, rules or CorrectionRules(), lambda: rig.clock.now
         )
         self.reserve = reserve
-        self.events: list[Event] = []
+        self.events: list[AnyEvent] = []
+        self.log = Jobs()
 
     def requests_of(self, job: str) -> dict[Pair, TransitRequest]:
         return {
@@ -175,7 +174,8 @@ class VirtualRun:
         self.begin_jobs(now)
         if self.reserve != "never":
             for event in self.events:
-                self.ahead.on(event, WATCHED)
+                if (name := self.log.take(event)) is not None:
+                    self.ahead.on(self.log, name)
             self.events.clear()
             self.ahead.tick(now)
             if self.reserve == "once":
@@ -280,7 +280,8 @@ class VirtualRun:
         return self.jobs[name].done and name not in self.truth.lost
 
     def tell(self, what: EventKind, job: str, code: int | None = None) -> None:
-        self.events.append(Event(what, self.rig.clock.now, job, code))
+        cluster = 1 + list(self.jobs).index(job) if job else 0
+        self.events.append(happened(what, self.rig.clock.now, job, code, cluster))
 
     # -- what came of it ---------------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ from condor_plugins.pool.queue import (
 )
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.sites import Ad
-from monitors.workflows.facts.attempts import Attempt, Attempts, Outcome
-from monitors.workflows.logs.events import EventTail
+from monitors.jobs.jobs import Attempt, Jobs, Outcome
+from monitors.jobs.logs import JobEvents
 from monitors.workflows.planned.dag import Node, PlannedDag, read_dag
 from monitors.workflows.planned.dag_file import text_of
 from monitors.workflows.planned.forecast import (
@@ -49,7 +49,6 @@ from monitors.workflows.planned.forecast import (
 )
 from monitors.workflows.planned.submit_dir import (
     JobKind,
-    PlannedJob,
     SubmitDir,
     dag_of,
     running,
@@ -180,8 +179,9 @@ class _Dag:
             text += "\n" + (text_of(rescues[-1]) if rescues else "")
         self._done_before = {one or other for one, other in _DONE.findall(text)}
         self._aside = frozenset(_ASIDE.findall(text))
-        self._owned, self._log = place.as_owner, EventTail(place.nodes_log)
-        self._attempts = Attempts(lambda name: PlannedJob(name, JobKind.OTHER))
+        # What the workflow's own log has beside it is of earlier DAGMans.
+        self._owned, self._events = place.as_owner, JobEvents(place.nodes_log, None)
+        self._attempts = Jobs()
         self._began = math.floor(number(ad, "QDate"))
         self._up = 0.0
         self._done: set[str] = set()
@@ -213,7 +213,7 @@ class _Dag:
         self._up = number(ad, "JobCurrentStartDate") or self._began
         with self._owned():
             # What was before is of another DAGMan: the rescue DAG has what is left of it.
-            new = [event for event in self._log.read() if event.at >= self._began]
+            new = [event for event in self._events.read() if event.at >= self._began]
         for event in new:
             self._attempts.feed(event)
         if new:

@@ -24,9 +24,10 @@ from condor_plugins.transfers.request_builder import (
     queue_number,
     shadow_number,
 )
-from condor_plugins.transfers.run_state import Phase, RunState, RunStates
+from condor_plugins.transfers.run_state import RunState, RunStates
 from condor_plugins.urls.moved import Ad, UsualRates, moved, plugins_s, slow
 from condor_plugins.urls.sources import paths_of, url_request
+from monitors.jobs.executions import Phase
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import goodput
 from network_provisioner.client.hookconfig import HookConfig

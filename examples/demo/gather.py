@@ -13,7 +13,7 @@ from examples.demo.facts import Bar, RunFacts, live
 from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
-from monitors.workflows.facts.attempts import Outcome
+from monitors.jobs.jobs import Outcome
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline

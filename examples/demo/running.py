@@ -21,7 +21,7 @@ from examples.demo.steps import ROOT, Say, asked_pool
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
 from monitors.archive.outbox import Outbox
-from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.status import Status, WorkflowState, status_text

@@ -1,12 +1,12 @@
 """Watchers: give back what nobody returned, and tell the broker what nobody could tell.
 
-    workflows:      registry ─► DAGMan's and HTCondor's logs, decision files ─► rules ─┐
+    workflows:      registry ─► jobs (monitors.jobs), decision files ─► rules ─────────┐
     HTCondor's own transfers: event log, queue (condor_plugins.transfers) ─────────────┴─► pending
                                                                            actions ─► broker
 
 - :mod:`monitors.watcher.watcher` looks when a log grows; :mod:`monitors.watcher.pending` does what
   is to be done at brokers, as often as it takes: for workflows and HTCondor alike
-- :mod:`monitors.watcher.events` is what happens to jobs and DAGs, and who may listen
+- :mod:`monitors.watcher.events` says who may listen to what happens to jobs and DAGs
 - :mod:`monitors.watcher.rules` says, of what happened, what is to be given back; pure
 - :mod:`monitors.watcher.workflow_files` reads one workflow's files,
   :mod:`monitors.watcher.held_paths` has what it holds

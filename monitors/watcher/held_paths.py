@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Reading
 from monitors.watcher import rules
 from monitors.watcher.actions import (
     ConnectionsOf,
@@ -22,9 +23,9 @@ from monitors.watcher.actions import (
     Tell,
 )
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Event, EventKind, Watched, WorkflowListener
+from monitors.watcher.events import Watched, WorkflowListener
 from monitors.watcher.pending import PendingAction
-from monitors.watcher.rules import DecisionTime, Fact, JobState
+from monitors.watcher.rules import DecisionTime
 from monitors.watcher.workflow_files import JobSource
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.path_requests import UNASKED
@@ -33,7 +34,10 @@ log = logging.getLogger(__name__)
 
 # When what a DAG left is swept up; after that it is forgotten. Requests of hooks that were killed
 # may still be on their way, and a DAGMan that is gone may come back.
-_SWEEPS_S = {EventKind.DAG_ENDED: (3.0, 8.0), EventKind.DAG_GONE: (120.0,)}
+_SWEEPS_S: dict[object, tuple[float, ...]] = {
+    DagmanState.ENDED: (3.0, 8.0),
+    DagmanState.GONE: (120.0,),
+}
 # Nothing was heard for so long, and all leases have ended: the machine may have gone down.
 _SILENT_S = 86400.0
 _PATHLESS = frozenset({UNASKED, str(TransitState.BEST_EFFORT)})
@@ -55,10 +59,9 @@ class HeldPaths:
     clock: Callable[[], float]
     now: Callable[[], float]
     listener: WorkflowListener | None = None
-    dag: Fact | None = None
+    _jobs: Jobs = field(default_factory=Jobs)
     _look: int = 0
     _heard: float = 0.0
-    _jobs: dict[str, JobState] = field(default_factory=dict)
     _open: dict[Path, tuple[DecisionFile, DecisionTime]] = field(default_factory=dict)
     # Ids that are given back or will be, and of which run of PRE: another may get them anew.
     _returned: set[tuple[float, str]] = field(default_factory=set)
@@ -73,6 +76,7 @@ class HeldPaths:
     def look(self) -> None:
         """Read what is new, tell it, and add what is due. Raises InputError, OSError."""
         self._look += 1
+        self._jobs.reading = Reading(self._look, self.clock())
         # First, so that what is then read of the logs is not older than the decisions.
         for file in self.source.decision_files():
             self._take(file)
@@ -89,9 +93,10 @@ class HeldPaths:
         """Whether nothing is to be expected any more; what is pending is not looked at."""
         if self.clock() - self._heard > _SILENT_S:
             return True
-        if self.dag is None or self._open:
+        dag = self._jobs.dag
+        if dag is None or self._open:
             return False
-        return self._sweeps == len(_SWEEPS_S.get(self.dag.what, (math.inf,)))
+        return self._sweeps == len(_SWEEPS_S.get(dag.state, (math.inf,)))
 
     def tick(self, now: float) -> None:
         """Let the listener know the time."""
@@ -103,32 +108,32 @@ class HeldPaths:
 
     def _sweep(self, now: float) -> None:
         """When the DAG is over: what no decision file tells of, such as what is reserved ahead."""
-        dag = self.dag
-        times = _SWEEPS_S.get(dag.what, ()) if dag is not None else ()
-        if dag is None or self._sweeps >= len(times) or now - dag.heard < times[self._sweeps]:
+        dag = self._jobs.dag
+        times = _SWEEPS_S.get(dag.state, ()) if dag is not None else ()
+        if (
+            dag is None
+            or self._sweeps >= len(times)
+            or now - self._jobs.dag_read.at < times[self._sweeps]
+        ):
             return
-        if self._open and dag.what is EventKind.DAG_GONE:
+        if self._open and dag.state is DagmanState.GONE:
             return  # its jobs run on
         self._sweeps += 1
         if self.watched.workflow:
-            ended = dag.what is EventKind.DAG_ENDED
+            ended = dag.state is DagmanState.ENDED
             outcome = rules.DAG_ENDED if ended else rules.DAGMAN_GONE
-            self.add(Sweep(self.watched, self._record, outcome, lambda: self.dag is dag))
+            self.add(Sweep(self.watched, self._record, outcome, lambda: self._jobs.dag is dag))
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: AnyEvent) -> None:
         self._heard = self.clock()
-        fact = Fact(event, self._look, self._heard)
-        if event.job:
-            self._jobs[event.job] = rules.after(self._jobs.get(event.job, JobState()), fact)
-        else:
-            dag = rules.dag_after(self.dag, fact)
-            if dag is self.dag:
-                return
-            self.dag = dag
+        name = self._jobs.take(event)
+        if name is None:
+            return
+        if not name:
             self._sweeps = 0
         if self.listener is not None:
             try:
-                self.listener.on(event, self.watched)
+                self.listener.on(self._jobs, name)
             except Exception:  # a listener's trouble is not the paths'
                 log.exception("%s: the listener failed", self.watched.workflow)
 
@@ -159,12 +164,12 @@ class HeldPaths:
         )
 
     def _judge(self, file: DecisionFile, decision: DecisionTime, now: float) -> None:
-        state = self._jobs.get(file.job)
-        if file.file in self._paused and rules.runs(decision, state):
+        last = rules.newest(self._jobs.get(file.job))
+        if file.file in self._paused and rules.runs(decision, last):
             del self._paused[file.file]
             self.add(self._again(file))
             return
-        found = rules.due(decision, state, self.dag, now)
+        found = rules.due(decision, last, rules.newest_of_dag(self._jobs), now)
         if found is None:
             self._follow(file)
             return
@@ -191,7 +196,7 @@ class HeldPaths:
 
     def _runs(self, file: DecisionFile) -> bool:
         known = self._open.get(file.file)
-        return known is not None and rules.runs(known[1], self._jobs.get(file.job))
+        return known is not None and rules.runs(known[1], rules.newest(self._jobs.get(file.job)))
 
     def _give_back(
         self, file: DecisionFile, pairs: Iterable[Pair], outcome: str, why: str = ""

@@ -15,23 +15,22 @@ from itertools import count
 from pathlib import Path
 
 from monitors.archive.measurement import Measurement
+from monitors.jobs.jobs import Jobs
+from monitors.jobs.logs import WorkflowLogs
 from monitors.workflows.condor import Dagman, Gone
-from monitors.workflows.facts.attempts import Attempts
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
 from monitors.workflows.logs.dagman import (
-    DagmanParser,
     DagmanStep,
     StatusChange,
     StepKind,
     last_moment,
 )
-from monitors.workflows.logs.events import EventTail, JobEvent, Kind
-from monitors.workflows.logs.job_events import JobEvents
+from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
-from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.logs.tail import state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
@@ -55,21 +54,14 @@ class _Reading:
         self._dir = submit_dir
         self._last: tuple[object, float] | None = None  # how DAGMan's log was, its last time
         self._times = LogTimes(submit_dir.offset_s, self._latest)
-        self.jobs = JobFacts(submit_dir, self._times)
-        self.out, self.parser = Tail(submit_dir.dagman_out), DagmanParser(times=self._times)
-        self.find_events()
-        self.dagman = EventTail(submit_dir.dagman_log, times=self._times)
+        self.logs = WorkflowLogs(submit_dir, self._times)
+        self.jobs = JobFacts(submit_dir, self.logs.execution)
         self.runs = Runs()
         self.beginnings: set[str] = set()  # keys of the statuses that others' ends made necessary
         # Jobs that DAGMan says failed, its run, and when it said so; not told yet.
         self.failed: list[tuple[dict[str, str], tuple[float, int], float]] = []
         self.done: tuple[float, float] | None = None  # when a run began and did well; not told yet
         self.subs: dict[tuple[int, int], str] = {}  # jobs that are sub-workflows
-
-    def find_events(self) -> None:
-        """Looks for the log of the jobs' events, where none was read so far."""
-        place = self._dir
-        self.events = JobEvents(place.nodes_log, place.workflow_log, place.dagman_out, self._times)
 
     def _latest(self) -> float:
         """When DAGMan wrote last: its log has years. Where it has none, less than a year after the
@@ -81,11 +73,6 @@ class _Reading:
             times = LogTimes(self._dir.offset_s, lambda: newest)
             self._last = (state, last_moment(path, times) or newest)
         return self._last[1]
-
-    @property
-    def seen(self) -> tuple[object, ...]:
-        """How the files were."""
-        return self.out.seen, self.dagman.seen, self.events.seen
 
 
 class FollowedWorkflow:
@@ -113,7 +100,7 @@ class FollowedWorkflow:
         return self.statuses.newest
 
     @property
-    def attempts(self) -> Attempts:
+    def attempts(self) -> Jobs:
         """What its jobs did, as far as it is not resting."""
         return self._reading.jobs.attempts
 
@@ -142,14 +129,13 @@ class FollowedWorkflow:
         run, own_at = self._reading.runs.current, self.statuses.own_at
         if run is not None:
             return own_at < math.floor(run.submitted.at)
-        return not own_at and not self._reading.parser.understood and self._has_written()
+        return not own_at and not self._reading.logs.parser.understood and self._has_written()
 
     @property
     def written_at(self) -> float:
         """When anything was written last (Unix seconds), as far as it was read: before DAGMan's
         first word by whoever planned it."""
-        reading = self._reading
-        at = max(tail.changed_at for tail in (reading.out, reading.events, reading.dagman))
+        at = self._reading.logs.changed_at
         if not at:
             with suppress(OSError, ValueError):
                 at = self.dir.dag.stat().st_mtime
@@ -203,7 +189,7 @@ class FollowedWorkflow:
         return lost
 
     def _lost_log(self) -> str:
-        events, status = self._reading.events, self.status or NOT_STARTED
+        events, status = self._reading.logs.jobs, self.status or NOT_STARTED
         if events.is_lost:
             instead = f"the events are those that {self.dir.dagman_out.name} tells of"
         elif not events.is_read and status.ended and status.done:
@@ -215,7 +201,7 @@ class FollowedWorkflow:
     def _step(self) -> None:
         held: Status | None = None
         if self._rest is not None:
-            paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.events.path)
+            paths = (self.dir.dagman_out, self.dir.dagman_log, self._reading.logs.jobs.path)
             now = tuple(map(state_of, paths))
             if now == self._rest:
                 return
@@ -234,9 +220,12 @@ class FollowedWorkflow:
         if problem is not None:
             raise problem
         jobs = self._reading.jobs
-        if not self._reading.events.is_read and self.dir.nodes_log != self._reading.events.path:
-            self._reading.find_events()
-        for event in self._reading.events.read():
+        if (
+            not self._reading.logs.jobs.is_read
+            and self.dir.nodes_log != self._reading.logs.jobs.path
+        ):
+            self._reading.logs.find_job_events()
+        for event in self._reading.logs.jobs.read():
             self._measurements += jobs.feed(event)
             self._sub_event(event)
         if held is not None:
@@ -246,7 +235,7 @@ class FollowedWorkflow:
             self._measurements += jobs.failed_unseen(names, run, at)
         if self.ended and self.status is not None:
             removed = self.status.state is WorkflowState.REMOVED
-            began = self._reading.parser.started_at
+            began = self._reading.logs.parser.started_at
             self._measurements += jobs.workflow_ended(began, self.status.at, removed)
         if self._reading.done is not None:  # when all events are read
             began, done = self._reading.done
@@ -276,7 +265,7 @@ class FollowedWorkflow:
         """Lets go of all that was read. Where the files change after all, they are read again."""
         if self._rest is None:
             # What HTCondor writes of jobs that were removed comes after DAGMan's end.
-            self._rest = self._reading.seen
+            self._rest = self._reading.logs.seen
             self._reading = _Reading(self.dir)
             self._sub_events = []
             self.dir.forget()
@@ -292,7 +281,7 @@ class FollowedWorkflow:
 
     def _read_dagman(self) -> InputError | None:
         try:
-            for event in self._reading.dagman.read():
+            for event in self._reading.logs.dagman.read():
                 self._wait(event)
         except InputError as error:
             return error
@@ -306,25 +295,22 @@ class FollowedWorkflow:
             self._reading.runs.waiting
         ):  # what came meanwhile: DAGMan may have said more before it
             self._read_out_once()
-        self._begun(self._reading.parser.started_at)
+        self._begun(self._reading.logs.parser.started_at)
 
     def _read_out_once(self) -> None:
         reading = self._reading
         known = reading.runs.taken + reading.runs.waiting
-        for piece in reading.out.read():
-            if piece.first:
-                reading.parser = DagmanParser(reading.parser)
-            for told in reading.parser.feed(piece.data):
-                if isinstance(told, StatusChange):
-                    self._take_events(told.status.at)
-                    self._change(told.key, told.status)
-                elif told.step is StepKind.STARTED:
-                    self._take_events(told.at)
-                    self._next_run(told)
-                elif told.step is StepKind.SUBMITTED:
-                    reading.jobs.attempts.names[told.cluster] = told.node
-                elif told.step is StepKind.POST_ENDED:
-                    reading.jobs.post_script_ended(told)
+        for told in reading.logs.steps():
+            if isinstance(told, StatusChange):
+                self._take_events(told.status.at)
+                self._change(told.key, told.status)
+            elif told.step is StepKind.STARTED:
+                self._take_events(told.at)
+                self._next_run(told)
+            elif told.step is StepKind.SUBMITTED:
+                reading.jobs.attempts.names[told.cluster] = told.node
+            elif told.step is StepKind.POST_ENDED:
+                reading.jobs.post_script_ended(told)
         while reading.runs.taken < known:
             self._take_event()
 
@@ -364,12 +350,12 @@ class FollowedWorkflow:
         if new.state is WorkflowState.FAILED:
             self._take_failed(new.at)
         if new.state is WorkflowState.DONE:
-            self._reading.done = (self._reading.parser.started_at, new.at)
+            self._reading.done = (self._reading.logs.parser.started_at, new.at)
         self._measurements.append(new.measurement(self.dir.workflow, key, self.root, source))
 
     def _take_failed(self, at: float) -> None:
         """What DAGMan said of jobs that failed, to be told when all events before are read."""
-        parser, run = self._reading.parser, self._reading.runs.current
+        parser, run = self._reading.logs.parser, self._reading.runs.current
         if parser.failed:
             began = (parser.started_at, 0)
             if run is not None:
@@ -420,7 +406,7 @@ class FollowedWorkflow:
         if state is WorkflowState.FAILED and not status.fail and event.returned is not None:
             code = event.returned
             how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-            words = self._reading.parser.last_words or self._complaint()
+            words = self._reading.logs.parser.last_words or self._complaint()
             reason = f"DAGMan {how}: {'; '.join(words) or 'it does not say why'}"
         status = replace(status, state=state, at=event.at, reason=reason)
         self._change(key, status)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.dagman import DagmanParser

@@ -12,8 +12,10 @@ from pathlib import Path
 from statistics import median
 
 from monitors.archive.asked import ask
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.jobs.jobs import DagmanState, Jobs
+from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookclient import client_of
@@ -28,8 +30,9 @@ from pegasus_hooks.advance.booking import (
     WorkflowReservations,
 )
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
-from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after, after_start
+from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
+from pegasus_hooks.prepost.prejob import HookedJob
 from site_selector.estimates.beliefs import MeasurementSource
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,6 @@ class AdvanceReservations:
     prediction: Prediction = field(default_factory=lambda: Prediction(()))
     _stands: dict[str, JobProgress] = field(default_factory=dict)
     _runs: bool = False
-    _gone: bool = False  # its DAGMan, and another may go on
     _started: float = 0.0  # the DAGMan that runs (Unix seconds)
     _news: bool = True
     _next: float = 0.0
@@ -73,23 +75,33 @@ class AdvanceReservations:
 
     # -- what the watcher tells ------------------------------------------------------------------
 
-    def on(self, event: Event, _workflow: Watched, /) -> None:
-        """Take note of what happened."""
+    def on(self, jobs: Jobs, name: str, /) -> None:
+        """Take note of what happened; see WorkflowListener."""
         self._news = True
-        if event.what is EventKind.DAG_STARTED:
-            at, goes_on = event.at, self._gone
-            self._stands = {n: after_start(s, at, goes_on) for n, s in self._stands.items()}
-            self._runs, self._gone, self._started = True, False, at
-        elif event.what in (EventKind.DAG_ENDED, EventKind.DAG_GONE):
-            self._runs, self._gone = False, event.what is EventKind.DAG_GONE
-        elif event.job in self.dag.nodes:
-            was = self._stands.get(event.job, NOT_BEGUN)
-            now = after(was, event, self.dag.nodes[event.job].retries)
-            if was == NOT_BEGUN and now.phase in (JobPhase.ASKED, JobPhase.SUBMITTED):
-                self._learn_lag(event)
-            self._stands[event.job] = now
-            if now.phase in _BEGUN:
-                self.booking.leave(event.job)
+        if not name:
+            self._dag_changed(jobs)
+            return
+        if name not in self.dag.nodes:
+            return
+        was = self._stands.get(name, NOT_BEGUN)
+        now = self._stands[name] = self._progress(jobs, name)
+        if was == NOT_BEGUN and now.phase in (JobPhase.ASKED, JobPhase.SUBMITTED):
+            self._learn_lag(name, now.since)
+        if now.phase in _BEGUN:
+            self.booking.leave(name)
+
+    def _dag_changed(self, jobs: Jobs) -> None:
+        dag = jobs.dag
+        self._runs = dag is not None and dag.state is DagmanState.STARTED
+        if dag is not None and self._runs:
+            self._started = dag.at
+        self._stands = {
+            job.name: self._progress(jobs, job.name) for job in jobs if job.name in self.dag.nodes
+        }
+
+    def _progress(self, jobs: Jobs, name: str) -> JobProgress:
+        retries = self.dag.nodes[name].retries
+        return progress_of(jobs.get(name), retries, jobs.began, self._started)
 
     def tick(self, now: float, /) -> None:
         """Predict and correct, where there is news or some time has passed. What the broker does
@@ -145,15 +157,15 @@ class AdvanceReservations:
             self._believed = at, self.beliefs_of(now)
         return self._believed[1]
 
-    def _learn_lag(self, event: Event) -> None:
-        """What passed between the end of the last parent and the beginning of a job, where one
-        DAGMan saw both."""
-        parents = self.dag.nodes[event.job].parents
+    def _learn_lag(self, job: str, at: float) -> None:
+        """What passed between the end of the last parent and the beginning of a job ``at`` a time
+        (Unix seconds), where one DAGMan saw both."""
+        parents = self.dag.nodes[job].parents
         ends = [self._stands.get(parent, NOT_BEGUN) for parent in parents]
         if self._runs and ends and all(stand.phase is JobPhase.DONE for stand in ends):
             last = max(stand.since for stand in ends)
-            if self._started <= last <= event.at:
-                self._lags = [*self._lags[1 - LAGS :], event.at - last]
+            if self._started <= last <= at:
+                self._lags = [*self._lags[1 - LAGS :], at - last]
 
 
 def ahead_of(
@@ -177,9 +189,8 @@ def ahead_of(
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
     """What the first PRE of ``job`` will ask for. Raises InputError."""
-    place, listing, _ = prejob.place_of(submit_dir, job, 0, 0.0)
-    found = prejob.requests_of(place, listing, config)
-    return {(request.src, request.dst): request for request, _ in found}
+    found = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
+    return {(request.src, request.dst): request for request in found}
 
 
 def believed_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
@@ -196,18 +207,18 @@ class StartingListener:
     def __init__(self, make: Callable[[], AdvanceReservations], workflow: str) -> None:
         self._make = make
         self._workflow = workflow
-        self._heard: list[tuple[Event, Watched]] = []
+        self._jobs: Jobs | None = None  # heard of before the listener was there
         self.listener: AdvanceReservations | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def on(self, event: Event, workflow: Watched, /) -> None:
+    def on(self, jobs: Jobs, name: str, /) -> None:
         """Pass it on, or keep it until there is who listens."""
         ahead = self._ready()
         if ahead is not None:
-            ahead.on(event, workflow)
-        elif self._reader.is_alive():
-            self._heard.append((event, workflow))
+            ahead.on(jobs, name)
+        else:
+            self._jobs = jobs
 
     def tick(self, now: float, /) -> None:
         """Pass it on."""
@@ -222,9 +233,9 @@ class StartingListener:
     def _ready(self) -> AdvanceReservations | None:
         if self._reader.is_alive() or self.listener is None:
             return None
-        for event, workflow in self._heard:
-            self.listener.on(event, workflow)
-        self._heard.clear()
+        if self._jobs is not None:
+            self.listener.on(self._jobs, "")
+            self._jobs = None
         return self.listener
 
     def _read(self) -> None:

@@ -7,11 +7,12 @@ has asked and its job is not submitted yet; all else is HTCondor's to say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from monitors.watcher.events import Event, EventKind
+from monitors.jobs.jobs import Attempt, Job, Outcome
 
 
 class JobPhase(IntEnum):
@@ -27,85 +28,69 @@ class JobPhase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job's phase, since which Unix second, and how often it has failed. Where it is ASKED,
-    ``before`` is where it stood otherwise."""
+    """A job's phase, since which Unix second, and how often it has failed."""
 
     phase: JobPhase = JobPhase.WAITING
     since: float = 0.0
     failures: int = 0
-    before: JobProgress | None = None
-
-    @property
-    def submitted(self) -> JobProgress:
-        """Where it stands by what HTCondor tells."""
-        return self.before or self
 
 
 Progress = Mapping[str, JobProgress]
 NOT_BEGUN = JobProgress()
 
-_BECOMES = {
-    EventKind.RUNNING: JobPhase.RUNNING,
-    EventKind.HELD: JobPhase.SUBMITTED,
-    EventKind.EVICTED: JobPhase.SUBMITTED,
-    EventKind.UNHELD: JobPhase.SUBMITTED,
-    EventKind.REMOVED: JobPhase.NEVER,
+_PHASES = {
+    Outcome.QUEUED: JobPhase.SUBMITTED,
+    Outcome.HELD: JobPhase.SUBMITTED,
+    Outcome.RUNNING: JobPhase.RUNNING,
+    Outcome.DONE: JobPhase.DONE,
 }
+_FAILED = (Outcome.FAILED, Outcome.REMOVED)
 
 
-def after(stand: JobProgress, event: Event, retries: int) -> JobProgress:
-    """Where a job stands after one more event of its own.
+def progress_of(
+    job: Job | None, retries: int, began: float = 0.0, started: float = 0.0
+) -> JobProgress:
+    """Where a job stands.
 
     One that fails, or whose PRE does, waits to be run again, as long as DAGMan does so: ``retries``
-    times. POST has the last word on what ended.
+    times. ``began`` is when the DAGMan started whose attempts count, ``started`` when the one did
+    that runs (Unix seconds): one that goes on where another was killed knows of what that did, and
+    runs its PRE again; any other runs again what is not done.
     """
-    told = stand.submitted
-    if event.what is EventKind.PRE_STARTED:
-        return replace(told, phase=JobPhase.ASKED, since=event.at, before=told)
-    if event.what is EventKind.PRE_ENDED:
-        return _pre_failed(told, event.at, retries) if event.code else stand
-    if event.what is EventKind.SUBMITTED:
-        return _submitted(told, event)
-    if event.what in _BECOMES:
-        return replace(told, phase=_BECOMES[event.what], since=event.at)
-    return _ended(told, event, retries)
+    if job is None:
+        return NOT_BEGUN
+    since = math.floor(began)
+    failed = {one.cluster for one in job.attempts if one.outcome in _FAILED and one.submit >= since}
+    failures = len(failed) + sum(at >= since for at in job.pre_failures)
+    newest = job.current
+    if newest is not None and (newest.outcome is Outcome.DONE or newest.submit >= since):
+        stand = _stand(newest, failures, retries)
+    elif failures:
+        stand = JobProgress(_after_failure(failures, retries), since, failures)
+    else:
+        stand = NOT_BEGUN
+    script = job.pre
+    if script is None or script.at < math.floor(started):
+        return stand
+    if not script.status:
+        return replace(stand, phase=JobPhase.ASKED, since=script.start)
+    return stand
 
 
-def after_start(stand: JobProgress, at: float, goes_on: bool) -> JobProgress:
-    """Where a job stands when a DAGMan starts at Unix second ``at``. One that ``goes_on`` where
-    another was killed knows of what that did; any other runs again what is not done."""
-    told = stand.submitted
-    if goes_on or told.phase is JobPhase.DONE or told.since >= int(at):
-        return told
-    return NOT_BEGUN
+def _stand(attempt: Attempt, failures: int, retries: int) -> JobProgress:
+    if attempt.outcome in _PHASES:
+        return JobProgress(_PHASES[attempt.outcome], _since(attempt), failures)
+    phase = _after_failure(failures, retries)
+    if attempt.returned is None:  # it was removed
+        phase = JobPhase.NEVER
+    return JobProgress(phase, _since(attempt), failures)
 
 
-def _pre_failed(told: JobProgress, at: float, retries: int) -> JobProgress:
-    if told.phase is JobPhase.WAITING:
-        return _failed(told, max(told.since, at), retries)
-    return replace(told, failures=told.failures + 1)  # it was tried again since
+def _after_failure(failures: int, retries: int) -> JobPhase:
+    return JobPhase.NEVER if failures > retries else JobPhase.WAITING
 
 
-def _submitted(told: JobProgress, event: Event) -> JobProgress:
-    if not event.cluster and told != NOT_BEGUN:
-        return told
-    failures = 0 if told.phase is JobPhase.NEVER else told.failures  # another DAGMan runs it
-    return JobProgress(JobPhase.SUBMITTED, event.at, failures)
-
-
-def _ended(told: JobProgress, event: Event, retries: int) -> JobProgress:
-    if event.code == 0:
-        return (
-            told
-            if told.phase is JobPhase.DONE
-            else replace(told, phase=JobPhase.DONE, since=event.at)
-        )
-    if told.phase in (JobPhase.WAITING, JobPhase.NEVER):  # POST says again what the job's end said
-        return told
-    return _failed(told, event.at, retries)
-
-
-def _failed(stand: JobProgress, at: float, retries: int) -> JobProgress:
-    failures = stand.failures + 1
-    phase = JobPhase.NEVER if failures > retries else JobPhase.WAITING
-    return JobProgress(phase, at, failures)
+def _since(attempt: Attempt) -> float:
+    """POST has the last word on what ended, and is no news where it says the same."""
+    says_the_same = (attempt.returned == 0) == (attempt.outcome is Outcome.DONE)
+    return attempt.end if attempt.end and says_the_same else attempt.at

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
@@ -34,8 +34,7 @@ class HookArguments:
     """A hook's arguments. ``code`` is the job's own result, 0 for PRE."""
 
     config: Path
-    submit_dir: Path
-    job: str
+    files: PlannedFiles
     retry: int
     code: int = 0
 
@@ -59,7 +58,7 @@ def pre(argv: list[str], folder: Path | None = None) -> int:
 
         config = hookconfig.load(call.config)
         code = prejob.run(
-            call.submit_dir, call.job, call.retry, config, _effects(config, folder is None),
+            call.files, call.retry, config, _effects(config, folder is None),
             _register(call, config),
         )  # fmt: skip
     return code
@@ -101,29 +100,25 @@ def _around_exitcode(argv: list[str], folder: Path | None) -> int:
 def _run_post(call: HookArguments, timer: bool, sizes_kept: bool = False) -> None:
     """``timer``: whether a timer may keep the budget, as in a process of our own; ``sizes_kept``:
     whether somebody else keeps the sizes of what jobs wrote."""
-    if not sizes_kept and "stage_" not in call.job:
+    if not sizes_kept and "stage_" not in call.files.job:
         from pegasus_hooks.prepost import keepsizes  # noqa: PLC0415
 
-        keepsizes.keep_sizes(call.submit_dir, call.job)
+        keepsizes.keep_sizes(call.files)
     if not _asked(call):  # needs no broker, nor what speaks to one
         return
     from pegasus_hooks.prepost import postjob  # noqa: PLC0415
 
     config = hookconfig.load(call.config)
     effects = _effects(config, timer)
-    postjob.run(call.submit_dir, call.job, call.retry, call.code, config, effects)
+    postjob.run(call.files, call.retry, call.code, config, effects)
     register = _register(call, config) if effects.warnings else None
     if register is not None:  # the watcher tries on, and may have been killed
-        workflow = job_files.braindump(call.submit_dir).get("wf_uuid", "")
-        register(call.submit_dir, workflow)
+        register(call.files.submit_dir, call.files.workflow)
 
 
 def _asked(call: HookArguments) -> bool:
     """Whether PRE asked for the job, or would have had it come so far."""
-    if "stage_" in call.job:
-        return True
-    dag = job_files.dag_file(call.submit_dir, job_files.braindump(call.submit_dir))
-    return job_files.job_file(call.submit_dir, dag, call.job, DECISION_ENDING).exists()
+    return "stage_" in call.files.job or call.files.decision.exists()
 
 
 def _register(call: HookArguments, config: HookConfig) -> Callable[[Path, str], None] | None:
@@ -168,7 +163,9 @@ def _call(argv: list[str], folder: Path | None) -> HookArguments:
     if len(rest) < 2 or not rest[1].lstrip("-").isdecimal():
         raise AdonError(f"found arguments {argv}, expected --config FILE JOB RETRY …")
     where = folder or Path.cwd()
-    return HookArguments(where / config, where, rest[0], int(rest[1]), _exit_code(rest[-1]))
+    return HookArguments(
+        where / config, PlannedFiles(where, rest[0]), int(rest[1]), _exit_code(rest[-1])
+    )
 
 
 def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -> HookArguments:
@@ -186,9 +183,8 @@ def _call_of_exitcode(ours: list[str], theirs: list[str], folder: Path | None) -
     retry = dict(pairwise(ours)).get("--retry") or options.get("-R", "0")
     code = _exit_code(options.get("-r", "0"))
     where = folder or Path.cwd()
-    return HookArguments(
-        where / config, where, output.stem, int(retry) if retry.isdecimal() else 0, code
-    )
+    files = PlannedFiles(where, output.stem)
+    return HookArguments(where / config, files, int(retry) if retry.isdecimal() else 0, code)
 
 
 def _job_of(argv: list[str]) -> str:

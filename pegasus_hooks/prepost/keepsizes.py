@@ -10,25 +10,25 @@ from typing import Any
 
 from monitors.workflows.logs import kickstart
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 
 RECORD_PREFIX = "adon-job-record:"
 _TAIL_BYTES = 1 << 26  # a clustered job has a record of each task
 
 
-def keep_sizes(submit_dir: Path, job: str) -> None:
+def keep_sizes(files: PlannedFiles) -> None:
     """Put the sizes of what a compute job wrote into the journal.
 
     Raises InputError for no submit directory of Pegasus, or a job that the DAG does not know,
     OSError where the journal cannot be written.
     """
-    dag = job_files.dag_file(submit_dir, job_files.braindump(submit_dir))
-    output = job_files.job_file(submit_dir, dag, job, ".out")
+    output = files.file(".out")
     outputs = last_record(output).get("outputs")
     if outputs is None:
         outputs = _kickstarts_outputs(output)
     if isinstance(outputs, dict):
         lines = [{"lfn": lfn, "bytes": size} for lfn, size in sorted(outputs.items())]
-        job_files.append_lines(submit_dir / job_files.SIZE_JOURNAL, lines)
+        job_files.append_lines(files.submit_dir / job_files.SIZE_JOURNAL, lines)
 
 
 def last_record(output: Path) -> dict[str, Any]:

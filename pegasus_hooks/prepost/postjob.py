@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from monitors.watcher.decision_file import Pair
 from monitors.workflows.logs import transferlog
 from monitors.workflows.logs.transferlog import TransferAttempt, seconds_of
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.moves import Moves
 from monitors.workflows.planned.transferlist import SitePair, is_relay
 from network_provisioner.base.errors import BrokerError
@@ -32,7 +32,6 @@ from pegasus_hooks.prepost.prejob import (
     HookedJob,
     job_requests,
     moves_at,
-    place_of,
 )
 
 
@@ -85,8 +84,7 @@ _NOTHING = PairResult(None, 0.0, 0, 0)
 
 
 def run(
-    submit_dir: Path,
-    job: str,
+    files: PlannedFiles,
     retry: int,
     exit_code: int,
     config: HookConfig,
@@ -94,15 +92,15 @@ def run(
 ) -> None:
     """Give back and record. Raises InputError where the submit directory cannot be read; the
     broker's failures are recorded, not raised: the watcher tells it later."""
-    place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
-    moves = moves_at(place, listing)
+    place, decision_file = HookedJob(files, retry, effects.now()), files.decision
+    moves = moves_at(files)
     if moves is None:
         return
     decision = job_files.read_json(decision_file)
-    pairs = _requested(decision, place, listing, moves, config)
-    measured = measure(place, listing, moves, decision)
+    pairs = _requested(decision, place, moves, config)
+    measured = measure(place, moves, decision)
     outcome = "success" if exit_code == 0 else f"exit {exit_code}"
-    head = {"at": place.at, "hook": "post", "job": job, "retry": retry}
+    head = {"at": place.at, "hook": "post", "job": files.job, "retry": retry}
     lines: list[dict[str, Any]] = []
     for pair in pairs:
         result, used = measured.get((pair.src, pair.dst), (_NOTHING, {}))
@@ -117,21 +115,20 @@ def run(
         decision["given_back"] = done and not decision["left_over"]
         job_files.write_json(decision_file, decision)
     lines += [{**head, "event": "warning", "reason": reason} for reason in effects.warnings]
-    job_files.append_lines(submit_dir / job_files.HOOK_JOURNAL, lines)
+    job_files.append_lines(files.submit_dir / job_files.HOOK_JOURNAL, lines)
 
 
 def measure(
-    place: HookedJob, listing: Path, moves: Moves, decision: Mapping[str, Any]
+    place: HookedJob, moves: Moves, decision: Mapping[str, Any]
 ) -> dict[tuple[str, str], tuple[PairResult, dict[str, int]]]:
     """By (source, destination) what the job moved, and what it used as ``release`` takes it.
 
     Raises InputError where the submit directory cannot be read.
     """
-    job_path = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(moves.pairs, place.submit_dir, job_path, moves.site)
+    known, estimates = sizes.sizes_for(moves.pairs, place.files, moves.site)
     # Estimates are good enough to ask by, but nothing that was measured.
     known = {lfn: size for lfn, size in known.items() if lfn not in estimates}
-    attempts = _attempts(listing, place.job, decision, moves)
+    attempts = _attempts(place.files, decision, moves)
     tuned = decision.get("tuned") if decision.get("retry") == place.retry else None
     return {
         (pair.src, pair.dst): (
@@ -145,7 +142,6 @@ def measure(
 def _requested(
     decision: Mapping[str, Any],
     place: HookedJob,
-    listing: Path,
     moves: Moves,
     config: HookConfig,
 ) -> list[Pair]:
@@ -155,20 +151,20 @@ def _requested(
         found = [pair for pair in map(Pair.of, pairs) if pair and pair.src and pair.dst]
         if found:
             return found
-    requests = [one.request for one in job_requests(place, listing, moves, config)]
+    requests = [one.request for one in job_requests(place, moves, config)]
     return [Pair(request.id, request.src, request.dst) for request in requests]
 
 
 def _attempts(
-    listing: Path, job: str, decision: Mapping[str, Any], moves: Moves
+    files: PlannedFiles, decision: Mapping[str, Any], moves: Moves
 ) -> list[TransferAttempt]:
     since = decision.get("at", 0.0)
     since = since - _FILE_CLOCK_S if isinstance(since, int | float) else 0.0
     try:
-        found = transferlog.read_dir(listing.with_name(job + MULTIPART_ENDING), since)
+        found = transferlog.read_dir(files.file(MULTIPART_ENDING), since)
         if not found:
             # PegasusLite puts the same records into the job's output.
-            output = listing.with_suffix(".out")
+            output = files.file(".out")
             found = transferlog.parse(output.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from socket import gethostname
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from monitors.watcher.decision_file import WHOSE, Pair
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.moves import Moves, moves_of
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, is_local
 from network_provisioner.base.model import SEEN, TransitRequest
@@ -115,52 +115,42 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class HookedJob:
-    """One job of one workflow, what Pegasus noted of the workflow (braindump.yml), and when the
-    hook began (Unix seconds)."""
+    """One run of a job, its files, and when the hook began (Unix seconds)."""
 
-    submit_dir: Path
-    job: str
+    files: PlannedFiles
     retry: int
-    workflow: str
     at: float
-    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def job(self) -> str:
+        """Its name."""
+        return self.files.job
+
+    @property
+    def workflow(self) -> str:
+        """The workflow's UUID. Raises InputError."""
+        return self.files.workflow
 
 
-def place_of(submit_dir: Path, job: str, retry: int, now: float) -> tuple[HookedJob, Path, Path]:
-    """The job, its transfer list and its decision file. Raises InputError for no submit directory
-    of Pegasus, or a job that the DAG does not know."""
-    dump = job_files.braindump(submit_dir)
-    dag = job_files.dag_file(submit_dir, dump)
-    listing = job_files.job_file(submit_dir, dag, job, ".in")
-    place = HookedJob(submit_dir, job, retry, dump.get("wf_uuid", ""), now, dump)
-    return place, listing, listing.with_name(job + DECISION_ENDING)
-
-
-def moves_at(place: HookedJob, listing: Path) -> Moves | None:
+def moves_at(files: PlannedFiles) -> Moves | None:
     """What the job moves; None where it moves nothing. Raises InputError for a bad list."""
-    text = job_files.submit_text(listing.with_suffix(".sub"))
-    cache = job_files.dag_file(place.submit_dir, place.facts).with_suffix(".cache")
-    return moves_of(listing, place.job, text, cache)
+    return moves_of(files.file(".in"), files.job, files.submit_text, files.cache)
 
 
-def requests_of(
-    place: HookedJob, listing: Path, config: HookConfig
-) -> list[tuple[TransitRequest, int]]:
-    """One request, and its number of files, for each site pair whose files move when the job
-    begins. Raises InputError for a bad list."""
-    moves = moves_at(place, listing)
-    found = job_requests(place, listing, moves, config) if moves else []
-    return [(one.request, one.files) for one in found if not one.request.best_effort]
+def requests_of(place: HookedJob, config: HookConfig) -> list[TransitRequest]:
+    """One request for each site pair whose files move when the job begins. Raises InputError for no
+    submit directory of Pegasus, a job that the DAG does not know, or a bad list."""
+    moves = moves_at(place.files)
+    found = job_requests(place, moves, config) if moves else []
+    return [one.request for one in found if not one.request.best_effort]
 
 
-def job_requests(
-    place: HookedJob, listing: Path, moves: Moves, config: HookConfig
-) -> list[JobRequest]:
+def job_requests(place: HookedJob, moves: Moves, config: HookConfig) -> list[JobRequest]:
     """What to ask for: a path for what moves when the job begins. What moves later is only told."""
-    pairs = moves.pairs
-    job_path = listing.with_name(place.job)
-    known, estimates = sizes.sizes_for(pairs, place.submit_dir, job_path, moves.site)
-    whose = asdict(identity_of(place.facts, moves.submit_text, config.project)) if pairs else {}
+    pairs, files = moves.pairs, place.files
+    known, estimates = sizes.sizes_for(pairs, files, moves.site)
+    dump = files.braindump
+    whose = asdict(identity_of(dump, moves.submit_text, config.project)) if pairs else {}
 
     def request_of(pair: SitePair, later: bool) -> JobRequest:
         src_host, dst_host = hosts_of(pair)
@@ -205,8 +195,7 @@ def _host(url: SiteUrl, site: str) -> str:
 
 
 def run(
-    submit_dir: Path,
-    job: str,
+    files: PlannedFiles,
     retry: int,
     config: HookConfig,
     effects: Effects,
@@ -218,9 +207,9 @@ def run(
     Raises InputError where the submit directory or a list cannot be read, OSError where the journal
     cannot be written; the broker's failures are recorded, not raised.
     """
-    place, listing, decision_file = place_of(submit_dir, job, retry, effects.now())
-    moves = moves_at(place, listing)
-    requests = job_requests(place, listing, moves, config) if moves else []
+    place, job, decision_file = HookedJob(files, retry, effects.now()), files.job, files.decision
+    moves = moves_at(files)
+    requests = job_requests(place, moves, config) if moves else []
     data = job_files.read_json(decision_file)
     before = decisions.to_give_back(data)
     if not requests and not before:
@@ -235,7 +224,7 @@ def run(
     try:
         if moves and not moves.lite:
             # pegasus-transfer leaves its records there, and does not make it.
-            listing.with_name(job + MULTIPART_ENDING).mkdir(exist_ok=True)
+            files.file(MULTIPART_ENDING).mkdir(exist_ok=True)
         decision.write(decision_file)
     except OSError as error:
         give_back(before, effects)
@@ -246,7 +235,7 @@ def run(
     others = {i: u for i, u in before.items() if not any(may_be(i, a) for a in ids)}
     decision.left_over = give_back(others, effects)
     waited_s = max(0.0, place.at - decision.since)
-    may_defer = partial(job_files.defers, submit_dir, place.facts, job, DEFER_STATUS)
+    may_defer = partial(files.defers, DEFER_STATUS)
     answers = RequestOutcomes([])
     if requests:
         patience = Patience(config.patience_s, waited_s, may_defer)
@@ -259,7 +248,7 @@ def run(
     if answers.services:
         decision.service = asdict(answers.services[0])
     if moves and not answers.deferred:
-        decision.tuned = _tune(listing.with_suffix(".sub"), moves, requests, answers, effects)
+        decision.tuned = _tune(files.file(".sub"), moves, requests, answers, effects)
     decision.write(decision_file)
     _journal(place, decision)
     return DEFER_STATUS if answers.deferred else 0
@@ -267,7 +256,7 @@ def run(
 
 def _register(register: Register, place: HookedJob, effects: Effects) -> None:
     try:
-        register(place.submit_dir, place.workflow)
+        register(place.files.submit_dir, place.workflow)
     except (OSError, RuntimeError) as error:  # leases end what no watcher gives back
         effects.warnings.append(f"no watcher knows of this workflow: {error}")
 
@@ -312,4 +301,4 @@ def _journal(place: HookedJob, decision: PathDecision) -> None:
     if decision.tuned:
         lines.append({**head, "event": "tuned", **decision.tuned})
     lines += [{**head, "event": "warning", "reason": reason} for reason in decision.warnings]
-    job_files.append_lines(place.submit_dir / job_files.HOOK_JOURNAL, lines)
+    job_files.append_lines(place.files.submit_dir / job_files.HOOK_JOURNAL, lines)

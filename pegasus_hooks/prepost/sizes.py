@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.job_files import input_sizes
+from monitors.workflows.planned.job_files import PlannedFiles, input_sizes
 from monitors.workflows.planned.transferlist import RELAY, SitePair
 
 DECLARED, KNOWN, ESTIMATED, UNKNOWN = "declared", "known", "estimated", "unknown"
@@ -39,19 +39,19 @@ _MOST_PARENTS = 8  # folders above a sub-workflow's that may be its parents'
 
 
 def sizes_for(
-    pairs: Iterable[SitePair], submit_dir: Path, job_files: Path, site: str
+    pairs: Iterable[SitePair], files: PlannedFiles, site: str
 ) -> tuple[dict[str, int], frozenset[str]]:
     """Bytes by lfn for what ``pairs`` do not declare, and the lfns of which they are estimates.
 
-    ``job_files`` is ``<dir>/<job>`` without an ending; ``site`` is where the job runs.
+    ``files`` are those of the job; ``site`` is where it runs. Raises InputError.
     """
     undeclared = [t for pair in pairs for t in pair.undeclared]
     if not undeclared:
         return {}, frozenset()
     known: dict[str, int] = {}
-    for folder in [*reversed([*_parents(submit_dir)]), submit_dir]:
+    for folder in [*reversed([*_parents(files)]), files.submit_dir]:
         known |= of_workflow(folder)
-    known |= input_sizes(job_files.with_name(job_files.name + ".in.meta"))
+    known |= input_sizes(files.file(".in.meta"))
     if site == RELAY:  # this machine
         known |= dict(_on_disk((t.lfn, t.source.url) for t in undeclared))
     estimates = estimated({t.lfn for t in undeclared} - known.keys(), known)
@@ -90,13 +90,13 @@ def of_workflow(folder: Path) -> dict[str, int]:
     return known | job_files.known_sizes(folder)
 
 
-def _parents(submit_dir: Path) -> Iterator[Path]:
-    """The submit directories that ``submit_dir`` lies in, the nearest first: Pegasus plans a
+def _parents(files: PlannedFiles) -> Iterator[Path]:
+    """The submit directories that the job's own lies in, the nearest first: Pegasus plans a
     sub-workflow into a folder of its parent's."""
-    dump = job_files.braindump(submit_dir)
+    dump = files.braindump
     if dump.get("wf_uuid") == dump.get("root_wf_uuid", dump.get("wf_uuid")):
         return
-    for folder in list(submit_dir.absolute().parents)[:_MOST_PARENTS]:
+    for folder in list(files.submit_dir.absolute().parents)[:_MOST_PARENTS]:
         if (folder / "braindump.yml").exists():
             yield folder
 

@@ -12,17 +12,16 @@ from monitors.watcher.actions import Moved
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched, WorkflowListener
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import TransitRequest
 from pegasus_hooks.prepost import postjob, prejob
+from pegasus_hooks.prepost.prejob import HookedJob
 
 
 def requests_of(watched: Watched, decision: DecisionFile, /) -> list[TransitRequest]:
     """What the PRE of this job requests. Raises InputError."""
-    place, listing, _ = prejob.place_of(
-        watched.submit_dir, decision.job, decision.retry, decision.at
-    )
-    return [request for request, _ in prejob.requests_of(place, listing, watched.config)]
+    return prejob.requests_of(_hooked(watched, decision), watched.config)
 
 
 def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
@@ -31,11 +30,9 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     if not decision.same_run(DecisionFile.of(decision.file, data)):
         return Moved()  # the records are of another run by now
     try:
-        place, listing, _ = prejob.place_of(
-            watched.submit_dir, decision.job, decision.retry, decision.at
-        )
-        moves = prejob.moves_at(place, listing)
-        measured = postjob.measure(place, listing, moves, data) if moves else {}
+        place = _hooked(watched, decision)
+        moves = prejob.moves_at(place.files)
+        measured = postjob.measure(place, moves, data) if moves else {}
     except (InputError, OSError):  # damaged, or gone: what is given back matters more
         return Moved()
     if (pair.src, pair.dst) not in measured:
@@ -43,6 +40,11 @@ def measure(watched: Watched, decision: DecisionFile, pair: Pair, /) -> Moved:
     result, used = measured[pair.src, pair.dst]
     used = {**used, "retries": result.failed_attempts}
     return Moved(result.n_bytes or 0, result.seconds, used)
+
+
+def _hooked(watched: Watched, decision: DecisionFile) -> HookedJob:
+    files = PlannedFiles(watched.submit_dir, decision.job)
+    return HookedJob(files, decision.retry, decision.at)
 
 
 log = logging.getLogger(__name__)

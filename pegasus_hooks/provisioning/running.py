@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from monitors.watcher.decision_file import Pair
 from monitors.workflows.planned import job_files
-from monitors.workflows.planned.job_files import DECISION_ENDING
+from monitors.workflows.planned.job_files import DECISION_ENDING, PlannedFiles
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
@@ -54,8 +54,7 @@ class RunningWorkflow:
 
     def file(self, job: str, ending: str) -> Path:
         """A file of one of its jobs. Raises InputError where the DAG does not know the job."""
-        dag = job_files.dag_file(self.submit_dir, self.facts)
-        return job_files.job_file(self.submit_dir, dag, job, ending)
+        return PlannedFiles(self.submit_dir, job).file(ending)
 
     def demand(self, step: ProvisioningStep) -> str:
         """The name of the levels' demand for slots."""

@@ -31,6 +31,7 @@ from examples.testbed.gridftp import GridFtp, endpoints
 from examples.testbed.layout import HUB, OPENFLOW_LISTEN
 from examples.testbed.network import Network
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.broker import Broker
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -128,7 +129,7 @@ class Site:
         plan = Planned(self.folder / name)
         submit_file = plan.transfer_job(name, files)
         effects = Effects(self.broker, Budget(60.0))
-        prejob.run(plan.where, name, 0, HookConfig("http://127.0.0.1:1"), effects)
+        prejob.run(PlannedFiles(plan.where, name), 0, HookConfig("http://127.0.0.1:1"), effects)
         (pair,) = job_files.read_json(plan.folder / f"{name}.adon.json")["pairs"]
         assert pair["layer"] == "l2", pair
         yield submit_file, self.broker.get(pair["id"]).granted_bps

@@ -18,7 +18,7 @@ from threading import Event, Thread
 
 from condor_plugins.dagman import DagLog, submit_dag
 from examples.testbed.pool import Pool
-from monitors.workflows.facts.attempts import Attempt, Attempts
+from monitors.jobs.jobs import Attempt, Jobs
 from monitors.workflows.logs.events import EventTail, Kind
 from monitors.workflows.planned.submit_dir import SubmitDir
 from site_selector.evaluation.traces import Trace
@@ -171,7 +171,7 @@ class Ran:
 def attempts_of(dag: Path) -> tuple[Sequence[Attempt], int]:
     """All of a DAG that has run, and how many were evicted."""
     submit_dir = SubmitDir(dag.parent)
-    found = Attempts(submit_dir.job, "soykb")
+    found = Jobs(submit_dir.job, "soykb")
     events = EventTail(dag.with_name(dag.name + ".nodes.log")).read()
     for event in events:
         found.feed(event)

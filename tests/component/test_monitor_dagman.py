@@ -27,10 +27,10 @@ from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
+from monitors.jobs.jobs import Outcome
 from monitors.workflows.analysis import READ, FailedTask, analyse
 from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import CondorQueue, FoundWorkflow
-from monitors.workflows.facts.attempts import Outcome
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
 from monitors.workflows.planned.sub_workflows import derived

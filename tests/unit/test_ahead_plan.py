@@ -11,12 +11,13 @@ import pytest
 from ahead_run import Direct
 from broker_rig import Rig
 from hooks_world import WF_UUID, make_submit_dir, move
+from job_events import EventKind, happened, jobs_after
 from planner_world import FIXED, MAPPING, RAW, make_case
 
 from adon.cli.main import main
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import Moving, read_dag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
@@ -33,7 +34,7 @@ from pegasus_hooks.advance.listening import (
     requests_of,
 )
 from pegasus_hooks.advance.predict import Window, predict
-from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after
+from pegasus_hooks.advance.progress import JobPhase, JobProgress, progress_of
 from pegasus_hooks.planner import plan
 
 T0 = 1_000_000.0
@@ -134,16 +135,17 @@ def test_where_the_catalogs_are_gone_the_archive_is_asked(planned: Path, tmp_pat
 
 
 def story(*what: tuple[EventKind, int | None], retries: int = 1) -> list[JobPhase]:
-    stand, phases = NOT_BEGUN, []
+    jobs, phases, cluster = jobs_after([]), [], 0
     for at, (event, code) in enumerate(what):
-        stand = after(stand, Event(event, T0 + at, "j", code), retries)
-        phases.append(stand.phase)
+        cluster += event is EventKind.SUBMITTED
+        jobs.take(happened(event, T0 + at, "j", code, cluster))
+        phases.append(progress_of(jobs.get("j"), retries).phase)
     return phases
 
 
 PRE, PRE_ENDED = (EventKind.PRE_STARTED, None), (EventKind.PRE_ENDED, 0)
 SUBMITTED, RUNNING = (EventKind.SUBMITTED, None), (EventKind.RUNNING, None)
-FAILS = (RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 1))
+FAILS = (SUBMITTED, RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 1))
 
 
 def test_a_job_goes_from_phase_to_phase() -> None:
@@ -153,22 +155,28 @@ def test_a_job_goes_from_phase_to_phase() -> None:
         JobPhase.DONE,
     ]  # fmt: skip
     assert (
-        story(RUNNING, (EventKind.HELD, None), (EventKind.UNHELD, None))[-1] is JobPhase.SUBMITTED
+        story(SUBMITTED, RUNNING, (EventKind.HELD, None), (EventKind.UNHELD, None))[-1]
+        is JobPhase.SUBMITTED
     )
-    assert story(RUNNING, (EventKind.EVICTED, None))[-1] is JobPhase.SUBMITTED
-    assert story(RUNNING, (EventKind.REMOVED, None))[-1] is JobPhase.NEVER
-    done = after(JobProgress(JobPhase.DONE, T0), Event(EventKind.POST_ENDED, T0 + 5, "j", 0), 0)
-    assert done == JobProgress(JobPhase.DONE, T0)
+    assert story(SUBMITTED, RUNNING, (EventKind.EVICTED, None))[-1] is JobPhase.SUBMITTED
+    assert story(SUBMITTED, RUNNING, (EventKind.REMOVED, None))[-1] is JobPhase.NEVER
+    ends = [(EventKind.SUBMITTED, None), (EventKind.ENDED, 0), (EventKind.POST_ENDED, 0)]
+    events = [happened(what, T0 + at, "j", code, 1) for at, (what, code) in enumerate(ends)]
+    assert progress_of(jobs_after(events).get("j"), 0) == JobProgress(JobPhase.DONE, T0 + 1)
 
 
 def test_one_that_fails_waits_to_be_run_again_as_often_as_it_may() -> None:
-    assert story(*FAILS)[1:] == [JobPhase.WAITING] * 2
+    assert story(*FAILS)[2:] == [JobPhase.WAITING] * 2
     assert story(*FAILS, *FAILS)[-2:] == [JobPhase.NEVER] * 2
-    assert story(*FAILS, retries=0)[1] is JobPhase.NEVER
-    assert story(RUNNING, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 3))[-1] is JobPhase.WAITING
-    assert story(RUNNING, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 0))[-1] is JobPhase.DONE
+    assert story(*FAILS, retries=0)[2] is JobPhase.NEVER
+    runs = (SUBMITTED, RUNNING)
+    assert story(*runs, (EventKind.ENDED, 0), (EventKind.POST_ENDED, 3))[-1] is JobPhase.WAITING
+    assert story(*runs, (EventKind.ENDED, 1), (EventKind.POST_ENDED, 0))[-1] is JobPhase.DONE
     assert story(PRE, (EventKind.PRE_ENDED, -9))[-1] is JobPhase.WAITING
-    assert story(PRE, (EventKind.PRE_ENDED, None))[-1] is JobPhase.ASKED
+    assert (
+        story(PRE, (EventKind.PRE_ENDED, -9), PRE, (EventKind.PRE_ENDED, 1))[-1] is JobPhase.NEVER
+    )
+    assert story(PRE, (EventKind.PRE_ENDED, 0))[-1] is JobPhase.ASKED
 
 
 # -- at the broker ---------------------------------------------------------------------------------
@@ -348,14 +356,13 @@ def test_a_plan_with_hooks_is_reserved_with_their_configuration(
 
 def test_what_is_heard_while_the_plan_is_read_is_not_lost(rig: Rig, planned: Path) -> None:
     read = threading.Event()
-    watched = Watched("w", planned, planned / "mini-0.dag", CONFIG)
 
     def make() -> AdvanceReservations:
         assert read.wait(60)
         return ahead_of(planned, CONFIG, Direct(rig), rules=CorrectionRules(least_s=0.0))
 
     starting = StartingListener(make, "w")
-    starting.on(Event(EventKind.DAG_STARTED, T0), watched)
+    starting.on(jobs_after([happened(EventKind.DAG_STARTED, T0)]), "")
     starting.tick(T0)
     assert rig.broker.list() == []
     read.set()
@@ -369,8 +376,6 @@ def test_a_plan_that_cannot_be_read_costs_only_its_reservations(
 ) -> None:
     starting = listener_of(Watched("w", tmp_path, tmp_path / "w.dag", CONFIG))
     starting.join()
-    starting.on(
-        Event(EventKind.DAG_STARTED, T0), Watched("w", tmp_path, tmp_path / "w.dag", CONFIG)
-    )
+    starting.on(jobs_after([happened(EventKind.DAG_STARTED, T0)]), "")
     starting.tick(T0)
     assert "w: nothing is reserved in advance" in caplog.text

@@ -12,18 +12,18 @@ from broker_rig import Rig
 from hooks_world import make_submit_dir
 from hypothesis import given
 from hypothesis import strategies as st
+from job_events import EventKind, happened, jobs_after
 from monitor_files import executing, stamp, starting, submitted, terminated
 
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.jobs.jobs import AnyEvent, Jobs
 from monitors.watcher.workflow_files import Files
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.advance.beliefs import Beliefs
 from pegasus_hooks.advance.booking import WorkflowReservations
 from pegasus_hooks.advance.listening import EVERY_S, LOOK_S, REST_AT_MOST_S, AdvanceReservations
-from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, after
+from pegasus_hooks.advance.progress import JobPhase, JobProgress, progress_of
 
 T0 = 1_700_000_000.0
 IN, RUN, OUT = "stage_in", "run", "stage_out"
@@ -38,7 +38,6 @@ DAG = PlannedDag(
         ),
     },
 )  # fmt: skip
-WATCHED = Watched("w", Path("/nowhere"), Path("/nowhere/w.dag"), HookConfig("http://127.0.0.1:1"))
 RUN_S = 600.0
 
 
@@ -46,7 +45,7 @@ RUN_S = 600.0
 
 
 @st.composite
-def attempts(draw: st.DrawFn) -> list[tuple[bool, Event]]:
+def attempts(draw: st.DrawFn) -> list[tuple[bool, AnyEvent]]:
     """What happens to a job with a PRE and a POST, in order; and of each whether DAGMan tells it.
     The last attempt may go on still; DAGMan knows then that the job was submitted."""
     happens: list[tuple[bool, EventKind, int | None, int]] = []
@@ -74,21 +73,18 @@ def attempts(draw: st.DrawFn) -> list[tuple[bool, Event]]:
             own.append((False, EventKind.POST_ENDED, int(end != "is done"), cluster))
         happens += own
     return [
-        (by_dagman, Event(what, T0 + at, "j", code, cluster))
+        (by_dagman, happened(what, T0 + at, "j", code, cluster))
         for at, (by_dagman, what, code, cluster) in enumerate(happens)
     ]
 
 
-def stand_after(events: list[Event], retries: int) -> JobProgress:
-    stand = NOT_BEGUN
-    for event in events:
-        stand = after(stand, event, retries)
-    return stand
+def stand_after(events: list[AnyEvent], retries: int) -> JobProgress:
+    return progress_of(jobs_after(events).get("j"), retries)
 
 
 @given(attempts(), st.lists(st.integers(0, 30)), st.integers(3, 5))
 def test_it_does_not_depend_on_when_the_logs_are_read(
-    happens: list[tuple[bool, Event]], cuts: list[int], retries: int
+    happens: list[tuple[bool, AnyEvent]], cuts: list[int], retries: int
 ) -> None:
     in_turn = stand_after([event for _, event in happens], retries)
     looks, begin = [], 0
@@ -130,16 +126,17 @@ def listening(broker: Slow | None = None) -> AdvanceReservations:
     return AdvanceReservations(DAG, booking, beliefs_of, clock=lambda: broker.now)
 
 
-def hear(ahead: AdvanceReservations, *events: Event) -> None:
+def hear(ahead: AdvanceReservations, jobs: Jobs, *events: AnyEvent) -> None:
     for event in events:
-        ahead.on(event, WATCHED)
+        if (name := jobs.take(event)) is not None:
+            ahead.on(jobs, name)
 
 
-def well(job: str, at: float, cluster: int) -> Iterator[Event]:
+def well(job: str, at: float, cluster: int) -> Iterator[AnyEvent]:
     """A job that is submitted at ``at`` and done 10 s later."""
-    yield Event(EventKind.SUBMITTED, at, job, None, cluster)
-    yield Event(EventKind.RUNNING, at + 1, job, None, cluster)
-    yield Event(EventKind.ENDED, at + 10, job, 0, cluster)
+    yield happened(EventKind.SUBMITTED, at, job, None, cluster)
+    yield happened(EventKind.RUNNING, at + 1, job, None, cluster)
+    yield happened(EventKind.ENDED, at + 10, job, 0, cluster)
 
 
 def last_begins(ahead: AdvanceReservations, now: float) -> float:
@@ -167,27 +164,40 @@ def test_a_watcher_that_begins_late_knows_for_how_long_a_job_has_run(tmp_path: P
         + said(T0 + 10, f"Event: ULOG_SUBMIT for HTCondor Node {IN} (2.0.0) {{}}")
         + said(T0 + 25, f"Event: ULOG_SUBMIT for HTCondor Node {RUN} (3.0.0) {{}}")
     )
-    ahead = listening()
-    hear(ahead, *Files(run).events())
+    ahead, jobs = listening(), Jobs()
+    hear(ahead, jobs, *Files(run).events())
     left = RUN_S - 200.0
     assert left < last_begins(ahead, T0 + 221.0) < left + 20.0
 
 
 def test_where_a_dagman_was_killed_the_next_one_finds_its_jobs_running() -> None:
-    ahead = listening()
-    hear(ahead, Event(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
-    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.DAG_GONE, T0 + 100))
-    hear(ahead, Event(EventKind.DAG_STARTED, T0 + 130), Event(EventKind.SUBMITTED, T0 + 132, RUN))
+    ahead, jobs = listening(), Jobs()
+    hear(ahead, jobs, happened(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
+    hear(ahead, jobs, *list(well(RUN, T0 + 20, 3))[:2], happened(EventKind.DAG_GONE, T0 + 100))
+    hear(
+        ahead,
+        jobs,
+        happened(EventKind.DAG_STARTED, T0 + 130),
+        happened(EventKind.SUBMITTED, T0 + 132, RUN),
+    )
     left = RUN_S - 200.0
     assert left < last_begins(ahead, T0 + 221.0) < left + 20.0
 
 
 def test_a_rescue_runs_again_what_failed_or_was_left() -> None:
-    ahead = listening()
-    hear(ahead, Event(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
-    hear(ahead, *list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.REMOVED, T0 + 90, RUN, None, 3))
+    ahead, jobs = listening(), Jobs()
+    hear(ahead, jobs, happened(EventKind.DAG_STARTED, T0), *well(IN, T0 + 5, 2))
     hear(
-        ahead, Event(EventKind.DAG_ENDED, T0 + 91, code=1), Event(EventKind.DAG_STARTED, T0 + 5000)
+        ahead,
+        jobs,
+        *list(well(RUN, T0 + 20, 3))[:2],
+        happened(EventKind.REMOVED, T0 + 90, RUN, None, 3),
+    )
+    hear(
+        ahead,
+        jobs,
+        happened(EventKind.DAG_ENDED, T0 + 91, code=1),
+        happened(EventKind.DAG_STARTED, T0 + 5000),
     )
     assert RUN_S < last_begins(ahead, T0 + 5001.0) < RUN_S + 20.0
 
@@ -195,33 +205,37 @@ def test_a_rescue_runs_again_what_failed_or_was_left() -> None:
 @pytest.mark.parametrize("why", ["it is tried again", "it is a rescue", "it was read late"])
 def test_what_passed_otherwise_is_not_what_dagman_takes_between_two_jobs(why: str) -> None:
     """The prediction would put that much between any two jobs."""
-    ahead = listening()
-    start = Event(EventKind.DAG_STARTED, T0)
+    ahead, jobs = listening(), Jobs()
+    start = happened(EventKind.DAG_STARTED, T0)
     if why == "it is tried again":
-        fails = [*list(well(RUN, T0 + 20, 3))[:2], Event(EventKind.ENDED, T0 + 520, RUN, 1, 3)]
-        again = Event(EventKind.PRE_STARTED, T0 + 1020, RUN)
-        hear(ahead, start, *well(IN, T0 + 5, 2), *fails, again)
+        fails = [*list(well(RUN, T0 + 20, 3))[:2], happened(EventKind.ENDED, T0 + 520, RUN, 1, 3)]
+        again = happened(EventKind.PRE_STARTED, T0 + 1020, RUN)
+        hear(ahead, jobs, start, *well(IN, T0 + 5, 2), *fails, again)
     elif why == "it is a rescue":
-        hear(ahead, start, *well(IN, T0 + 5, 2), Event(EventKind.DAG_ENDED, T0 + 91, code=1))
+        hear(
+            ahead, jobs, start, *well(IN, T0 + 5, 2), happened(EventKind.DAG_ENDED, T0 + 91, code=1)
+        )
         hear(
             ahead,
-            Event(EventKind.DAG_STARTED, T0 + 1000),
-            Event(EventKind.PRE_STARTED, T0 + 1020, RUN),
+            jobs,
+            happened(EventKind.DAG_STARTED, T0 + 1000),
+            happened(EventKind.PRE_STARTED, T0 + 1020, RUN),
         )
     else:  # the jobs' logs of both runs come before DAGMan's
-        hear(ahead, *well(IN, T0 + 5, 2), *list(well(RUN, T0 + 1020, 3))[:2], start)
+        hear(ahead, jobs, *well(IN, T0 + 5, 2), *list(well(RUN, T0 + 1020, 3))[:2], start)
         hear(
             ahead,
-            Event(EventKind.DAG_ENDED, T0 + 91, code=1),
-            Event(EventKind.DAG_STARTED, T0 + 1000),
+            jobs,
+            happened(EventKind.DAG_ENDED, T0 + 91, code=1),
+            happened(EventKind.DAG_STARTED, T0 + 1000),
         )
     assert last_begins(ahead, T0 + 1022.0) < RUN_S + 20.0
 
 
 def test_a_look_that_took_long_on_a_busy_machine_does_not_stop_the_next() -> None:
     broker = Slow(takes_s=10.0)
-    ahead = listening(broker)
-    hear(ahead, Event(EventKind.DAG_STARTED, T0))
+    ahead, jobs = listening(broker), Jobs()
+    hear(ahead, jobs, happened(EventKind.DAG_STARTED, T0))
     for _ in range(300):
         ahead.tick(T0 + broker.now)
         broker.now += 1.0
@@ -246,10 +260,14 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
     now = rig.clock.now
     booking = WorkflowReservations("w", Direct(rig), requests_of)
     ahead = AdvanceReservations(DAG, booking, lambda _: beliefs, clock=lambda: rig.clock.now)
-    fails = [Event(EventKind.PRE_STARTED, now + 1, IN), Event(EventKind.PRE_ENDED, now + 2, IN, 1)]
-    hear(ahead, Event(EventKind.DAG_STARTED, now), fails[0])
+    jobs = Jobs()
+    fails = [
+        happened(EventKind.PRE_STARTED, now + 1, IN),
+        happened(EventKind.PRE_ENDED, now + 2, IN, 1),
+    ]
+    hear(ahead, jobs, happened(EventKind.DAG_STARTED, now), fails[0])
     ahead.look(now + 1)
     assert [t.job for t in rig.broker.list()] == [OUT]
-    hear(ahead, fails[1])
+    hear(ahead, jobs, fails[1])
     ahead.look(now + 2)
     assert [t.job for t in rig.broker.list()] == [OUT]

@@ -27,7 +27,7 @@ from examples.demo.running import (
 )
 from examples.testbed.pool import Pool
 from monitors.archive.archive import Archive
-from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import AdonError

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -61,9 +62,9 @@ def test_after_a_pre_and_a_post_that_went_well_nothing_is_held(
                 broker, Budget(1e9), lambda: 1.0, lambda: seconds[0], sleep
             )  # fmt: skip
             if hook == "pre":
-                prejob.run(where, JOB, retry, CONFIG, effects)
+                prejob.run(PlannedFiles(where, JOB), retry, CONFIG, effects)
             else:
-                postjob.run(where, JOB, retry, 0, CONFIG, effects)
+                postjob.run(PlannedFiles(where, JOB), retry, 0, CONFIG, effects)
 
         for hook, retry, fates, state in runs:
             broker.fate, broker.state = iter(fates), state

@@ -10,6 +10,7 @@ from planned_world import PARENT, WORKFLOW, File, Planned, gsiftp
 from pytest import MonkeyPatch
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.moves import Moves
 from network_provisioner.base.model import TransitState
 from network_provisioner.client.hookconfig import HookConfig
@@ -31,7 +32,7 @@ def asks(plan: Planned, job: str, broker: FakeBroker | None = None) -> Asked:
     """The pairs and sizes that PRE of ``job`` asks for; and its quick look is of the same mind."""
     broker = broker or FakeBroker()
     before = len(broker.asked)
-    assert prejob.run(plan.where, job, 0, CONFIG, Effects(broker, Budget(60.0))) == 0
+    assert prejob.run(PlannedFiles(plan.where, job), 0, CONFIG, Effects(broker, Budget(60.0))) == 0
     asked = [(r.src, r.dst, r.size_bytes) for r in broker.asked[before:]]
     with MonkeyPatch.context() as patch:
         patch.chdir(plan.where)
@@ -40,8 +41,7 @@ def asks(plan: Planned, job: str, broker: FakeBroker | None = None) -> Asked:
 
 
 def moves(plan: Planned, job: str) -> Moves | None:
-    place, listing, _ = prejob.place_of(plan.where, job, 0, 0.0)
-    return prejob.moves_at(place, listing)
+    return prejob.moves_at(PlannedFiles(plan.where, job))
 
 
 def test_a_shared_file_system_is_reached_by_transfer_jobs(plan: Planned) -> None:
@@ -133,7 +133,7 @@ def test_what_a_node_moved_itself_is_reported(plan: Planned) -> None:
     asks(plan, "split_ID1", broker)
     (plan.folder / "split_ID1.out").write_text(RECORDS)
     effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
-    postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
+    postjob.run(PlannedFiles(plan.where, "split_ID1"), 0, 0, CONFIG, effects)
     assert [r[1:] for r in broker.released] == [(1000, 2.0, "success"), (77, 1.0, "success")]
     decision = job_files.read_json(plan.folder / "split_ID1.adon.json")
     assert decision["given_back"] is True
@@ -157,7 +157,7 @@ def test_a_staging_site_may_be_local(plan: Planned, url: str) -> None:
     told = told.replace("duration: 0.0", "duration: 2.0")
     (plan.folder / "split_ID1.out").write_text(record + told)
     effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
-    postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
+    postjob.run(PlannedFiles(plan.where, "split_ID1"), 0, 0, CONFIG, effects)
     assert [r[1:] for r in broker.released] == [(19, 2.0, "success"), (19, 2.0, "success")]
 
 
@@ -178,7 +178,9 @@ def test_what_passes_a_machine_that_the_tool_calls_local(plan: Planned) -> None:
         f'    dst_label: "{dst[0]}"\n    success: True\n    start: 1000\n    duration: 2.0\n'
         '    lfn: "f"\n    bytes: 7\n' for src, dst in steps
     ))  # fmt: skip
-    postjob.run(plan.where, job, 0, 0, CONFIG, Effects(broker, Budget(60.0), now=lambda: 0.0))
+    postjob.run(
+        PlannedFiles(plan.where, job), 0, 0, CONFIG, Effects(broker, Budget(60.0), now=lambda: 0.0)
+    )
     assert [r[1:] for r in broker.released] == [(7, 2.0, "success")] * 2
 
 
@@ -204,7 +206,7 @@ def test_an_input_that_bypasses_the_staging_site_comes_from_where_it_lies(plan: 
     )
     (plan.folder / "split_ID1.out").write_text(records)
     effects = Effects(broker, Budget(60.0), now=lambda: 0.0)
-    postjob.run(plan.where, "split_ID1", 0, 0, CONFIG, effects)
+    postjob.run(PlannedFiles(plan.where, "split_ID1"), 0, 0, CONFIG, effects)
     assert [r[1] for r in broker.released] == [1000, 0]
 
 
@@ -353,7 +355,7 @@ def test_what_a_killed_pre_may_have_got_for_a_node_is_given_back_by_the_next(
     lite(plan)
     broker = FakeBroker()
     asks(plan, "split_ID1", broker)
-    prejob.run(plan.where, "split_ID1", 1, CONFIG, Effects(broker, Budget(60.0)))
+    prejob.run(PlannedFiles(plan.where, "split_ID1"), 1, CONFIG, Effects(broker, Budget(60.0)))
     ids = {f"{WORKFLOW}:split_ID1:0:{pair}" for pair in ("stage-mu", "mu-stage")}
     assert {r[0] for r in broker.released} == ids
     assert TransitState.BEST_EFFORT in {x["state"] for x in journal(plan.where)}

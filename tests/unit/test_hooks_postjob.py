@@ -9,6 +9,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
@@ -41,11 +42,11 @@ def effects(broker: FakeBroker) -> Effects:
 
 
 def before(submit_dir: Path, broker: FakeBroker) -> None:
-    prejob.run(submit_dir, JOB, 0, CONFIG, effects(broker))
+    prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, effects(broker))
 
 
 def after(submit_dir: Path, broker: FakeBroker, code: int = 0) -> list[dict[str, object]]:
-    postjob.run(submit_dir, JOB, 0, code, CONFIG, effects(broker))
+    postjob.run(PlannedFiles(submit_dir, JOB), 0, code, CONFIG, effects(broker))
     return [line for line in journal(submit_dir) if line["hook"] == "post"]
 
 
@@ -131,7 +132,7 @@ def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None
     outputs = {"x.bam": 12, "x.bai": 3}
     text = f"noise\n{keepsizes.RECORD_PREFIX} {json.dumps({'outputs': outputs})}\n"
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
-    keepsizes.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(PlannedFiles(submit_dir, "sort_ID2"))
     assert job_files.known_sizes(submit_dir) == outputs
 
 
@@ -141,14 +142,14 @@ def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
         '    x.bam:\n      lfn: "x.bam"\n      size: 12\n      output: True\n'
         '    in.sam:\n      lfn: "in.sam"\n      size: 40\n    stdin:\n      size: 0\n'
     )
-    keepsizes.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(PlannedFiles(submit_dir, "sort_ID2"))
     assert job_files.known_sizes(submit_dir) == {"x.bam": 12}
 
 
 @pytest.mark.parametrize("text", ["", "adon-job-record: {", "adon-job-record: []", "\xff"])
 def test_an_output_without_a_record(submit_dir: Path, text: str) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(text)
-    keepsizes.keep_sizes(submit_dir, "sort_ID2")
+    keepsizes.keep_sizes(PlannedFiles(submit_dir, "sort_ID2"))
     assert job_files.known_sizes(submit_dir) == {}
 
 

@@ -12,6 +12,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, journal, make_submit_dir, move
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -73,7 +74,7 @@ def pairs_of(submit_dir: Path, job: str = JOB) -> list[dict[str, object]]:
 
 
 def run(submit_dir: Path, world: World, retry: int = 0, job: str = JOB) -> list[dict[str, object]]:
-    assert prejob.run(submit_dir, job, retry, CONFIG, world.effects()) == 0
+    assert prejob.run(PlannedFiles(submit_dir, job), retry, CONFIG, world.effects()) == 0
     return pairs_of(submit_dir, job)
 
 
@@ -204,7 +205,7 @@ def test_where_ids_cannot_be_on_disk_nothing_is_asked_for(
     run(submit_dir, world, retry=0)
     monkeypatch.setattr(job_files, "write_json", full)
     with pytest.raises(OSError, match="No space left"):
-        prejob.run(submit_dir, JOB, 1, CONFIG, world.effects())
+        prejob.run(PlannedFiles(submit_dir, JOB), 1, CONFIG, world.effects())
     assert len(world.broker.asked) == 2  # those of the first run, which are given back
     assert {r[0] for r in world.broker.released} == {r.id for r in world.broker.asked}
     assert [(r.src, r.retry) for r in world.broker.told] == [("a", 1), ("b", 1)]
@@ -223,15 +224,15 @@ def test_the_watcher_hears_of_the_workflow_before_the_broker(submit_dir: Path) -
     def register(where: Path, workflow: str) -> None:
         heard.append((where, workflow, world.broker.calls))
 
-    prejob.run(submit_dir, "align_ID1", 0, CONFIG, world.effects(), register)
+    prejob.run(PlannedFiles(submit_dir, "align_ID1"), 0, CONFIG, world.effects(), register)
     assert heard == []
-    prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), register)
+    prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, world.effects(), register)
     assert heard == [(submit_dir, WF_UUID, 0)]
 
 
 def test_without_a_watcher_the_transfer_has_its_path(submit_dir: Path) -> None:
     world = World(FakeBroker())
-    prejob.run(submit_dir, JOB, 0, CONFIG, world.effects(), full)
+    prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, world.effects(), full)
     assert [p["state"] for p in pairs_of(submit_dir)] == ["installed"] * 2
     assert "no watcher knows" in job_files.warnings(submit_dir)[0]
 
@@ -247,17 +248,21 @@ def test_dagman_asks_again_where_the_template_defers(submit_dir: Path) -> None:
     broker.service = Service(when_queued="defer", patience_s=100.0)
     config = HookConfig("http://127.0.0.1:1")
     world = World(broker)
-    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == prejob.DEFER_STATUS
+    assert (
+        prejob.run(PlannedFiles(submit_dir, JOB), 0, config, world.effects()) == prejob.DEFER_STATUS
+    )
     assert world.seconds == 0 and broker.released == []
     assert [line["event"] for line in journal(submit_dir)] == ["deferred"] * 2
     assert decision(submit_dir)["told"] is True
     world.seconds += 30.0
-    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == prejob.DEFER_STATUS
+    assert (
+        prejob.run(PlannedFiles(submit_dir, JOB), 0, config, world.effects()) == prejob.DEFER_STATUS
+    )
     assert decision(submit_dir)["since"] == 1000.0
     # The same ids are asked for, and in the end patience has counted from the first time.
     assert len({r.id for r in broker.asked}) == 2
     world.seconds += 80.0
-    assert prejob.run(submit_dir, JOB, 0, config, world.effects()) == 0
+    assert prejob.run(PlannedFiles(submit_dir, JOB), 0, config, world.effects()) == 0
     assert world.seconds == 110.0
     assert {p["state"] for p in pairs_of(submit_dir)} == {"best_effort"}
     assert {r[3] for r in broker.released} == {"gave_up"}
@@ -270,9 +275,11 @@ def test_a_deferred_job_that_gets_its_path_runs(submit_dir: Path) -> None:
     )
     broker.service = Service(when_queued="defer")
     world = World(broker)
-    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == prejob.DEFER_STATUS
+    assert (
+        prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, world.effects()) == prejob.DEFER_STATUS
+    )
     world.seconds += 1.0
-    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == 0
+    assert prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, world.effects()) == 0
     assert {p["state"] for p in pairs_of(submit_dir)} == {"installed"}
     assert broker.released == []
 
@@ -281,7 +288,7 @@ def test_where_dagman_would_not_ask_again_the_hook_waits(submit_dir: Path) -> No
     broker = FakeBroker(TransitState.QUEUED, TransitState.QUEUED, TransitState.INSTALLED)
     broker.service = Service(when_queued="defer")
     world = World(broker)
-    assert prejob.run(submit_dir, JOB, 0, CONFIG, world.effects()) == 0
+    assert prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, world.effects()) == 0
     assert world.seconds > 0 and {p["state"] for p in pairs_of(submit_dir)} == {"installed"}
 
 
@@ -300,8 +307,9 @@ def test_where_dagman_would_not_ask_again_the_hook_waits(submit_dir: Path) -> No
 def test_whether_dagman_would_ask_again_stands_in_the_dag(
     tmp_path: Path, line: str, defers: bool
 ) -> None:
+    (tmp_path / "braindump.yml").write_text('dag: "f.dag"\n')
     (tmp_path / "f.dag").write_text(f"JOB job job.sub\n{line}\n")
-    assert job_files.defers(tmp_path, {"dag": "f.dag"}, "job", 4) is defers
+    assert PlannedFiles(tmp_path, "job").defers(4) is defers
 
 
 def test_what_the_templates_want_is_on_record(submit_dir: Path) -> None:
@@ -357,7 +365,7 @@ def test_every_request_says_whose_it_is(tmp_path: Path) -> None:
     (where / "00/00" / f"{job}.sub").write_text('+ProjectName = "SoyKB"\nqueue\n')
     broker = FakeBroker()
     config = HookConfig("http://127.0.0.1:1", template="soykb")
-    prejob.run(where, job, 0, config, Effects(broker, Budget(60.0)))
+    prejob.run(PlannedFiles(where, job), 0, config, Effects(broker, Budget(60.0)))
     asked = broker.asked[0]
     assert (asked.user, asked.project, asked.experiment) == ("u", "SoyKB", "soykb")
     assert asked.application == "soykb"

@@ -9,9 +9,10 @@ import pytest
 from hooks_world import move
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planned_world import PARENT, WORKFLOW, Planned
+from planned_world import NAME, PARENT, WORKFLOW, Planned
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
 from pegasus_hooks.prepost import sizes
 
@@ -28,14 +29,23 @@ def pair(*lfns: str) -> SitePair:
     return found
 
 
+def files_of(plan: Planned) -> PlannedFiles:
+    with (plan.where / f"{NAME}-0.dag").open("a") as dag:
+        dag.write(f"JOB {JOB} 00/00/{JOB}.sub\n")
+    return PlannedFiles(plan.where, JOB)
+
+
 def found(plan: Planned, *lfns: str, site: str = "mu") -> dict[str, int]:
-    known, _ = sizes.sizes_for([pair(*lfns)], plan.where, plan.folder / JOB, site)
+    known, _ = sizes.sizes_for([pair(*lfns)], files_of(plan), site)
     return {lfn: known[lfn] for lfn in lfns if lfn in known}
 
 
 def test_nothing_is_read_where_all_is_declared(tmp_path: Path) -> None:
     (declared,) = site_pairs([move("f", "a", "mu", 5)])
-    assert sizes.sizes_for([declared], tmp_path / "missing", tmp_path, "mu") == ({}, frozenset())
+    assert sizes.sizes_for([declared], PlannedFiles(tmp_path / "missing", JOB), "mu") == (
+        {},
+        frozenset(),
+    )
     assert sizes.source_of(declared, {}, frozenset()) == sizes.DECLARED
 
 
@@ -58,18 +68,17 @@ def test_a_file_of_this_machine_is_looked_at(plan: Planned, tmp_path: Path) -> N
     (tmp_path / "reads").write_bytes(b"x" * 17)
     entry = move("reads", "local", "mu", None, str(tmp_path))
     (here,) = site_pairs([entry])
-    job_files = plan.folder / JOB
-    assert sizes.sizes_for([here], plan.where, job_files, "local")[0] == {"reads": 17}
-    assert sizes.sizes_for([here], plan.where, job_files, "mu")[0] == {}  # not where it would run
+    assert sizes.sizes_for([here], files_of(plan), "local")[0] == {"reads": 17}
+    assert sizes.sizes_for([here], files_of(plan), "mu")[0] == {}  # not where it would run
     (tmp_path / "reads").unlink()
-    assert sizes.sizes_for([here], plan.where, job_files, "local")[0] == {}
+    assert sizes.sizes_for([here], files_of(plan), "local")[0] == {}
     (tmp_path / "reads").mkdir()
-    assert sizes.sizes_for([here], plan.where, job_files, "local")[0] == {}
+    assert sizes.sizes_for([here], files_of(plan), "local")[0] == {}
 
 
 def test_a_remote_file_is_not_looked_for_here(plan: Planned) -> None:
     remote = Transfer("f", (SiteUrl("a", "gsiftp://h/etc/passwd"),), (SiteUrl("mu", "file:///x"),))
-    known, _ = sizes.sizes_for(site_pairs([remote]), plan.where, plan.folder / JOB, "local")
+    known, _ = sizes.sizes_for(site_pairs([remote]), files_of(plan), "local")
     assert known == {}
 
 
@@ -89,9 +98,7 @@ def test_a_sub_workflow_knows_what_its_parents_jobs_wrote(tmp_path: Path) -> Non
 def test_a_file_like_others_is_estimated_by_them(plan: Planned) -> None:
     for number, size in ((1, 10), (2, 20), (3, 90)):
         plan.wrote(f"chr{number}.vcf", size)
-    known, estimates = sizes.sizes_for(
-        [pair("chr17.vcf", "chr1.vcf", "x")], plan.where, plan.folder / JOB, "mu"
-    )
+    known, estimates = sizes.sizes_for([pair("chr17.vcf", "chr1.vcf", "x")], files_of(plan), "mu")
     assert (known["chr17.vcf"], estimates) == (20, {"chr17.vcf"})
     assert "x" not in known
     assert sizes.source_of(pair("chr17.vcf", "chr1.vcf"), known, estimates) == sizes.ESTIMATED
@@ -120,7 +127,7 @@ def test_whatever_stands_in_the_logs_does_no_harm(
     plan = Planned(tmp_path_factory.mktemp("run") / "r")
     for name in ("mini-0.cache.meta", "mini-0.metadata", f"00/00/{JOB}.in.meta"):
         (plan.where / name).write_bytes(junk)
-    known, _ = sizes.sizes_for([pair("f")], plan.where, plan.folder / JOB, "mu")
+    known, _ = sizes.sizes_for([pair("f")], files_of(plan), "mu")
     assert all(size >= 0 for size in known.values())
 
 

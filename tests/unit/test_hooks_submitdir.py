@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from hooks_world import make_submit_dir
+from hooks_world import make_submit_dir, move
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 from pegasus_hooks import post, pre
@@ -26,12 +28,34 @@ def test_the_folder_of_a_job_stands_on_its_line(tmp_path: Path) -> None:
         "JOB first x/first.sub\nSCRIPT PRE align_ID1 JOB align_ID1 no/no.sub\n"
         "JOB align_ID12 00/02/a.sub\nJOB align_ID1 00/01/a.sub\nPARENT first CHILD align_ID1\n"
     )
-    dag = job_files.dag_file(run, job_files.braindump(run))
-    assert job_files.job_file(run, dag, "first", ".in") == run / "x/first.in"
-    assert job_files.job_file(run, dag, "align_ID1", ".in") == run / "00/01/align_ID1.in"
-    assert job_files.job_file(run, dag, "align_ID12", ".in") == run / "00/02/align_ID12.in"
+    assert PlannedFiles(run, "first").file(".in") == run / "x/first.in"
+    assert PlannedFiles(run, "align_ID1").file(".in") == run / "00/01/align_ID1.in"
+    assert PlannedFiles(run, "align_ID12").file(".in") == run / "00/02/align_ID12.in"
     with pytest.raises(InputError, match="no line 'JOB align "):
-        job_files.job_file(run, dag, "align", ".in")
+        PlannedFiles(run, "align").file(".in")
+
+
+@pytest.mark.parametrize("job", ["stage_in_local_tacc_0_0", "align_ID1"])
+def test_a_hook_reads_what_is_the_workflows_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """The DAG of 100,000 jobs has megabytes, and each of them has a PRE and a POST."""
+    lists = {"stage_in_local_tacc_0_0": [move("f", "mu", "tacc")]}
+    run = make_submit_dir(tmp_path / "run", lists, ["align_ID1"])
+    config = tmp_path / "hooks.json"
+    config.write_text(json.dumps({"broker": "http://127.0.0.1:9", "timeout_s": 1}))
+    reads: Counter[str] = Counter()
+    really = os.open
+
+    def opened(path: str | Path, *how: int) -> int:
+        reads[Path(path).name] += 1
+        return really(path, *how)
+
+    for hook, words in ((hookrun.pre, ["0"]), (hookrun.post, ["0", "0"])):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", opened)
+            assert hook(["--config", str(config), job, *words], run) == 0
+        assert (reads.pop("flow-0.dag"), reads.pop("braindump.yml")) == (1, 1)
 
 
 def test_a_directory_that_is_none_of_pegasus(tmp_path: Path) -> None:
@@ -165,7 +189,9 @@ def test_the_retry_is_what_dagman_says(
     (tmp_path / "hooks.json").write_text('{"broker": "http://127.0.0.1:1"}')
     around = ["--config", str(tmp_path / "hooks.json"), "--exitcode-path", "/x", *ours, "--"]
     hookrun.post([*around, *theirs, ".//00/00/stage_in_1.out"])
-    assert seen[0][1:4] == ("stage_in_1", retry, 0)
+    files, *rest = seen[0]
+    assert isinstance(files, PlannedFiles) and files.job == "stage_in_1"
+    assert rest[:2] == [retry, 0]
 
 
 def test_a_check_that_cannot_be_run_is_said(

@@ -17,6 +17,7 @@ from planned_world import SUBMIT_PATH, File, Planned, gsiftp
 from planner_world import FIXED, MAPPING, make_case
 
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.transferlist import SitePair, SiteUrl, Transfer, site_pairs
 from network_provisioner.base.model import SEEN, Service
 from network_provisioner.client.hookconfig import HookConfig
@@ -315,7 +316,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     config = HookConfig("http://127.0.0.1:1")
 
     def before() -> dict[str, object]:
-        prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
+        prejob.run(PlannedFiles(plan.where, JOB), 0, config, Effects(broker, Budget(60.0)))
         return job_files.read_json(plan.folder / f"{JOB}.adon.json")
 
     tuned = {"streams": 8, "buffer_bytes": 4096, "threads": 3}
@@ -326,7 +327,7 @@ def test_pre_tunes_and_post_reports(plan: Planned, text: str) -> None:
     assert submit_file.stat().st_mode & 0o777 == 0o640
     assert submit_file.stat().st_mtime_ns == 10**18
     assert {"event": "tuned", **tuned}.items() <= journal(plan.where)[1].items()
-    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
+    postjob.run(PlannedFiles(plan.where, JOB), 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{**tuned, "retries": 0}]
     # When the template wants nothing any more, or nobody knows, it is as Pegasus wrote it; but for
     # where the records go, and the sleep.
@@ -351,11 +352,11 @@ def test_pre_has_small_files_move_side_by_side(plan: Planned) -> None:
     submit_file = plan.transfer_job(JOB, files)
     config = HookConfig("http://127.0.0.1:1")
     broker = FakeBroker()
-    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
+    prejob.run(PlannedFiles(plan.where, JOB), 0, config, Effects(broker, Budget(60.0)))
     decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
     assert decision["tuned"] == {"streams": 1, "threads": 8, "side_by_side": 8}
     assert "--threads 8 " in job_files.command(submit_file.read_text(), "arguments")
-    postjob.run(plan.where, JOB, 0, 0, config, Effects(broker, Budget(60.0)))
+    postjob.run(PlannedFiles(plan.where, JOB), 0, 0, config, Effects(broker, Budget(60.0)))
     assert broker.used == [{"streams": 0, "buffer_bytes": 0, "threads": 0, "retries": 0}]
 
 
@@ -369,7 +370,7 @@ def test_a_submit_file_that_cannot_be_written_costs_the_tuning_only(
     broker.service = Service(streams=8)
     monkeypatch.setattr(tuning, "tune", full)
     config = HookConfig("http://127.0.0.1:1")
-    prejob.run(plan.where, JOB, 0, config, Effects(broker, Budget(60.0)))
+    prejob.run(PlannedFiles(plan.where, JOB), 0, config, Effects(broker, Budget(60.0)))
     decision = job_files.read_json(plan.folder / f"{JOB}.adon.json")
     assert decision["pairs"][0]["state"] == "installed" and decision["tuned"] == {}
     assert "not tuned" in job_files.warnings(plan.where)[0]

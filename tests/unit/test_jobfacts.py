@@ -541,6 +541,30 @@ def test_htcondors_transfers_of_a_workflow(planned: Submitted) -> None:
     assert (took_back.subject, took_back.details["direction"]) == ("mu>local", "out")
 
 
+def test_what_an_execution_moved_that_broke_off_is_not_the_next_ones(planned: Submitted) -> None:
+    """Its input was there, it was evicted, and what it got next came from where it had been."""
+    log = SubmitDir(planned.path).workflow_log
+    assert log is not None
+    at = 1795296130.434
+    planned.nodes.write_text(
+        submitted(28, at, ONE) + executing(28, at + 2.166) + terminated(28, at + 10.397)
+    )
+    began, *_ = MOVES.split("040 (028", 1)
+    again = MOVES.removeprefix(began)
+    first = "".join(
+        f"040 (028.000.000) 2026-11-21 21:22:1{at}+00:00 {what} transferring input files\n...\n"
+        for at, what in (("0.450", "Started"), ("0.460", "Finished"))
+    )
+    evicted = "004 (028.000.000) 2026-11-21 21:22:10.470+00:00 Job was evicted.\n...\n"
+    log.write_text(began + first + evicted + again)
+    brought, _ = took(FollowedWorkflow(planned.path), "job_transfer")
+    assert brought.details["seconds"] == pytest.approx(2.0)
+    # Of the next one nobody says when its input came.
+    log.write_text(began + first + evicted + again.partition("001 (028")[2].join(["001 (028", ""]))
+    (took_back,) = took(FollowedWorkflow(planned.path), "job_transfer")
+    assert took_back.details["direction"] == "out"
+
+
 # ------------------------------------------------------------------ placements
 
 

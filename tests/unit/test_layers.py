@@ -44,6 +44,8 @@ PURE = [
     "condor_plugins/transfers/decide.py",
     "condor_plugins/transfers/request_builder.py",
     "condor_plugins/transfers/run_state.py",
+    "monitors/jobs/executions.py",
+    "monitors/jobs/jobs.py",
     "monitors/workflows/planned/forecast.py",
     "network_provisioner/controllers/plan.py",
     *sorted(

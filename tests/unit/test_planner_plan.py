@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, RAW, ROOT, Case, make_case
 
 from monitors.workflows.planned import job_files, transferlist
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.planner import Options, PlannedWorkflow, plan
@@ -72,7 +73,7 @@ def test_monitors_and_hooks_understand_it(case: Case) -> None:
     assert (split.site, split.transformation, split.task) == ("mu", "t::split:1.0", "ID1")
     assert split.output == found.submit_dir / "00/00/split_ID1.out"
     for name, job in found.jobs.items():
-        listing = job_files.job_file(found.submit_dir, found.dag, name, ".in")
+        listing = PlannedFiles(found.submit_dir, name).file(".in")
         assert listing.exists() == (job.task is None)
         if job.task is None:
             assert transferlist.read(listing) == job.entries
@@ -392,7 +393,7 @@ def test_dagman_can_be_told_to_ask_again(case: Case) -> None:
     found = planned(case, options=replace(FIXED, defer_s=15))
     name = "stage_in_local_mu_0_0"
     assert f"SCRIPT DEFER 4 15 PRE {name} " in found.dag.read_text()
-    assert job_files.defers(found.submit_dir, job_files.braindump(found.submit_dir), name, 4)
+    assert PlannedFiles(found.submit_dir, name).defers(4)
     assert "DEFER" not in planned(case).dag.read_text()
 
 

@@ -21,7 +21,7 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Measurement
-from monitors.workflows.facts.attempts import Attempts, Outcome
+from monitors.jobs.jobs import Jobs, Outcome
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs.events import EventParser, JobEvent, Kind
 from monitors.workflows.logs.records import read_record
@@ -130,7 +130,7 @@ def test_garbage_never_crashes_and_what_follows_is_read(places: list[tuple[int, 
         (Kind.EXECUTE, 99),
         (Kind.TERMINATED, 99),
     ]
-    attempts = Attempts(lambda name: PlannedJob(name, JobKind.COMPUTE, "mu", "x::y:1"))
+    attempts = Jobs(lambda name: PlannedJob(name, JobKind.COMPUTE, "mu", "x::y:1"))
     for one in found:
         attempts.feed(one)
 

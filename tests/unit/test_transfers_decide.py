@@ -21,7 +21,8 @@ from condor_plugins.transfers.decide import (
 )
 from condor_plugins.transfers.events import RunEvent
 from condor_plugins.transfers.request_builder import Run
-from condor_plugins.transfers.run_state import Phase, RunState, RunStates
+from condor_plugins.transfers.run_state import RunState, RunStates
+from monitors.jobs.executions import Phase
 from monitors.workflows.logs.events import Kind, TransferStep
 
 RUN = Run(JOB, 1)
@@ -195,6 +196,16 @@ def test_a_run_goes_forward_and_is_followed_for_itself(all_of_them: list[RunEven
     assert {c.run: (c.phase, c.how) for c in runs} == {
         run: (c.phase, c.how) for run, c in whole.items()
     }
+
+
+@given(st.lists(job_events, max_size=20), st.integers(0, 20))
+def test_an_event_that_comes_again_is_no_news(events: list[RunEvent], read: int) -> None:
+    """HTCondor's log may be read again: output that had been sent would be sent once more."""
+    told = [replace(one, at=float(at)) for at, one in enumerate(events, 1)]
+    once, again = after(*told[:read]), after(*told[:read], *told[:read])
+    assert list(map(repr, again)) == list(map(repr, once))
+    read_again = after(*(one for event in told for one in (event, event)))
+    assert list(map(repr, read_again)) == list(map(repr, after(*told)))
 
 
 def test_what_is_long_over_is_forgotten() -> None:

@@ -12,11 +12,13 @@ import pytest
 from broker_model import BrokerModel
 from hypothesis import given
 from hypothesis import strategies as st
+from job_events import EventKind, happened
 
+from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
 from monitors.watcher.actions import Moved
 from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.errors import BrokerError
@@ -35,11 +37,12 @@ class World:
 
     broker: BrokerModel = field(default_factory=BrokerModel)
     time: float = 1000.0
-    said: list[Event] = field(default_factory=list)
+    said: list[AnyEvent] = field(default_factory=list)
     file: DecisionFile = field(default_factory=lambda: DecisionFile(FILE, JOB, 0, 0.0))
     changed: bool = False
     lines: list[Mapping[str, Any]] = field(default_factory=list)
     cluster: int = 0
+    count: int = 0  # of what happened
     moved: int = 7
     client: str = ""  # of the pair
     open: set[Connection] = field(default_factory=set)
@@ -73,11 +76,11 @@ class World:
 
     # -- what the watcher sees ---------------------------------------------------------------
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[AnyEvent]:
         said, self.said = self.said, []
         return said
 
-    def gone(self, now: float) -> list[Event]:
+    def gone(self, now: float) -> list[DagEvent]:
         return []
 
     def decision_files(self) -> list[DecisionFile]:
@@ -146,8 +149,9 @@ class World:
     def tell(self, what: EventKind, code: int | None = None) -> None:
         if what is EventKind.SUBMITTED:
             self.cluster += 1
-        job = "" if what.startswith("dag_") else JOB
-        self.said.append(Event(what, float(int(self.time)), job, code, self.cluster))
+        self.count += 1
+        at = float(int(self.time))
+        self.said.append(happened(what, at, JOB, code, self.cluster, nth=self.count))
 
 
 @pytest.fixture
@@ -330,6 +334,18 @@ def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
     assert world.held.finished() and not world.pending.of("wf")
 
 
+def test_what_a_rescue_leaves_is_swept_as_well(world: World) -> None:
+    for code in (1, 0):
+        world.tell(EventKind.DAG_STARTED)
+        world.look(1.0)
+        left = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+        world.broker.transits[left.id] = left
+        world.tell(EventKind.DAG_ENDED, code=code)
+        world.look(9.0)
+        assert world.broker.live() == []
+        assert world.held.finished()
+
+
 def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     world.pre()
     world.tell(EventKind.SUBMITTED)
@@ -347,7 +363,7 @@ def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
 
 def test_a_listeners_trouble_is_its_own(world: World) -> None:
     class Failing:
-        def on(self, event: Event, workflow: Watched, /) -> None:
+        def on(self, jobs: Jobs, name: str, /) -> None:
             raise RuntimeError("oh")
 
         def tick(self, now: float, /) -> None:

@@ -14,6 +14,7 @@ from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
 from monitors.workflows.planned import job_files
+from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     RequestAnswer,
@@ -70,7 +71,7 @@ class Broker(FakeBroker):
 def run(tmp_path: Path) -> Path:
     run = make_submit_dir(tmp_path / "run", {JOB: [move("f", "a", "b", 500)]})
     effects = Effects(FakeBroker(), Budget(60.0), now=lambda: 0.0)
-    prejob.run(run, JOB, 0, CONFIG, effects)
+    prejob.run(PlannedFiles(run, JOB), 0, CONFIG, effects)
     return run
 
 
@@ -158,7 +159,7 @@ def test_what_is_told_later_has_its_owner(run: Path) -> None:
     broker, effects = FakeBroker(BrokerError("away")), Effects(FakeBroker(), Budget(60.0))
     with (run / "braindump.yml").open("a") as dump:
         dump.write('dax_label: "soykb"\n')
-    prejob.run(run, JOB, 1, CONFIG, replace(effects, broker=broker))
+    prejob.run(PlannedFiles(run, JOB), 1, CONFIG, replace(effects, broker=broker))
     (asked,) = broker.asked
     decision, back = decision_of(run), Broker()
     Tell(watched(run), Journal(), decision, decision.pairs[0]).do(back)

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from job_events import EventKind, happened
 
+from monitors.jobs.jobs import AnyEvent, DagmanState, Jobs, Reading
 from monitors.watcher import rules
-from monitors.watcher.events import Event, EventKind
-from monitors.watcher.rules import DecisionTime, Due, Fact, JobState, due
+from monitors.watcher.rules import DecisionTime, Due, Fact, due
+from monitors.workflows.logs.events import JobEvent, Kind
 
 JOB = "stage_in_local_tacc_0_0"
 FIRST = DecisionTime(100.5, look=2)
 LONG_S = 100.0
 
 
+Heard = tuple[AnyEvent, int, float]
+"""An event, the look in which it was read, and when."""
+
+
 def fact(what: EventKind, at: float = 101.0, look: int = 3, code: int | None = None,
-         cluster: int = 7, heard: float = 0.0) -> Fact:  # fmt: skip
+         cluster: int = 7, heard: float = 0.0) -> Heard:  # fmt: skip
     job = "" if what.startswith("dag_") else JOB
-    return Fact(Event(what, at, job, code, cluster), look, heard)
+    return happened(what, at, job, code, cluster), look, heard
 
 
-def standing(*facts: Fact) -> JobState:
-    found = JobState()
-    for one in facts:
-        found = rules.after(found, one)
-    return found
+def observed(*facts: Heard) -> Jobs:
+    jobs = Jobs()
+    for n, (event, look, heard) in enumerate(facts):
+        jobs.reading = Reading(look, heard)
+        jobs.take(replace(event, nth=n) if isinstance(event, JobEvent) else event)
+    return jobs
+
+
+def standing(*facts: Heard) -> Fact | None:
+    return rules.newest(observed(*facts).get(JOB))
+
+
+def dag(what: EventKind) -> Fact | None:
+    return rules.newest_of_dag(observed(fact(what)))
 
 
 SUBMITTED, RUNNING = fact(EventKind.SUBMITTED), fact(EventKind.RUNNING)
@@ -46,7 +63,7 @@ ENDED = fact(EventKind.ENDED, code=1)
         ([SUBMITTED, RUNNING, fact(EventKind.EVICTED)], "evicted", 6.0),
     ],
 )
-def test_due_after_its_time(facts: list[Fact], outcome: str, after_s: float) -> None:
+def test_due_after_its_time(facts: list[Heard], outcome: str, after_s: float) -> None:
     found = standing(*facts)
     assert due(FIRST, found, None, after_s - 0.1) is None
     became = due(FIRST, found, None, after_s)
@@ -69,20 +86,20 @@ def test_due_after_its_time(facts: list[Fact], outcome: str, after_s: float) -> 
         [SUBMITTED, ENDED, fact(EventKind.SUBMITTED, cluster=8), fact(EventKind.POST_ENDED)],
     ],
 )
-def test_not_due_while_needed(facts: list[Fact]) -> None:
+def test_not_due_while_needed(facts: list[Heard]) -> None:
     assert due(FIRST, standing(*facts), None, LONG_S) is None
-    assert due(FIRST, standing(*facts), fact(EventKind.DAG_STARTED), LONG_S) is None
-    ended = due(FIRST, standing(*facts), fact(EventKind.DAG_ENDED), LONG_S)
+    assert due(FIRST, standing(*facts), dag(EventKind.DAG_STARTED), LONG_S) is None
+    ended = due(FIRST, standing(*facts), dag(EventKind.DAG_ENDED), LONG_S)
     assert ended is not None and not ended.pause
 
 
 def test_a_failed_pre_is_the_reason_also_where_its_dag_has_ended_since() -> None:
     failed = standing(fact(EventKind.PRE_ENDED, code=1))
-    assert due(FIRST, failed, fact(EventKind.DAG_ENDED), LONG_S) == Due("pre_failed")
+    assert due(FIRST, failed, dag(EventKind.DAG_ENDED), LONG_S) == Due("pre_failed")
 
 
 def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
-    old = standing(*(Fact(f.event, 1, 0.0) for f in (SUBMITTED, ENDED)))
+    old = standing(*((event, 1, 0.0) for event, *_ in (SUBMITTED, ENDED)))
     before = DecisionTime(102.5, look=2)
     assert due(before, old, None, LONG_S) is None
     # read in a later look: it came after the decision, whatever the clock says
@@ -92,7 +109,7 @@ def test_what_happened_before_the_decision_is_no_word_about_it() -> None:
 def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it() -> None:
     """A retry, where DAGMan's log is too short to tell of its PRE: its path would go while its job
     is being submitted."""
-    ended = standing(*(Fact(f.event, 2, 0.0) for f in (SUBMITTED, ENDED)),
+    ended = standing(*((event, 2, 0.0) for event, *_ in (SUBMITTED, ENDED)),
                      fact(EventKind.POST_ENDED, at=102.1, look=2, code=1))  # fmt: skip
     assert due(DecisionTime(102.4, look=2), ended, None, LONG_S) is None
     # Whole seconds do not say which was first, and what is over is given back.
@@ -101,36 +118,33 @@ def test_what_ended_within_the_second_of_the_next_decision_is_no_word_about_it()
 
 
 def test_a_job_in_the_queue_outlives_its_dagman_but_not_its_dag() -> None:
-    gone = fact(EventKind.DAG_GONE)
+    gone = dag(EventKind.DAG_GONE)
     assert due(FIRST, standing(SUBMITTED, RUNNING), gone, LONG_S) is None
     assert due(FIRST, standing(fact(EventKind.PRE_STARTED)), gone, LONG_S) == Due("dagman_gone")
     assert due(FIRST, None, gone, 5.9) is None
-    assert due(FIRST, None, fact(EventKind.DAG_ENDED), 2.0) == Due("dag_ended")
+    assert due(FIRST, None, dag(EventKind.DAG_ENDED), 2.0) == Due("dag_ended")
 
 
 def test_a_job_that_runs_again_wants_its_path_again() -> None:
-    held = standing(SUBMITTED, RUNNING, fact(EventKind.HELD))
-    assert not rules.runs(FIRST, held)
-    assert rules.runs(FIRST, rules.after(held, RUNNING))
-    assert not rules.runs(FIRST, rules.after(held, fact(EventKind.REMOVED)))
+    held = (SUBMITTED, RUNNING, fact(EventKind.HELD))
+    assert not rules.runs(FIRST, standing(*held))
+    assert rules.runs(FIRST, standing(*held, RUNNING))
+    assert not rules.runs(FIRST, standing(*held, fact(EventKind.REMOVED)))
 
 
 def test_the_dag_is_where_its_last_word_says() -> None:
-    dag = None
+    found = Jobs()
     for what, expected in [
-        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),
-        (EventKind.DAG_GONE, EventKind.DAG_GONE),
-        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),
-        (EventKind.DAG_ENDED, EventKind.DAG_ENDED),
-        (
-            EventKind.DAG_GONE,
-            EventKind.DAG_ENDED,
-        ),  # its process is found to be no more: nothing new
-        (EventKind.RUNNING, EventKind.DAG_ENDED),
-        (EventKind.DAG_STARTED, EventKind.DAG_STARTED),  # a rescue DAG
+        (EventKind.DAG_STARTED, DagmanState.STARTED),
+        (EventKind.DAG_GONE, DagmanState.GONE),
+        (EventKind.DAG_STARTED, DagmanState.STARTED),
+        (EventKind.DAG_ENDED, DagmanState.ENDED),
+        (EventKind.DAG_GONE, DagmanState.ENDED),  # its process is found to be no more: nothing new
+        (EventKind.RUNNING, DagmanState.ENDED),
+        (EventKind.DAG_STARTED, DagmanState.STARTED),  # a rescue DAG
     ]:
-        dag = rules.dag_after(dag, fact(what))
-        assert dag is not None and dag.what is expected
+        found.take(fact(what)[0])
+        assert found.dag is not None and found.dag.state is expected
 
 
 def test_what_is_told_twice_changes_nothing() -> None:
@@ -141,7 +155,7 @@ def test_what_is_told_twice_changes_nothing() -> None:
     assert before == standing(SUBMITTED)
     # a pool made anew counts from the beginning
     anew = standing(SUBMITTED, ENDED, fact(EventKind.SUBMITTED, at=200.0))
-    assert anew.last is not None and anew.last.what is EventKind.SUBMITTED
+    assert anew is not None and anew.what is Kind.SUBMIT
 
 
 JOB_EVENTS = [what for what in EventKind if not what.startswith("dag_")]
@@ -177,13 +191,13 @@ def test_whatever_happens_the_end_makes_it_due(
     decided: int,
 ) -> None:
     """Told in any order, with any number of looks before the decision."""
-    found, dag = JobState(), None
+    happenings: list[Heard] = []
     decision = DecisionTime(105.0, look=min(decided, len(events)))
     for look, (what, cluster, code) in enumerate([*events, *end], start=1):
         told = fact(what, at=100.0 + look, look=look, code=code, cluster=cluster, heard=look)
-        dag = rules.dag_after(dag, told)
-        if told.event.job:
-            found = rules.after(found, told)
-    assert due(decision, found, dag, 1000.0) is not None
+        happenings.append(told)
+    jobs = observed(*happenings)
+    found, ended = rules.newest(jobs.get(JOB)), rules.newest_of_dag(jobs)
+    assert due(decision, found, ended, 1000.0) is not None
     given_back = DecisionTime(105.0, look=1, given_back=True)
-    assert due(given_back, found, dag, 1000.0) is None
+    assert due(given_back, found, ended, 1000.0) is None

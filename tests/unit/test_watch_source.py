@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from hooks_world import WF_UUID, make_submit_dir
 
-from monitors.watcher.events import Event, EventKind
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState, Jobs
 from monitors.watcher.workflow_files import Files, elsewhere, process_alive
+from monitors.workflows.logs.dagman import DagmanStep, StepKind
+from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
 
@@ -46,8 +48,15 @@ def add(file: Path, text: str) -> None:
         out.write(text)
 
 
-def whats(events: list[Event]) -> list[tuple[EventKind, str, int]]:
-    return [(event.what, event.job, event.cluster) for event in events]
+def whats(events: list[AnyEvent]) -> list[object]:
+    return [
+        event.kind
+        if isinstance(event, JobEvent)
+        else event.state
+        if isinstance(event, DagEvent)
+        else event.step
+        for event in events
+    ]
 
 
 def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
@@ -55,35 +64,49 @@ def test_each_event_once_though_two_logs_tell_it(run: Path) -> None:
     text = submitted(4, 1) + nodes("001", 4, "Job executing on host: <h>", 2)
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, text)
-    assert whats(files.events()) == [(EventKind.SUBMITTED, JOB, 4), (EventKind.RUNNING, JOB, 4)]
-    add(run / "flow-0.log", nodes("012", 4, "Job was held.", 3))
-    add(run / "flow-0.log", nodes("013", 4, "Job was released.", 4))
-    add(run / "flow-0.log", nodes("004", 4, "Job was evicted.", 5))
-    add(run / "flow-0.log", nodes("009", 4, "Job was aborted.", 6))
-    found = files.events()
-    assert [e.what for e in found] == [
-        EventKind.HELD,
-        EventKind.UNHELD,
-        EventKind.EVICTED,
-        EventKind.REMOVED,
+    assert whats(list(files.events())) == [Kind.SUBMIT, Kind.EXECUTE]
+    more = [
+        nodes("012", 4, "Job was held.", 3),
+        nodes("013", 4, "Job was released.", 4),
+        nodes("004", 4, "Job was evicted.", 5),
+        nodes("009", 4, "Job was aborted.", 6),
     ]
-    assert files.events() == []
+    for name in (f"{DAG}.nodes.log", "flow-0.log"):
+        add(run / name, "".join(more))
+    assert whats(list(files.events())) == [Kind.HELD, Kind.RELEASED, Kind.EVICTED, Kind.ABORTED]
+    assert list(files.events()) == []
+
+
+def test_what_dagman_emptied_its_log_of_stands_in_the_workflows_own(run: Path) -> None:
+    files = Files(run)
+    nodes_log = run / f"{DAG}.nodes.log"
+    for name in (f"{DAG}.nodes.log", "flow-0.log"):
+        add(run / name, submitted(4, 1))
+    list(files.events())
+    add(run / "flow-0.log", ended(4, 2) + submitted(5, 3))
+    nodes_log.write_text(submitted(5, 3))  # a DAGMan that begins empties it
+    told = [(e.kind, e.cluster) for e in list(files.events()) if isinstance(e, JobEvent)]
+    assert told == [(Kind.TERMINATED, 4), (Kind.SUBMIT, 5)]
 
 
 def test_a_node_of_several_processes_ends_with_the_last(run: Path) -> None:
     files = Files(run)
     log = run / f"{DAG}.nodes.log"
+    jobs = Jobs()
     add(log, submitted(4, 1) + submitted(4, 1, proc=1) + ended(4, 2))
-    assert [e.what for e in files.events()] == [EventKind.SUBMITTED, EventKind.SUBMITTED]
+    assert [jobs.take(event) for event in list(files.events())] == [JOB, JOB, None]
     add(log, ended(4, 3, proc=1))
-    (event,) = files.events()
-    assert (event.what, event.code) == (EventKind.ENDED, 3)
+    assert [jobs.take(event) for event in list(files.events())] == [JOB]
+    job = jobs.get(JOB)
+    assert job is not None and job.current is not None
+    assert (job.current.last, job.current.returned) == (Kind.TERMINATED, 3)
 
 
 def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     out = run / f"{DAG}.dagman.out"
     alive: dict[int, bool | None] = {357: True}
     files = Files(run, alive.get)
+    add(run / f"{DAG}.nodes.log", "")  # else DAGMan's words are all there is
     at = "11/21/26 10:00:0"
     add(
         out, f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n{at}1 ** PID = 357 RealUID = 1\n"
@@ -94,24 +117,36 @@ def test_dagmans_life_and_its_pre_scripts(run: Path) -> None:
     add(out, f"{at}4 PRE Script of Node {JOB} failed with status 2\n")
     add(out, f"{at}5 PRE Script of node {JOB} completed successfully.\n")
     add(out, f"{at}6 Event: ULOG_SUBMIT for HTCondor Node {JOB} (4.0.0) {{11/21/26 10:00:06}}\n")
-    told = [(e.what, e.code) for e in files.events()]
-    assert told == [
-        (EventKind.DAG_STARTED, None),
-        (EventKind.PRE_STARTED, 0),
-        (EventKind.PRE_ENDED, -9),
-        (EventKind.PRE_ENDED, 2),
-        (EventKind.PRE_ENDED, 0),
-        (EventKind.SUBMITTED, None),
+    begin, pid, *told = list(files.events())
+    assert whats([begin, pid]) == [DagmanState.STARTED, StepKind.PID]
+    assert [(e.step, e.number) for e in told if isinstance(e, DagmanStep)] == [
+        (StepKind.PRE_STARTED, 0),
+        (StepKind.PRE_ENDED, -9),
+        (StepKind.PRE_ENDED, 2),
+        (StepKind.PRE_ENDED, 0),
+        (StepKind.SUBMITTED, 0),
     ]
     assert files.gone(0.0) == []
     alive[357] = None  # on another machine
     assert files.gone(0.0) == []
     alive[357] = False
-    assert [e.what for e in files.gone(7.0)] == [EventKind.DAG_GONE]
+    assert [e.state for e in files.gone(7.0)] == [DagmanState.GONE]
     assert files.gone(8.0) == []
     add(out, f"{at}7 **** condor_dagman (condor_DAGMAN) pid 357 EXITING WITH STATUS 3\n")
     add(out, f"{at}8 **** condor_dagman (condor_DAGMAN) pid 358 EXITING WITH STATUS 1\n")
-    assert whats(files.events()) == [(EventKind.DAG_GONE, "", 0), (EventKind.DAG_ENDED, "", 0)]
+    assert whats(list(files.events())) == [DagmanState.GONE, DagmanState.ENDED]
+
+
+def test_a_log_that_cannot_be_read_costs_nothing_of_the_others(run: Path) -> None:
+    """What was read is read: it would never come again."""
+    files = Files(run)
+    add(run / f"{DAG}.nodes.log", submitted(4, 1) + ended(4, 2))
+    add(run / f"{DAG}.dagman.log", nodes("009", 1, "Job was aborted.", 3))
+    (run / f"{DAG}.dagman.out").mkdir()
+    found: list[AnyEvent] = []
+    with pytest.raises(InputError, match=r"dagman\.out: cannot be read"):
+        found.extend(files.events())
+    assert whats(found) == [Kind.SUBMIT, Kind.TERMINATED, DagmanState.ENDED]
 
 
 def test_what_htcondor_does_with_dagman(run: Path) -> None:
@@ -120,10 +155,9 @@ def test_what_htcondor_does_with_dagman(run: Path) -> None:
     for number in ("000", "001", "012", "013", "001", "004", "009"):
         add(log, nodes(number, 1, "It was.", 1))
         add(log, nodes(number, 1, "It was.", 2))  # any number of times
-    found = [e.what for e in files.events()][::2]
-    assert found == [
-        EventKind.DAG_STARTED, EventKind.DAG_GONE, EventKind.DAG_STARTED, EventKind.DAG_GONE,
-        EventKind.DAG_ENDED,
+    assert whats(list(files.events()))[::2] == [
+        DagmanState.STARTED, DagmanState.GONE, DagmanState.STARTED, DagmanState.GONE,
+        DagmanState.ENDED,
     ]  # fmt: skip
 
 
@@ -132,16 +166,15 @@ def test_everything_at_once_is_told_in_order(run: Path) -> None:
     at = "11/21/26 10:00:0"
     out = f"{at}1 ** x (CONDOR_DAGMAN) STARTING UP\n{at}2 Running PRE script of Node {JOB}...\n"
     add(run / f"{DAG}.dagman.out", out)
-    begun = Files(run).events()[0].at
+    begun = next(iter(Files(run).events())).at
     later = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begun + 5))
     for number in ("004", "009"):
         add(run / f"{DAG}.dagman.log", f"{number} (001.000.000) {later} It was.\n...\n")
-    found = [e.what for e in Files(run).events()]
-    assert found == [
-        EventKind.DAG_STARTED,
-        EventKind.PRE_STARTED,
-        EventKind.DAG_GONE,
-        EventKind.DAG_ENDED,
+    assert whats(list(Files(run).events())) == [
+        DagmanState.STARTED,
+        StepKind.PRE_STARTED,
+        DagmanState.GONE,
+        DagmanState.ENDED,
     ]
 
 
@@ -193,9 +226,10 @@ def test_a_dagman_that_has_not_said_its_number_yet_is_not_the_one_before(run: Pa
     files = Files(run, {357: False, 358: True}.get)
     began = f"{at}1 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n"
     add(out, f"{began}{at}1 ** PID = 357 RealUID = 1\n{began}")
-    assert [e.what for e in [*files.events(), *files.gone(2.0)]] == [EventKind.DAG_STARTED] * 2
+    told = [e for e in [*files.events(), *files.gone(2.0)] if isinstance(e, DagEvent)]
+    assert whats([*told]) == [DagmanState.STARTED] * 2
     add(out, f"{at}1 ** PID = 358 RealUID = 1\n")
-    assert [*files.events(), *files.gone(3.0)] == []
+    assert whats([*files.events(), *files.gone(3.0)]) == [StepKind.PID]
 
 
 def test_what_happens_twice_within_a_second_is_told_twice(run: Path) -> None:
@@ -204,5 +238,7 @@ def test_what_happens_twice_within_a_second_is_told_twice(run: Path) -> None:
     again = held + nodes("013", 4, "Job was released.", 3) + held
     for name in (f"{DAG}.nodes.log", "flow-0.log"):
         add(run / name, submitted(4, 1) + again)
-    found = [event.what for event in Files(run).events()]
-    assert found == [EventKind.SUBMITTED, EventKind.HELD, EventKind.UNHELD, EventKind.HELD]
+    events = list(Files(run).events())
+    assert whats(events) == [Kind.SUBMIT, Kind.HELD, Kind.RELEASED, Kind.HELD]
+    jobs = Jobs()
+    assert [jobs.take(event) for event in events] == [JOB] * 4

@@ -15,8 +15,9 @@ from broker_model import BrokerModel
 from hooks_world import FakeBroker, make_submit_dir, move
 
 from adon.cli.main import main
+from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher import program, registry, watcher
-from monitors.watcher.events import Event, EventKind, Watched
+from monitors.watcher.events import Watched
 from monitors.watcher.registered import RegisteredWorkflows
 from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.watch import FileWatch, StatWatch
@@ -35,11 +36,12 @@ class Listening:
     """Hears everything."""
 
     def __init__(self) -> None:
-        self.heard: list[EventKind] = []
+        self.heard: list[DagmanState] = []
         self.ticks = 0
 
-    def on(self, event: Event, workflow: Watched, /) -> None:
-        self.heard.append(event.what)
+    def on(self, jobs: Jobs, name: str, /) -> None:
+        if not name and jobs.dag is not None:
+            self.heard.append(jobs.dag.state)
 
     def tick(self, now: float, /) -> None:
         self.ticks += 1
@@ -116,7 +118,7 @@ def test_followed_until_its_dag_has_ended(world: World) -> None:
     assert world.registered() == 1
     world.end()
     world.steps(3)
-    assert world.listener.heard == [EventKind.DAG_ENDED]
+    assert world.listener.heard == [DagmanState.ENDED]
     assert world.listener.ticks >= 20
     assert world.configs[0].broker == "http://127.0.0.1:9"
 
@@ -183,7 +185,7 @@ def test_a_damaged_workflow_is_not_the_others_trouble(
     assert [r.getMessage() for r in caplog.records if "braindump" in r.getMessage()] != []
     world.end()
     world.steps(3)
-    assert EventKind.DAG_ENDED in world.listener.heard
+    assert DagmanState.ENDED in world.listener.heard
 
 
 def test_a_configuration_that_is_gone_has_a_stand_in(world: World) -> None:

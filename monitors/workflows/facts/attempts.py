@@ -1,8 +1,5 @@
-"""Turns the events of a workflow's jobs into attempts: submitted, started, ended, with what result;
-and these into what they teach about sites: runtime, compute rate and queue wait.
-
-An attempt is one submission of one job. Logs of the same workflow overlap (DAGMan's ``nodes.log``
-and the workflow's own log tell the same events), so the same event may come twice and counts once.
+"""What the attempts of a workflow's jobs (:mod:`monitors.jobs.jobs`) teach about sites: runtime,
+compute rate and queue wait.
 
 The cost model of the thesis (Table 3) needs Γ_c, the bytes per second that a worker computes, and
 T_q, the time a job waits for one. Only the workflow's own compute jobs tell of them: transfers,
@@ -11,173 +8,13 @@ clean-up and other jobs that the planner added run elsewhere and by other rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from monitors.archive.measurement import Measurement
-from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.kickstart import JobRecord
-from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
-
-
-class Outcome(StrEnum):
-    """Where an attempt stands. ``REMOVED`` is what ``condor_rm`` does."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    HELD = "held"
-    DONE = "done"
-    FAILED = "failed"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A job was put on hold ``since`` then (Unix seconds), with HTCondor's reason and codes."""
-
-    since: float
-    reason: str
-    code: int
-    subcode: int
-
-
-_ON_HOLD = ("submitted on hold at user's request", 15, 0)
-"""HTCondor's reason and codes (``SubmittedOnHold``) for a job with ``hold = True``."""
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One submission of a job. Times in Unix seconds, 0 where it did not happen (yet).
-
-    ``start`` is of the last execution; ``starts`` counts them. ``waited_for_own`` tells that a job
-    of the same workflow ended at the same site while this one waited: it may have waited for that
-    one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
-    the hold that it is on, or was on when it was removed; ``reason`` why it was removed.
-    """
-
-    job: PlannedJob
-    cluster: int
-    proc: int
-    number: int
-    submit: float
-    start: float = 0.0
-    end: float = 0.0
-    starts: int = 0
-    returned: int | None = None
-    outcome: Outcome = Outcome.QUEUED
-    slot: str = ""
-    waited_for_own: bool = False
-    workflow: str = ""
-    retry: int = 0
-    hold: Hold | None = None
-    reason: str = ""
-
-    @property
-    def key(self) -> str:
-        """Tells this attempt from all others of the workflow, also after the pool was made anew."""
-        return f"{self.job.name}:{self.cluster}.{self.proc}:{self.submit:.3f}"
-
-    def posted(self, status: int) -> None:
-        """Its POST script, which has the last word on the job, ended with this exit status, minus
-        the signal where one ended it."""
-        self.outcome = Outcome.FAILED if status else Outcome.DONE
-        if status and self.returned == 0:
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            self.reason = f"its POST script {how}"
-
-
-@dataclass(slots=True)
-class Attempts:
-    """All attempts of one workflow, fed event by event.
-
-    ``job`` gives the planned job of a name, ``workflow`` is the UUID, ``names`` are the jobs' by
-    HTCondor's numbers as DAGMan tells them. Events of jobs whose submission nobody told of are
-    passed over: what they belong to is not known.
-    """
-
-    job: Callable[[str], PlannedJob]
-    workflow: str = ""
-    names: dict[int, str] = field(default_factory=dict)
-    all: list[Attempt] = field(default_factory=list)
-    _live: dict[tuple[int, int], Attempt] = field(default_factory=dict)
-    _by_job: dict[str, list[Attempt]] = field(default_factory=dict)
-    _own_end: dict[str, float] = field(default_factory=dict)
-    _seen: set[JobEvent] = field(default_factory=set)
-
-    def feed(self, event: JobEvent) -> Attempt | None:
-        """Takes the next event; returns the attempt where this event started or ended it."""
-        if event in self._seen:
-            return None
-        self._seen.add(event)
-        if event.kind is Kind.SUBMIT:
-            self._submitted(event)
-            return None
-        attempt = self.of(event)
-        if attempt is None and event.kind in (Kind.EXECUTE, Kind.TERMINATED):
-            # The log has lost its submission, and DAGMan may have told of it.
-            self._submitted(replace(event, node=self.names.get(event.cluster, "")))
-            attempt = self.of(event)
-        if attempt is None:
-            return None
-        if event.kind is Kind.POST_SCRIPT_TERMINATED:
-            attempt.posted(event.returned or 0)
-            return None
-        return attempt if self._changed(attempt, event) else None
-
-    def of(self, event: JobEvent) -> Attempt | None:
-        """The attempt that an event is of, None where its submission was not seen."""
-        attempt = self._live.get((event.cluster, event.proc))
-        return None if attempt is None or event.at < attempt.submit else attempt
-
-    def of_job(self, name: str) -> Sequence[Attempt]:
-        """All attempts of one job so far, in the order of their submission events."""
-        return self._by_job.get(name, ())
-
-    def _submitted(self, event: JobEvent) -> None:
-        if not event.node:
-            return
-        before = self._by_job.setdefault(event.node, [])
-        job = self.job(event.node)
-        attempt = Attempt(job, event.cluster, event.proc, len(before), event.at)
-        attempt.workflow = self.workflow
-        if job.on_hold:  # of which HTCondor writes no event of its own
-            attempt.outcome = Outcome.HELD
-            attempt.hold = Hold(event.at, *_ON_HOLD)
-        before.append(attempt)
-        self._live[event.cluster, event.proc] = attempt
-        self.all.append(attempt)
-
-    def _changed(self, attempt: Attempt, event: JobEvent) -> bool:
-        """Applies an event that is not a submission; whether the attempt started or ended."""
-        if attempt.end:
-            return False
-        if event.kind is Kind.EXECUTE:
-            attempt.start, attempt.slot, attempt.hold = event.at, event.slot, None
-            attempt.starts += 1
-            attempt.outcome = Outcome.RUNNING
-            attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
-            return True
-        if event.kind in (Kind.TERMINATED, Kind.ABORTED):
-            attempt.end, attempt.returned = event.at, event.returned
-            removed = event.kind is Kind.ABORTED
-            if removed:
-                attempt.reason = event.reason
-            else:
-                attempt.hold = None
-            failed = Outcome.REMOVED if removed else Outcome.FAILED
-            attempt.outcome = Outcome.DONE if event.returned == 0 else failed
-            if attempt.job.kind is JobKind.COMPUTE:
-                self._own_end[attempt.job.site] = event.at
-            return True
-        if event.kind is Kind.HELD:
-            attempt.outcome = Outcome.HELD
-            attempt.hold = Hold(event.at, event.reason, event.code, event.subcode)
-        elif event.kind is Kind.RELEASED:
-            attempt.outcome, attempt.hold = Outcome.QUEUED, None
-        elif event.kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION) and attempt.hold is None:
-            attempt.outcome = Outcome.QUEUED
-        return False
+from monitors.workflows.planned.submit_dir import JobKind
 
 
 def runtime_subject(transformation: str, site: str) -> str:

@@ -24,84 +24,40 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
+from monitors.jobs.executions import ENDS, Execution, Span
+from monitors.jobs.jobs import Attempt
 from monitors.workflows.condor import Ad, ads, printed
-from monitors.workflows.facts.attempts import Attempt
 from monitors.workflows.facts.transfers import Volume, transfer_fact
-from monitors.workflows.logs.events import EventTail, JobEvent, Kind, TransferStep
-from monitors.workflows.logs.stamps import LogTimes
-from network_provisioner.base.errors import InputError
+from monitors.workflows.logs.events import Kind
 
 ACCESS_POINT = "local"  # Pegasus's name for the site that jobs are submitted at
 TOOL = "htcondor"
-_KINDS = frozenset({Kind.SUBMIT, Kind.TERMINATED, Kind.FILE_TRANSFER})
-_STARTED = {TransferStep.IN_STARTED: "in", TransferStep.OUT_STARTED: "out"}
-_FINISHED = {TransferStep.IN_FINISHED: "in", TransferStep.OUT_FINISHED: "out"}
 _PROGRAM = "condor_history"
 _TIMEOUT_S = 5.0
 _CLOCK_S = 3.0  # dates are in whole seconds, and are those of the end of the transfer
 
 
-@dataclass(frozen=True, slots=True)
-class DirectionMoved:
-    """One direction of one execution: Unix seconds (0 where not told) and bytes."""
-
-    began: float = 0.0
-    ended: float = 0.0
-    n_bytes: int = 0
-
-
-class CondorTransfers:
-    """Those in the log of one workflow, read as far as it is needed."""
-
-    def __init__(self, log: Path | None, times: LogTimes | None = None) -> None:
-        self._log = log
-        self._events = None if log is None else EventTail(log, _KINDS, times)
-        self._ways: dict[tuple[int, int], dict[str, DirectionMoved]] = {}  # of the job's execution
-        self._ended: dict[tuple[int, int], float] = {}
-
-    def facts(self, attempt: Attempt) -> list[Measurement]:
-        """What HTCondor moved for an attempt that has ended, where that was more than its papers:
-        64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
-        if self._events is None or not attempt.start or not attempt.job.site:
-            return []
-        if attempt.job.site == ACCESS_POINT or self._log is None or not self._log.exists():
-            return []
-        with suppress(InputError):  # not to be read: then nobody tells
-            for event in self._events.read():
-                self._feed(event)
-        job = (attempt.cluster, attempt.proc)
-        if abs(self._ended.get(job, 0.0) - attempt.end) > 1.0:
-            return []
-        del self._ended[job]
-        return [
-            _fact(attempt, direction, way)
-            for direction, way in sorted(self._ways.pop(job).items())
-            if way.n_bytes >= SMALL_BYTES and way.ended >= way.began > 0
-        ]
-
-    def _feed(self, event: JobEvent) -> None:
-        job = (event.cluster, event.proc)
-        if event.kind is Kind.SUBMIT:
-            self._ways[job] = {}
-            self._ended.pop(job, None)
-            return
-        ways = self._ways.setdefault(job, {})
-        if event.step in _STARTED:
-            ways[_STARTED[event.step]] = DirectionMoved(began=event.at)
-        elif event.step in _FINISHED:
-            way = _FINISHED[event.step]
-            ways[way] = replace(ways.get(way, DirectionMoved()), ended=event.at)
-        elif event.kind is Kind.TERMINATED:
-            self._ended[job] = event.at
-            for way, n_bytes in (("in", event.received_bytes), ("out", event.sent_bytes)):
-                ways[way] = replace(ways.get(way, DirectionMoved()), n_bytes=n_bytes or 0)
+def moved_by_condor(attempt: Attempt, execution: Execution | None) -> list[Measurement]:
+    """What HTCondor moved for an attempt that has ended, by its last ``execution``, where that was
+    more than its papers: 64 kB (:data:`~monitors.archive.transfers.SMALL_BYTES`)."""
+    if execution is None or execution.how != ENDS[Kind.TERMINATED]:
+        return []
+    if abs(execution.at - attempt.end) > 1.0:
+        return []
+    ways = (
+        ("in", execution.input, execution.received_bytes or 0),
+        ("out", execution.output, execution.sent_bytes or 0),
+    )
+    return [
+        _fact(attempt, direction, span, n_bytes)
+        for direction, span, n_bytes in ways
+        if n_bytes >= SMALL_BYTES and span.end >= span.start > 0
+    ]
 
 
 def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> list[Measurement]:
@@ -121,18 +77,18 @@ def without(facts: Sequence[Measurement], plugins: Sequence[Measurement]) -> lis
     return kept
 
 
-def _fact(attempt: Attempt, direction: str, way: DirectionMoved) -> Measurement:
+def _fact(attempt: Attempt, direction: str, span: Span, n_bytes: int) -> Measurement:
     ends = (ACCESS_POINT, attempt.job.site)
     fact = transfer_fact(
         attempt,
         ends if direction == "in" else ends[::-1],
         f"htcondor:{direction}",
-        Volume(way.n_bytes, way.ended - way.began),
+        Volume(n_bytes, span.end - span.start),
         "event log",
         tool=TOOL,
         direction=direction,
     )
-    return replace(fact, at=way.ended)
+    return replace(fact, at=span.end)
 
 
 class CondorHistory:

@@ -13,24 +13,19 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from monitors.archive.measurement import Measurement
-from monitors.workflows.facts.attempts import (
-    Attempt,
-    Attempts,
-    Hold,
-    Outcome,
-    by_kind,
-    queue_wait,
-    run_facts,
-    runtime_subject,
-)
+from monitors.jobs.executions import Execution
+from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
+from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject
 from monitors.workflows.facts.condor_transfers import (
+    ACCESS_POINT,
     CondorHistory,
-    CondorTransfers,
+    moved_by_condor,
     plugin_facts,
     without,
 )
@@ -40,7 +35,6 @@ from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.records import JobOutput, read_output
-from monitors.workflows.logs.stamps import LogTimes
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
@@ -61,12 +55,17 @@ DAGMAN_JOB = "condor_dagman"  # what DAGMan's own job is called among those that
 _MOST_HELD = 100  # of which is told why
 
 
-class JobFacts:
-    """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs."""
+ExecutionOf = Callable[[int, int], Execution | None]
+"""The last execution of a process, by its numbers, as far as a log tells. Raises InputError."""
 
-    def __init__(self, submit_dir: SubmitDir, times: LogTimes | None = None) -> None:
-        self.dir = submit_dir
-        self.attempts = Attempts(submit_dir.job, submit_dir.workflow)
+
+class JobFacts:
+    """Of the workflow in ``submit_dir``, fed event by event, in the order of its logs.
+    ``executions`` tells of what HTCondor moved."""
+
+    def __init__(self, submit_dir: SubmitDir, executions: ExecutionOf) -> None:
+        self.dir, self._execution = submit_dir, executions
+        self.attempts = Jobs(submit_dir.job, submit_dir.workflow)
         # By the job's name: their POST has not ended. A job may have several processes.
         self._pending: dict[str, list[Attempt]] = {}
         self._runs: list[tuple[float, int]] = []  # when DAGMan was submitted, and its number
@@ -78,7 +77,6 @@ class JobFacts:
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
-        self._condor = CondorTransfers(submit_dir.workflow_log, times)
         self._history = CondorHistory()
         self._asking: list[tuple[Attempt, list[Measurement]]] = []
 
@@ -116,9 +114,7 @@ class JobFacts:
                 for waiting in self._pending.pop(name):
                     facts += self._attempt_facts(waiting, event.at)
             return facts
-        if attempt is None:
-            return facts
-        if event.kind is Kind.EXECUTE:
+        if attempt is None or event.kind not in (Kind.TERMINATED, Kind.ABORTED):
             return facts
         if attempt.outcome is not Outcome.REMOVED and self._has_post(attempt.job.name):
             self._pending.setdefault(attempt.job.name, []).append(attempt)
@@ -363,7 +359,11 @@ class JobFacts:
         return any(one.submit < math.floor(began) for one in self.attempts.all)
 
     def _moved_by_condor(self, attempt: Attempt) -> list[Measurement]:
-        facts = self._condor.facts(attempt)
+        if not attempt.start or attempt.job.site in ("", ACCESS_POINT):
+            return []
+        facts: list[Measurement] = []
+        with suppress(InputError):  # not to be read: then nobody tells
+            facts = moved_by_condor(attempt, self._execution(attempt.cluster, attempt.proc))
         if facts and self._has_urls(attempt.job.name):
             self._asking.append((attempt, facts))
             return self._ask() if len(self._asking) >= _ASKED_TOGETHER else []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from monitors.archive.measurement import Measurement, number_in
-from monitors.workflows.facts.attempts import Attempt, Outcome
+from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved

@@ -130,7 +130,6 @@ _STEPS = {
     (b"Finished", b"output"): TransferStep.OUT_FINISHED,
 }
 _ALIAS = re.compile(r"[?&]alias=([^&>]+)")
-_NUMBERS = frozenset(int(kind) for kind in Kind)
 _STEP_NUMBERS = frozenset(int(step) for step in TransferStep)
 _LAST = frozenset({Kind.TERMINATED, Kind.ABORTED, Kind.POST_SCRIPT_TERMINATED})
 _MOST_LINES = 500  # of one event
@@ -147,10 +146,10 @@ class EventParser:
 
     def __init__(self, times: LogTimes = HERE, kinds: frozenset[Kind] = JOB_KINDS) -> None:
         self._lines = Lines()
-        self._kinds = kinds
+        self._kinds: dict[object, Kind] = {int(kind): kind for kind in kinds}
         self._clock = LocalClock(times)
         self._ads = AdLines()
-        self._open: JobEvent | None = None
+        self._open: tuple[Kind, int, int, float] | None = None  # kind, cluster, process, time
         self._details: list[bytes] = []  # the lines of the one that is open, the first one's text
         self._moment: dict[tuple[int, int], list[JobEvent]] = {}  # each job's at its newest time
 
@@ -167,7 +166,7 @@ class EventParser:
             yield from self._close()
             at = read_stamp(header, 4, self._clock)
             if (kind := self._kind(int(header[1]))) is not None and at is not None:
-                self._open = JobEvent(kind, int(header[2]), int(header[3]), at)
+                self._open = kind, int(header[2]), int(header[3]), at
                 self._details = [line[header.end() :]]
         elif self._open is not None:
             if len(self._details) < _MOST_LINES:
@@ -178,7 +177,7 @@ class EventParser:
                 yield self._numbered(event)
 
     def _kind(self, number: object) -> Kind | None:
-        return Kind(number) if number in _NUMBERS and number in self._kinds else None
+        return self._kinds.get(number)
 
     def _of_ad(self, ad: Mapping[str, Any]) -> JobEvent | None:
         """The event that an ad is, with the same details as its text."""
@@ -217,7 +216,7 @@ class EventParser:
 
     def _close(self) -> Iterator[JobEvent]:
         if self._open is not None:
-            yield self._numbered(_with_details(self._open, *self._details))
+            yield self._numbered(_event(*self._open, *self._details))
             self._open = None
 
     def _numbered(self, event: JobEvent) -> JobEvent:
@@ -288,11 +287,10 @@ class EventTail:
             yield from self._parser.feed(piece.data)
 
 
-def _with_details(event: JobEvent, text: bytes, *lines: bytes) -> JobEvent:
+def _event(kind: Kind, cluster: int, proc: int, at: float, text: bytes, *lines: bytes) -> JobEvent:
     """An event with what the rest of its first line and the lines below that say."""
-    kind = event.kind
     if kind is Kind.JOB_AD:
-        return replace(event, ad=tuple(_text(line) for line in lines))
+        return JobEvent(kind, cluster, proc, at, ad=tuple(_text(line) for line in lines))
     told: dict[str, Any] = {}
     if kind is Kind.FILE_TRANSFER and (step := _STEP.match(text)):
         told["step"] = _STEPS[step[1].split()[0], step[2]]
@@ -316,7 +314,7 @@ def _with_details(event: JobEvent, text: bytes, *lines: bytes) -> JobEvent:
                 told["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
             elif moved := _BYTES.match(line):
                 told[f"{moved[2].decode().lower()}_bytes"] = int(moved[1])
-    return replace(event, **told) if told else event
+    return JobEvent(kind, cluster, proc, at, **told)
 
 
 def _text(data: bytes) -> str:

@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,39 +72,75 @@ def dag_file(submit_dir: Path, dump: Mapping[str, str]) -> Path:
     return submit_dir / name
 
 
-def job_file(submit_dir: Path, dag: Path, job: str, ending: str) -> Path:
-    """``<dir>/<job><ending>``, where ``<dir>`` is the folder on the JOB line of ``dag``.
+class PlannedFiles:
+    """The files of one job of the workflow in ``submit_dir``: each is read once, when it is first
+    needed. What is read raises InputError where the directory is none of Pegasus's, or its DAG
+    cannot be read or does not know the job."""
 
-    Raises InputError where the DAG cannot be read or does not know the job.
-    """
-    try:
-        text = read_bytes(dag)
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{dag}: cannot be read: {problem}") from None
-    mark = b"JOB " + job.encode() + b" "
-    at = 0 if text.startswith(mark) else text.find(b"\n" + mark) + 1
-    if at == 0 and not text.startswith(mark):
-        raise InputError(f"{dag}: found no line 'JOB {job} …'")
-    rest = text[at + len(mark) :].split(None, 1)
-    if not rest:
-        raise InputError(f"{dag}: line 'JOB {job}' names no submit file")
-    sub = os.fsdecode(rest[0])
-    return submit_dir / Path(sub).parent / (job + ending)
+    def __init__(self, submit_dir: Path, job: str) -> None:
+        self.submit_dir, self.job = submit_dir, job
 
+    @cached_property
+    def braindump(self) -> dict[str, str]:
+        """What Pegasus noted of the workflow."""
+        return braindump(self.submit_dir)
 
-def defers(submit_dir: Path, dump: Mapping[str, str], job: str, status: int) -> bool:
-    """Whether DAGMan runs the PRE of ``job`` again later where it leaves with ``status``: its line
-    in the DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""
-    try:
-        text = read_bytes(dag_file(submit_dir, dump))
-    except OSError:
-        return False
-    line = rb"^[ \t]*SCRIPT[ \t]+DEFER[ \t]+%d[ \t]+\d+[ \t]+PRE[ \t]+%s[ \t]" % (
-        status,
-        re.escape(job.encode()),
-    )
-    return re.search(line, text, re.I | re.M) is not None
+    @property
+    def workflow(self) -> str:
+        """Its UUID."""
+        return self.braindump.get("wf_uuid", "")
+
+    @cached_property
+    def dag(self) -> Path:
+        """The workflow's DAG."""
+        return dag_file(self.submit_dir, self.braindump)
+
+    @property
+    def cache(self) -> Path:
+        """The workflow's ``.cache``."""
+        return self.dag.with_suffix(".cache")
+
+    @cached_property
+    def _dag_text(self) -> bytes:
+        try:
+            return read_bytes(self.dag)
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte in it
+            problem = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"{self.dag}: cannot be read: {problem}") from None
+
+    @cached_property
+    def _folder(self) -> Path:
+        text, mark = self._dag_text, b"JOB " + self.job.encode() + b" "
+        at = 0 if text.startswith(mark) else text.find(b"\n" + mark) + 1
+        if at == 0 and not text.startswith(mark):
+            raise InputError(f"{self.dag}: found no line 'JOB {self.job} …'")
+        rest = text[at + len(mark) :].split(None, 1)
+        if not rest:
+            raise InputError(f"{self.dag}: line 'JOB {self.job}' names no submit file")
+        return self.submit_dir / Path(os.fsdecode(rest[0])).parent
+
+    def file(self, ending: str) -> Path:
+        """``<dir>/<job><ending>``, where ``<dir>`` is the folder on the job's line in the DAG."""
+        return self._folder / (self.job + ending)
+
+    @property
+    def decision(self) -> Path:
+        """What PRE asked for and got."""
+        return self.file(DECISION_ENDING)
+
+    @cached_property
+    def submit_text(self) -> str:
+        """The text of its submit file; empty where it cannot be read."""
+        return submit_text(self.file(".sub"))
+
+    def defers(self, status: int) -> bool:
+        """Whether DAGMan runs its PRE again later where it leaves with ``status``: its line in the
+        DAG is ``SCRIPT DEFER <status> <seconds> PRE <job> …``."""
+        line = rb"^[ \t]*SCRIPT[ \t]+DEFER[ \t]+%d[ \t]+\d+[ \t]+PRE[ \t]+%s[ \t]" % (
+            status,
+            re.escape(self.job.encode()),
+        )
+        return re.search(line, self._dag_text, re.I | re.M) is not None
 
 
 def write_json(path: Path, data: object) -> None:

@@ -1,4 +1,11 @@
-"""The events of a workflow's jobs, from whichever of its logs has them."""
+"""The logs of one workflow, each followed once for everybody who wants to know of its jobs.
+
+    <dag>.nodes.log, <condor_log of braindump.yml>   what HTCondor did with its jobs
+    <dag>.dagman.out                                 DAGMan's life and its PRE scripts
+    <dag>.dagman.log                                 what HTCondor did with DAGMan
+
+The logs of the jobs are read before DAGMan's, which tells of the same later.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from pathlib import Path
 
+from monitors.jobs.executions import Execution, LastExecutions
+from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
+from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.dagman_events import DagmanEventTail
-from monitors.workflows.logs.events import EventTail, JobEvent, Kind
+from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
 from monitors.workflows.logs.stamps import HERE, LogTimes
-from monitors.workflows.logs.tail import state_of
+from monitors.workflows.logs.tail import Tail, state_of
+from monitors.workflows.planned.submit_dir import SubmitDir
+from network_provisioner.base.errors import InputError
+
+_DAGMAN_STATES = {
+    Kind.EXECUTE: DagmanState.STARTED,
+    Kind.EVICTED: DagmanState.GONE,
+    Kind.SHADOW_EXCEPTION: DagmanState.GONE,
+    Kind.HELD: DagmanState.GONE,
+    Kind.TERMINATED: DagmanState.ENDED,
+    Kind.ABORTED: DagmanState.ENDED,
+}
 
 Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
 Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
 
 _EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
+_KINDS = JOB_KINDS | {Kind.FILE_TRANSFER}
 
 
 class JobEvents:
@@ -33,7 +55,8 @@ class JobEvents:
         times: LogTimes | None = None,
     ) -> None:
         self.path, self._nodes = nodes_log, EventTail(nodes_log, times=times)
-        self._log = None if log is None else EventTail(log, times=times)
+        self._log = None if log is None else EventTail(log, _KINDS, times)
+        self._executions = LastExecutions()
         self._dagman = None if dagman_out is None else DagmanEventTail(dagman_out, times or HERE)
         self.is_lost = False
         """Whether DAGMan's words are read instead of a log."""
@@ -46,6 +69,11 @@ class JobEvents:
         self._last: dict[Job, Moment] = {}  # each job's last, of those that are in both logs
         self.seen: tuple[object, ...] = ()
         """How that file was when all was last read, as :func:`state_of`."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files in which they stand."""
+        return [self.path] if self._log is None else [self.path, self._log.path]
 
     @property
     def changed_at(self) -> float:
@@ -69,8 +97,7 @@ class JobEvents:
         self._lacks |= not self._has_any or seen[1] in _EMPTY
         self._wait()
         if self._log is not None and self._lacks:
-            for event in self._log.read():
-                self._other.append(event)
+            self._read_other(self._log)
             self._wait()  # whose events they are that were written since
             self._lacks = False
             yield from self._earlier()
@@ -80,6 +107,20 @@ class JobEvents:
             self._other = _after(self._other, self._last)
         yield from waiting
         self.seen = seen
+
+    def _read_other(self, log: EventTail) -> None:
+        for event in log.read():
+            self._executions.feed(event)
+            if event.kind in JOB_KINDS:
+                self._other.append(event)
+
+    def execution(self, cluster: int, proc: int) -> Execution | None:
+        """The last execution of a process, where the workflow's own log tells of it: nodes.log has
+        no transfers. Raises InputError where that is there and cannot be read."""
+        if self._log is None or not self._log.path.exists():
+            return None
+        self._read_other(self._log)
+        return self._executions.get(cluster, proc)
 
     @property
     def is_read(self) -> bool:
@@ -164,3 +205,100 @@ def _submissions(events: Iterable[JobEvent]) -> Iterator[tuple[float, int]]:
     for event in events:
         if event.kind is Kind.SUBMIT:
             yield event.at, event.cluster
+
+
+class WorkflowLogs:
+    """Of the workflow in ``plan``. ``times`` say what the logs' own times do not.
+
+    ``jobs`` has the events of its jobs, ``dagman`` those of DAGMan's own job, ``out`` is what
+    DAGMan writes, ``parser`` what it made of that; ``pid`` is the process of the DAGMan that runs,
+    0 for none. Everything here raises InputError where a log is there and cannot be read.
+    """
+
+    def __init__(self, plan: SubmitDir, times: LogTimes | None = None) -> None:
+        self._plan, self._times = plan, times
+        self.find_job_events()
+        self.dagman = EventTail(plan.dagman_log, times=times)
+        self.out, self.parser = Tail(plan.dagman_out), DagmanParser(times=times or HERE)
+        self.pid = 0
+
+    def find_job_events(self) -> None:
+        """Look for the log of the jobs' events, where none was read so far."""
+        plan = self._plan
+        self.jobs = JobEvents(plan.nodes_log, plan.workflow_log, plan.dagman_out, self._times)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files whose growth tells that something happened."""
+        return [*self.jobs.paths, self.out.path, self.dagman.path]
+
+    @property
+    def seen(self) -> tuple[object, ...]:
+        """How the files were when they were read, as :func:`~.tail.state_of`."""
+        return self.out.seen, self.dagman.seen, self.jobs.seen
+
+    @property
+    def changed_at(self) -> float:
+        """See :attr:`~monitors.workflows.logs.tail.Tail.changed_at`."""
+        return max(tail.changed_at for tail in (self.out, self.jobs, self.dagman))
+
+    def execution(self, cluster: int, proc: int) -> Execution | None:
+        """See :meth:`JobEvents.execution`."""
+        return self.jobs.execution(cluster, proc)
+
+    def steps(self) -> Iterator[StatusChange | DagmanStep]:
+        """What DAGMan wrote since this was last asked."""
+        for piece in self.out.read():
+            if piece.first:
+                self.parser = DagmanParser(self.parser)
+            for step in self.parser.feed(piece.data):
+                if isinstance(step, DagmanStep):
+                    self._note_pid(step)
+                yield step
+
+    def events(self) -> Iterator[AnyEvent]:
+        """What happened since this was last asked. Where a log cannot be read, what the others tell
+        comes first."""
+        problems: list[InputError] = []
+        for tell in (self.jobs.read, self._of_dag):
+            try:
+                yield from tell()
+            except InputError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
+
+    def _of_dag(self) -> Iterator[DagmanStep | DagEvent]:
+        # Neither log tells all of it, and which came first is known to the second.
+        of_schedd, problem = list(self._of_schedd()), None
+        of_dagman: list[DagmanStep | DagEvent] = []
+        try:
+            of_dagman += self._of_dagman()
+        except InputError as error:
+            problem = error
+        yield from merge(of_schedd, of_dagman, key=lambda event: int(event.at))
+        if problem is not None:
+            raise problem
+
+    def _note_pid(self, step: DagmanStep) -> None:
+        if step.step is StepKind.PID:
+            self.pid = step.number
+        elif step.step in (StepKind.STARTED, StepKind.EXITED):
+            self.pid = 0  # that of the one before; its own comes next
+
+    def _of_schedd(self) -> Iterator[DagEvent]:
+        for event in self.dagman.read():
+            if event.kind in _DAGMAN_STATES:
+                yield DagEvent(_DAGMAN_STATES[event.kind], event.at, event.returned)
+
+    def _of_dagman(self) -> Iterator[DagmanStep | DagEvent]:
+        for step in self.steps():
+            if isinstance(step, StatusChange):
+                continue
+            if step.step is StepKind.STARTED:
+                yield DagEvent(DagmanState.STARTED, step.at)
+            elif step.step is StepKind.EXITED:
+                state = DagmanState.GONE if step.again else DagmanState.ENDED
+                yield DagEvent(state, step.at, step.number)
+            else:
+                yield step
