@@ -72,7 +72,7 @@ def submit(
 
 
 def explained(pool: Pool, config: Path) -> str:
-    return " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    return " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
 
 
 def servers(world: Any) -> list[Any]:
