@@ -74,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
     "probe",
     option("tool", "tcp, udp, echo, ping, trace or host", "TOOL"),
     option("--to", "the other end's IP address", "ADDRESS", default=""),
-    option("--port", "of the server", "N", int, default=5201),
+    option("--port", "of the server", "PORT", int, default=5201),
     flag("--serve", "be the server of a tool with two ends"),
     option("--bind", "use this address of our own", "ADDRESS", default=""),
     option("--for", "how long", "TIME", dest="duration", default="10 s"),

@@ -40,7 +40,7 @@ _NOTHING = "nothing was measured"
 def _add_selection(parser: CommandParser) -> None:
     for add_to in (
         option("--subject", "only of this path, site or host, as 'mu>tacc'", "SUBJECT"),
-        option("--workflow", "only of this workflow", "UUID"),
+        option("--workflow", "only of this workflow, by its UUID", "WORKFLOW"),
         option("--source", "only what this source measured", "NAME"),
         SINCE,
         UNTIL,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import adon
-from adon.cli.parsing import DRY_RUN, Option, flag, option
+from adon.cli.parsing import DRY_RUN, UNDO, Option, flag, option
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LIMIT_S = 20.0
 CHANGES = (
     DRY_RUN,
     flag("--yes", "do not ask"),
-    flag("--undo", "take out what was installed"),
+    UNDO,
 )
 
 

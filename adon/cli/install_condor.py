@@ -56,7 +56,7 @@ OPTIONS = (
         "--watch-token-file", "the same for the watcher: an engineer's, since it serves all "
         "(default: --token-file)", "FILE",
     ),
-    option("--project", "whose transfers they are where a job does not say", "NAME"),
+    option("--project", "whose transfers they are where a job does not say", "PROJECT"),
     option(
         "--redirector", "director that names the caches of OSDF (default: their URLs' own sites)",
         "URL",

@@ -47,7 +47,7 @@ _NOW = flag("--now", "have it measured first, by the process that follows it")
 
 @NOUN.verb(
     "list",
-    option("--user", "only those of this user", "NAME"),
+    option("--user", "only those of this user", "USER"),
     option("--state", f"only those that are {', '.join(_STATES)}", "STATE", choices=_STATES),
     SINCE,
     flag("--inside", "also those inside others"),

@@ -175,6 +175,8 @@ ARCHIVE = option(
 )  # fmt: skip
 SINCE = option("--since", "at or after this time, or this long ago", "TIME")
 UNTIL = option("--until", "at or before this time, or this long ago", "TIME")
+START = option("--start", "when it begins: ISO 8601, Unix seconds, '+2 h' (default: now)", "TIME")
+UNDO = flag("--undo", "take out what was put in")
 SETTINGS = option(
     "--set", "an option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
     action="append", default=[],
@@ -185,7 +187,7 @@ TEMPLATE = option("--template", "what the application needs, by name", "NAME", d
 
 def limit(most: int, default: int | None = None) -> Option:
     """``--limit N``."""
-    return option("--limit", "at most so many, the newest", "N", whole(1, most), default=default)
+    return option("--limit", "at most so many", "N", whole(1, most), default=default)
 
 
 def add_plot(parser: CommandParser, what: str = "draw it into this file, a page") -> None:

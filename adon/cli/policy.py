@@ -19,6 +19,7 @@ from adon.cli.options import answered_records, bad_answer, client, instant_of, m
 from adon.cli.output import Column
 from adon.cli.parsing import (
     SINCE,
+    START,
     UNTIL,
     CommandParser,
     Noun,
@@ -47,9 +48,7 @@ def _add_terms(parser: CommandParser) -> None:
             ("FIRST", "SECOND"),
             nargs=2,
         ),
-        option(
-            "--start", "when it begins: ISO 8601, Unix seconds, or '+2 h' (default: now)", "TIME"
-        ),
+        START,
         one_of(
             option("--end", "when it ends (default: never)", "TIME"),
             option("--for", "how long, such as '2 h'", "TIME", dest="lasts"),
@@ -230,6 +229,7 @@ def _details(policy: dict[str, Any]) -> list[str]:
     "usage",
     option("--by", "whose use", choices=_WHOSE, default="user"),
     SINCE,
+    START,
     UNTIL,
     add_broker,
     add_output,

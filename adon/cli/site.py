@@ -83,7 +83,7 @@ def _map(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "explain",
     add_inputs,
-    option("--job", "only this job of the workflow", "ID"),
+    option("--job", "only this job of the workflow", "JOB"),
     add_plot,
     add_json,
 )

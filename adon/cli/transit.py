@@ -7,9 +7,19 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.options import above_0, answered, answered_records, client, instant_of, ports
+from adon.cli.options import (
+    above_0,
+    answered,
+    answered_records,
+    client,
+    instant_of,
+    moment_of,
+    ports,
+)
 from adon.cli.output import Column, duration, table
 from adon.cli.parsing import (
+    SINCE,
+    START,
     TEMPLATE,
     Noun,
     add_broker,
@@ -43,7 +53,7 @@ _STATES = (
     option("--min", "least useful bandwidth, '100 Mb/s' (default: the template's)", "RATE"),
     option("--max", "most bandwidth (default: the template's)", "RATE"),
     option("--lease", "how long it lasts unless renewed (default: by size, else 15 min)", "TIME"),
-    option("--start", "when it begins (default: now)", "TIME"),
+    START,
     option("--end", "when it ends (default: as long as it takes)", "TIME"),
     option(
         "--priority", "higher goes first (default, and at most: the template's)", "N",
@@ -51,9 +61,9 @@ _STATES = (
     ),
     TEMPLATE,
     option("--application", "finds a template where none is named", "NAME", default=""),
-    option("--user", "whose transfer it is (default: the name of the token)", "NAME", default=""),
+    option("--user", "whose transfer it is (default: the name of the token)", "USER", default=""),
     *(
-        option(f"--{name}", f"the {name} that it belongs to", "NAME", default="")
+        option(f"--{name}", f"the {name} that it belongs to", name.upper(), default="")
         for name in ("project", "experiment", "workflow", "job")
     ),
     option(
@@ -203,10 +213,10 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
     flag("--all", "also those that have ended"),
     option("--state", f"only those that are {', '.join(_STATES)}", "STATE", choices=_STATES),
     *(
-        option(f"--{name}", f"only those of this {name}", "NAME")
+        option(f"--{name}", f"only those of this {name}", name.upper())
         for name in ("workflow", "user", "project")
     ),
-    option("--since", "only those requested in the last '2 h'", "TIME"),
+    SINCE,
     limit(100_000),
     add_broker,
     add_output,
@@ -214,8 +224,8 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
 def _list(args: argparse.Namespace) -> int:
     """List transits that hold bandwidth or wait, oldest first.
 
-    With --all also those that have ended, and those that went without a path. Below the table, for
-    each without a path or that ended early, is the reason.
+    With --all also those that have ended, and those that went without a path; with --limit the
+    newest. Below the table is, for each without a path or that ended early, the reason.
 
     Examples:
       adon transit list --project soykb
@@ -225,13 +235,12 @@ def _list(args: argparse.Namespace) -> int:
     """
     from network_provisioner.base.model import ENDED
 
-    since = above_0(parse_duration, args.since, "--since")
     found = client(args).list(
         args.state,
         args.workflow,
         args.user,
         args.project,
-        None if since is None else time.time() - since,
+        moment_of(args.since, "--since", time.time()),
         args.limit,
     )
     if not (args.all or args.state):

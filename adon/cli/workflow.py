@@ -17,6 +17,8 @@ from adon.cli.parsing import (
     DRY_RUN,
     EXECUTION_SITES,
     REPLICAS,
+    START,
+    UNDO,
     WORKFLOW,
     Noun,
     add_json,
@@ -65,7 +67,7 @@ add = NOUN.add
         "--lease", "how long pool and paths are kept where nothing releases them", "TIME",
         default="1h",
     ),
-    flag("--undo", "take out what was put in"),
+    UNDO,
     DRY_RUN,
     add_json,
 )  # fmt: skip
@@ -207,9 +209,7 @@ def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
         "FILE", Path,
     ),
     config("adon.yml: broker, archive and network (default: what the catalogs say)", None),
-    option(
-        "--start", "when it will run: ISO 8601, Unix seconds, or '+10 min' (default: now)", "TIME"
-    ),
+    START,
     option(
         "--horizon", "reserve nothing that begins later after the start", "TIME", default="1 h"
     ),

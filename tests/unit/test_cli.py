@@ -16,6 +16,7 @@ import yaml
 from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import REPLICAS, SITES, adon, changed, config_file, write_world
+from test_docs import leaves
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
@@ -76,6 +77,17 @@ def test_every_option_has_help() -> None:
                 yield f"{parser.prog} {action.dest}"
 
     assert not list(silent(build_parser()))
+
+
+def test_an_option_takes_the_same_kind_of_value_everywhere() -> None:
+    kinds: dict[str, set[object]] = {}
+    for leaf in leaves(build_parser()):
+        for action in leaf._actions:
+            for name in action.option_strings:
+                kinds.setdefault(name, set()).add((action.nargs == 0, action.metavar))
+    several = {name for name, found in kinds.items() if len(found) > 1}
+    # An end of a path by address or by name; two formats; one site, or one for each other.
+    assert several == {"--to", "--plot", "--staging-site"}
 
 
 def test_help_and_refusals_import_no_library() -> None:
