@@ -43,13 +43,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> CommandParser:
-    """The whole command line; every command's help is its module's docstring."""
+def build_parser(words: Sequence[str] = ()) -> CommandParser:
+    """The command line; where ``words`` name a command only its own part, which starts sooner."""
     parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
-    for noun in NOUNS:
+    first = next((word for word in words if not word.startswith("-")), "")
+    for noun in (first,) if first in NOUNS else NOUNS:
         import_module(f"adon.cli.{noun}").add(nouns)
     return parser
 
@@ -60,7 +61,8 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     debug = False
     try:
         try:
-            args = (parser or build_parser()).parse_args(argv)
+            words = sys.argv[1:] if argv is None else argv
+            args = (parser or build_parser(words)).parse_args(words)
             debug = args.debug
             code: int = args.run(args)
         except SystemExit:  # help was printed, or the arguments cannot be: flushed like the rest

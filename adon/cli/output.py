@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
 import re
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TextIO
 
-from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.suggestions import did_you_mean
@@ -24,6 +22,7 @@ from site_selector.explain.tables import table as plain_table
 
 # Control characters, and those that turn the direction of what follows; no line breaks.
 _OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_WORD = 9  # letters: the longest state
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 
 _FEW_MINUTES_S = 600
@@ -171,6 +170,10 @@ def _keys(record: Record, above: str = "") -> Iterator[str]:
 
 
 def _csv(columns: Sequence[Column], records: Sequence[Record]) -> str:
+    import csv
+
+    from network_provisioner.base.cells import csv_cell
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([column.key for column in columns])
@@ -222,11 +225,21 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in head:
+    shown = Table(
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        padding=(0, 2, 0, 0),
+        show_header=any(head),
+    )
+    for i, name in enumerate(head):
+        number = name.endswith(">")
+        # Where there is no room long names are folded, not numbers and words.
+        whole = number or all(len(row[i]) <= _WORD for row in rows)
         shown.add_column(
             Text(name.rstrip(">")),
-            justify="right" if name.endswith(">") else "left",
+            justify="right" if number else "left",
+            no_wrap=whole,
             overflow="fold",
         )
     for row in rows:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adon.cli.options import bad_answer, client, instant_of
-from adon.cli.output import Column, bar, duration, print_json, rendered
+from adon.cli.output import Column, duration, print_json, rendered
 from adon.cli.parsing import (
     Nouns,
     add_broker,
@@ -156,7 +156,7 @@ def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
         *([Column("vlan", "vlan>")] if any(link.get("vlan") for link in data["links"]) else []),
         Column("capacity_bps", "capacity>"),
         Column("reserved_bps", "reserved>"),
-        Column("reserved_bps", "load", lambda bps, most: bar(bps / most), ("capacity_bps",)),
+        Column("reserved_bps", "load>", lambda b, of: f"{100 * b / of:.0f} %", ("capacity_bps",)),
         Column(
             "reservable_bps", "free>", lambda most, bps: format_rate(most - bps), ("reserved_bps",)
         ),
