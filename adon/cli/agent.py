@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 import threading
 import time
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from adon.cli.output import Column, print_records
+from adon.cli.options import tool_options
+from adon.cli.output import Column, note, print_records
 from adon.cli.parsing import SETTINGS, Noun, add_output, config, flag, option
-from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _probe(args: argparse.Namespace) -> int:
     try:
         findings = _findings(args)
     except ProbeError as error:
-        print(f"adon: {printable(str(error))}", file=sys.stderr)
+        note(str(error))
         return 1
     records = [
         {"metric": f.metric, "value": f.value, "unit": f.unit, "details": dict(f.details)}
@@ -133,7 +133,7 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
         raise InputError(f"--serve: found it with {tool.name}, which needs no server")
     if not 1 <= args.port <= 65535:
         raise InputError(f"--port: found {args.port}, expected 1 to 65535")
-    options = tool.checked(dict(_option(text) for text in args.set), "--set")
+    options = tool.checked(tool_options(args.set), "--set")
     duration_s = parse_duration(args.duration, "--for")
     role: Role = "alone" if tool.ends != 2 else "server" if args.serve else "client"
     # Both ends know each other by this: by hand there is nobody who could draw a key for them.
@@ -145,14 +145,6 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
     settings = AgentSettings("by hand", "", "", Path(), bind=args.bind)
     order = order_of(assignment, settings, time.monotonic() + duration_s, Halt())
     return measure(order, assignment, settings)
-
-
-def _option(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``; a whole number where it is one."""
-    name, given, value = text.partition("=")
-    if not given:
-        raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")
-    return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
 
 
 def _text(found: Reading) -> str:

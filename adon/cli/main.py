@@ -16,8 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from adon.cli.output import note
 from adon.cli.parsing import CommandParser
-from network_provisioner.base.errors import AdonError, printable
+from network_provisioner.base.errors import AdonError
 
 NOUNS = (
     "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     except AdonError as error:
         if debug:
             raise
-        _complain(str(error))
+        note(str(error))
         return 2
     except OSError as error:
         if debug:
@@ -84,10 +85,10 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
             return 0
         where = f"{error.filename}: " if error.filename else ""
         room = ", expected room to write" if error.errno == errno.ENOSPC else ""
-        _complain(f"{where}{error.strerror or error}{room}")
+        note(f"{where}{error.strerror or error}{room}")
         return 2
     except KeyboardInterrupt:
-        _complain("interrupted")
+        note("interrupted")
         return 130
 
 
@@ -108,8 +109,3 @@ def _drop_unwritten() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def _complain(message: str) -> None:
-    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
-    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)

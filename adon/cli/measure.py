@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
-from adon.cli.options import answered, answered_records, bad_answer, client
+from adon.cli.options import answered, answered_records, bad_answer, client, tool_options
 from adon.cli.output import print_json, print_records
 from adon.cli.parsing import (
     SETTINGS,
@@ -421,12 +421,6 @@ def _configured(args: argparse.Namespace) -> Any:
 
 def _what(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say is measured. Raises InputError."""
-    options: dict[str, Any] = {}
-    for item in args.set:
-        key, equal, value = item.partition("=")
-        if not (key and equal):
-            raise InputError(f"--set: found {item!r}, expected OPTION=VALUE")
-        options[key] = int(value) if value.isdecimal() and len(value) < 19 else value
     given = {"tool": args.tool, "from": args.source, "to": args.to, "for": args.lasts}
     found = {key: value for key, value in given.items() if value is not None}
-    return {**found, "options": options} if options else found
+    return {**found, "options": tool_options(args.set)} if args.set else found

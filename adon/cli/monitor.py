@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.monitor_show import NOUN, SOURCE
 from adon.cli.options import credentials, moment_of
+from adon.cli.output import note
 from adon.cli.parsing import flag, option
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
@@ -118,10 +118,10 @@ def _run(args: argparse.Namespace) -> int:
         for member in follower.workflows:
             if not is_file(member.dir.dagman_out):
                 waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
-                print(f"adon: {member.dir.path}: {waits}", file=sys.stderr)
+                note(f"{member.dir.path}: {waits}")
         follower.run(stop)
     if not follower.family.roots:
-        print(f"adon: no workflows found{_LOOKED if sources else ''}", file=sys.stderr)
+        note(f"no workflows found{_LOOKED if sources else ''}")
     return 0 if ended_well(follower.family.roots) else 1
 
 

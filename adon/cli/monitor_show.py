@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.archive import opened
 from adon.cli.options import moment_of
-from adon.cli.output import Column, bar, print_json, print_records
+from adon.cli.output import Column, bar, note, print_json, print_records
 from adon.cli.parsing import (
     ARCHIVE,
     SINCE,
@@ -83,7 +82,7 @@ def _list(args: argparse.Namespace) -> int:
     columns = text.list_columns(now)
     print_records(args, columns, found, none=none, text=lambda _: text.list_text(found, now))
     if more:
-        print(f"adon: there are more than {args.limit}: see --limit", file=sys.stderr)
+        note(f"there are more than {args.limit}: see --limit")
     return 0
 
 
@@ -164,7 +163,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _refresh(source: WorkflowSource, key: str) -> None:
     if not source.refresh(key):
-        print("adon: nobody who follows it answered: this is what is known", file=sys.stderr)
+        note("nobody who follows it answered: this is what is known")
 
 
 _UNWATCHED = "nothing that is watched was measured"

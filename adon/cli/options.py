@@ -7,13 +7,12 @@ import argparse
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import Column, Record, print_json, rendered
-from network_provisioner.base.errors import BrokerError, InputError, printable, printable_values
+from adon.cli.output import Column, Record, note, print_json, rendered
+from network_provisioner.base.errors import BrokerError, InputError, printable_values
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
@@ -83,6 +82,17 @@ def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
         value = int(ends[0]) if len(ends) == 1 else [int(end) for end in ends]
         flows.append(flow_from_dict({"protocol": protocol or "tcp", key: value}, option))
     return tuple(flows)
+
+
+def tool_options(texts: Sequence[str]) -> dict[str, Any]:
+    """``OPTION=VALUE`` of ``--set``, whole numbers as such. Raises InputError."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equal, value = (part.strip() for part in text.partition("="))
+        if not (name and equal):
+            raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")
+        options[name] = int(value) if value.isdecimal() and len(value) < 19 else value
+    return options
 
 
 TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
@@ -180,8 +190,3 @@ def placement_inputs(args: argparse.Namespace) -> PlacementInputs:
 
     given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}
     return PlacementInputs(**{**given, "output_site": args.output_site or OUTPUT_SITE})
-
-
-def note(line: str) -> None:
-    """One line on standard error about something that is done without."""
-    print(f"adon: {printable(' '.join(line.split()))}", file=sys.stderr)

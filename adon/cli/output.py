@@ -206,6 +206,11 @@ def print_json(data: Any, indent: int | None = 2) -> None:
     print(json_text(data, indent))
 
 
+def note(message: str) -> None:
+    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
+    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)
+
+
 def line_width() -> int:
     """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
     return shutil.get_terminal_size(_WITHOUT).columns

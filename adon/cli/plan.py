@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
-from adon.cli.output import print_json
+from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.output import note, print_json
 from adon.cli.parsing import Nouns, add_handler, add_inputs, add_json, option, whole
 from network_provisioner.base.errors import InputError
 

@@ -7,7 +7,6 @@ lease. How the pool grows stands in adon.yml, section 'expansion'.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from adon.cli import pool_run
 from adon.cli.archive import opened, utc
 from adon.cli.options import above_0, credentials
-from adon.cli.output import Column, duration, print_json, print_records, table, wrapped
+from adon.cli.output import Column, duration, note, print_json, print_records, table, wrapped
 from adon.cli.parsing import Noun, add_json, add_output, config, limit, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.units import parse_duration
@@ -107,7 +106,7 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
     try:
         where = record(config, measurement_of(lease, time.time()))
     except AdonError as error:
-        print(f"adon: not recorded: {error}", file=sys.stderr)
+        note(f"not recorded: {error}")
         return 1
     if args.json:
         print_json({"lease": lease.as_dict(), "recorded": where})

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import note
+from adon.cli.output import note
 from adon.cli.parsing import config, flag, option
 from network_provisioner.base.errors import InputError, MissingError
 

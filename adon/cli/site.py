@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
-from adon.cli.output import Column, print_json, print_records
+from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.output import Column, note, print_json, print_records
 from adon.cli.parsing import (
     TEMPLATE,
     Noun,

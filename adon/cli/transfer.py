@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.options import above_0, bad_answer, client, note
-from adon.cli.output import Column, duration, print_json, print_records
+from adon.cli.options import above_0, bad_answer, client
+from adon.cli.output import Column, duration, note, print_json, print_records
 from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_json, add_output, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.units import (

@@ -105,6 +105,20 @@ def test_help_and_refusals_import_no_library() -> None:
         assert not MOST_IMPORTED & set(done.stderr.splitlines()[-1].split())
 
 
+def test_a_command_imports_no_other() -> None:
+    code = (
+        "import sys; from adon.cli.main import main\n"
+        "try: main(['--debug', 'transit', 'list', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*(m for m in sys.modules if m.startswith('adon.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = done.stdout.splitlines()[-1].split()
+    assert {*names} == {
+        f"adon.cli.{n}" for n in ("main", "options", "output", "parsing", "transit")
+    }
+
+
 def test_version() -> None:
     ran = adon("--version")
     assert ran.code == 0 and re.fullmatch(r"adon \d+\.\d+\.\d+\n", ran.out)
