@@ -144,7 +144,7 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
-        raise InputError("found no --site, expected the site that this access point stands at")
+        raise InputError("found no --site, expected the site of this access point")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
     _refuse_others(folder, path, before)

@@ -34,7 +34,7 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
-        raise InputError("found no --site, expected the site that this machine stands at")
+        raise InputError("found no --site, expected the site of this machine")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
     refuse_foreign(path, before is not None and not setup.is_ours(before))

@@ -336,7 +336,7 @@ def _run_file(args: argparse.Namespace) -> int:
         ("--only selector", args.only == "selector"),
     ):  # fmt: skip
         if given:
-            raise InputError(f"{option}: found beside {name}, expected one of both")
+            raise InputError(f"{option}: found with {name}, expected one of them")
     home = _home(args)
     place = place_for_file(args.catalog or args.conf)
     with locked(place.lock):

@@ -240,7 +240,7 @@ def _run(args: argparse.Namespace) -> int:
       adon measure run --tool echo --from mu --to tacc --for '5 s'
       adon measure run --tool tcp --from mu --to tacc --set streams=4 --set rate='200 Mb/s'
 
-    Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or cannot be asked.
+    Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or does not answer.
     """
     from network_provisioner.client.http1 import quoted
 

@@ -1,5 +1,4 @@
-"""``adon monitor``, with the verb that follows workflows; the others stand in
-:mod:`adon.cli.monitor_show`."""
+"""``adon monitor run``; the other verbs are in :mod:`adon.cli.monitor_show`."""
 
 from __future__ import annotations
 
@@ -175,7 +174,7 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     if settings is None or not settings.notices:
         raise InputError(f"{args.notify}: found no monitoring.notices, expected whom to tell")
     if not isinstance(sink, Archive):
-        raise InputError("--notify: found beside --broker, which tells by itself")
+        raise InputError("--notify: found with --broker, which sends notices itself")
     tells, finds = watching(settings, sink, time.time, args.notify.absolute().parent)
     tells.start()
     try:

@@ -64,7 +64,7 @@ def _list(args: argparse.Namespace) -> int:
       adon monitor list --state stuck --broker https://broker.example:8470
       adon monitor list --csv --columns name,state,totals.done,totals.total
 
-    Exit codes: 0 done; 2 the archive or the broker cannot be asked.
+    Exit codes: 0 done; 2 archive or broker cannot be read.
     """
     from adon.cli import monitor_text as text
     from adon.cli.monitor_source import source_of
@@ -107,7 +107,7 @@ def _status(args: argparse.Namespace) -> int:
       adon monitor status soykb --broker
       adon monitor status submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
 
-    Exit codes: 0 done; 2 there is no such workflow, or the archive or the broker cannot be asked.
+    Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
     """
     from adon.cli import monitor_text as text
     from adon.cli.monitor_source import find, source_of
@@ -138,7 +138,7 @@ def _show(args: argparse.Namespace) -> int:
       adon monitor show soykb --broker
       adon monitor show submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
 
-    Exit codes: 0 done; 2 there is no such workflow, or the archive or the broker cannot be asked.
+    Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
     """
     from adon.cli import monitor_text as text
     from adon.cli.monitor_source import find, source_of
@@ -315,7 +315,7 @@ def _disks(args: argparse.Namespace) -> int:
       adon monitor disks --since '10 min' --broker
       adon monitor disks --host local --workflow montage --archive .adon/archive.sqlite
 
-    Exit codes: 0 done; 2 the archive or the broker cannot be asked, or there is no such workflow.
+    Exit codes: 0 done; 2 archive or broker cannot be read, or there is no such workflow.
     """
     from adon.cli.monitor_source import source_of
     from monitors.measurements.disks.histograms import hosts_disks

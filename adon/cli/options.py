@@ -128,7 +128,7 @@ def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BrokerError(
-            f"the broker at {args.broker} sent an answer that is no {what} "
+            f"the broker at {args.broker} sent an answer that is not a {what} "
             f"({type(error).__name__} {error}): is it an ADON broker of this version?",
             "bad_answer",
         ) from None

@@ -114,7 +114,7 @@ def rendered(
     """What a command prints of records, by the options of :func:`adon.cli.parsing.add_output`.
 
     ``document`` is its JSON where that is not the records themselves; ``none`` is the text where
-    there are none, and ``text`` adds to the table what stands around it. With ``--columns`` each
+    there are none, and ``text`` adds to the table the lines around it. With ``--columns`` each
     form has these alone: JSON is a list of objects then. Raises InputError for a column that no
     record has.
     """

@@ -16,17 +16,24 @@ from typing import Any, NoReturn
 from network_provisioner.stores.database_url import place
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
-_AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # what stands below the options
+_AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # shown below the options
 
 Run = Callable[[argparse.Namespace], int]
 Option = Callable[[Any], object]  # adds something to a parser, or to a group of one
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as they are written; options and their help side by side."""
+class _Formatter(argparse.HelpFormatter):
+    """Paragraphs as wide as the terminal, those with indented lines as they are written; options
+    and their help side by side."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            part if "\n " in part else textwrap.fill(part, width, break_on_hyphens=False)
+            for part in text.split("\n\n")
+        )
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -64,7 +71,7 @@ def add_command(
 
 
 def add_handler(parent: Nouns[Any], name: str, run: Run, *options: Option) -> CommandParser:
-    """A command with options, explained by the docstring of ``run``; examples and exit codes stand
+    """A command with options, explained by the docstring of ``run``; examples and exit codes are
     below the options."""
     first, _, rest = (run.__doc__ or "").partition("\n")
     text, *more = _AFTER.split(f"{first}\n{textwrap.dedent(rest)}", maxsplit=1)
@@ -187,7 +194,7 @@ TEMPLATE = option("--template", "what the application needs, by name", "NAME", d
 
 def limit(most: int, default: int | None = None) -> Option:
     """``--limit N``."""
-    return option("--limit", "at most so many", "N", whole(1, most), default=default)
+    return option("--limit", "at most N", "N", whole(1, most), default=default)
 
 
 def add_plot(parser: CommandParser, what: str = "draw it into this file, a page") -> None:
@@ -290,8 +297,8 @@ _INPUTS = (
         "address the collector of CONDOR_CONFIG)", "HOST:PORT", _collector, nargs="?", const="",
     ),
     option(
-        "--holdings", "what running applications hold beside what HTCondor reports, YAML (default: "
-        "as adon.yml says)", "FILE", Path,
+        "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: as "
+        "adon.yml says)", "FILE", Path,
     ),
     asked_broker("ask the broker for the network and what is reserved on it"),
     option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),

@@ -1,7 +1,7 @@
 """Make room in the pool for a while, and see which machines it has.
 
-What is asked for goes by a name, so that asking twice is asking once, and lasts no longer than its
-lease. How the pool grows stands in adon.yml, section 'expansion'.
+A lease has an end and a name; a second lease of the same name replaces the first. How the pool
+grows is set in adon.yml, section 'expansion'.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _NAME = option("name", "whose slots they are", "NAME")
     add_json,
 )
 def _enlarge(args: argparse.Namespace) -> int:
-    """Have room in the pool for so many jobs at once.
+    """Lease room in the pool for a number of jobs at once.
 
-    It is recorded, and 'adon pool run' acts on it: slots that the pool has already are counted;
-    what is missing is added, as far as the limits of adon.yml go. A second request under the same
-    name replaces number and time.
+    The lease is recorded, and 'adon pool run' acts on it: it counts the slots that the pool has
+    already, and adds the missing ones as far as the limits of adon.yml go. A second lease of the
+    same name replaces the first.
 
     Examples:
       adon pool enlarge night --slots 40 --lease 8h
@@ -71,7 +71,7 @@ def _enlarge(args: argparse.Namespace) -> int:
 
 @NOUN.verb("shrink", _NAME, _CONFIG, add_json)
 def _shrink(args: argparse.Namespace) -> int:
-    """Let go what was leased under a name. Jobs that run may end.
+    """End a lease. Jobs that run may finish.
 
     Example:
       adon pool shrink night

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     """Start machines before they are needed, and let go of those that are not.
 
     Looks at the queues, at the DAGs that run in them and at leases, decides, and acts, again and
-    again until SIGTERM. SIGHUP makes it read adon.yml again. One at a time runs in a directory.
-    Killed at any moment it leaves nothing that the next one does not find.
+    again until SIGTERM. SIGHUP makes it read adon.yml again. One runs at a time in a directory. If
+    it is killed, the next one takes over what it left.
 
     Examples:
       adon pool run --once --dry-run      what it would do now, and why

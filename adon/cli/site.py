@@ -26,7 +26,8 @@ from adon.cli.parsing import (
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping as Record
 
     from adon.planning.holdings import Holdings
     from network_provisioner.templates.template import Template
@@ -127,11 +128,17 @@ def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) 
     write_whole(file, lambda stream: stream.write(text), "the plot")
 
 
-@NOUN.verb("show", partial(add_inputs, optional=True), add_json)
+_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
+
+
+@NOUN.verb("show", partial(add_inputs, optional=True), add_output)
 def _show(args: argparse.Namespace) -> int:
     """Show the estimates for each site, path and transformation, and where they come from.
 
     Without a workflow: of the sites in a site catalog and the paths between them.
+
+    Values in CSV are workers (n), seconds (t_q, setup, first, further, runtime), bits per second
+    (gamma_a, gamma_t) and bytes per second of one worker (rate).
 
     Examples:
       adon site show --sites sites.yml --pool
@@ -141,11 +148,21 @@ def _show(args: argparse.Namespace) -> int:
     from site_selector.explain.text import show_text
 
     world = believed(args)
-    if args.json:
-        print_json(beliefs_dict(world))
-        return 0
-    print(show_text(world))
-    return 0
+    found = beliefs_dict(world)
+    columns = [*map(Column, ("of", "what", *_ESTIMATE))]
+    return print_records(
+        args, columns, [*_estimates(found)], document=found, text=lambda _: show_text(world)
+    )
+
+
+def _estimates(found: Record[str, Any]) -> Iterator[dict[str, Any]]:
+    """A record for each estimate of :func:`~site_selector.estimates.beliefs.beliefs_dict`."""
+    for group in ("sites", "paths", "compute", "waits"):
+        for name, known in found[group].items():
+            one = {known.get("kind", "t_q"): known} if "source" in known else known
+            for what, estimate in one.items():
+                if isinstance(estimate, dict):
+                    yield {"of": name, "what": what} | {k: estimate.get(k) for k in _ESTIMATE}
 
 
 @NOUN.verb(

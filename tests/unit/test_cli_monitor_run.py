@@ -164,7 +164,7 @@ def test_somebody_is_told(tmp_path: Path) -> None:
     assert said == "adon.yml: found no monitoring.notices, expected whom to tell"
     Path("adon.yml").write_text(CONFIG + NOTICES)
     said = refusal("monitor", "run", planned.path, "--notify", "adon.yml", "--broker")
-    assert said == "--notify: found beside --broker, which tells by itself"
+    assert said == "--notify: found with --broker, which sends notices itself"
     # What ended before anybody was there to be told is not told.
     soon = time.time() + 3600  # however long the start takes
     planned.out.write_text(starting(soon) + table(soon, fail=2) + exiting(soon, 1))

@@ -367,9 +367,9 @@ def test_the_hooks_of_one_catalog(run: Run, pegasus: FakePegasus, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--me"], "--catalog: found beside --me, expected one of both"),
-        (["--only", "selector"], "found beside --only selector"),
-        (["--callout"], "found beside --callout"),
+        (["--me"], "--catalog: found with --me, expected one of them"),
+        (["--only", "selector"], "found with --only selector"),
+        (["--callout"], "found with --callout"),
         ([], "absent.yml: found no such file"),
     ],
 )
