@@ -267,11 +267,7 @@ def opened(place: str) -> Archive:
     return Archive(place, read_only=True)
 
 
-@NOUN.verb(
-    "retain",
-    config("adon.yml with monitoring.retention"),
-    DRY_RUN,
-)
+@NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN)
 def _retain(args: argparse.Namespace) -> int:
     """Roll up and remove what is older than adon.yml says (monitoring.retention), at once.
 

@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 _LIMIT_S = 20.0
 
 
-CHANGES = (
-    DRY_RUN,
-    flag("--yes", "do not ask"),
-    UNDO,
-)
+CHANGES = (DRY_RUN, flag("--yes", "do not ask"), UNDO)
 
 
 def hooks_token(who: str) -> Option:

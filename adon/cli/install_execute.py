@@ -11,14 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import (
-    closed,
-    output_of,
-    refuse_foreign,
-    this_python,
-    value_of,
-    without,
-)
+from adon.cli.install_ask import closed, output_of, refuse_foreign, this_python, value_of, without
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 

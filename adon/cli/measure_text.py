@@ -24,11 +24,7 @@ _LETTERS = string.ascii_lowercase + string.ascii_uppercase
 
 
 def described(
-    tasks: list[Task],
-    schedule: Schedule,
-    most: LoadBound,
-    data: Mapping[str, Any],
-    slots: int,
+    tasks: list[Task], schedule: Schedule, most: LoadBound, data: Mapping[str, Any], slots: int
 ) -> str:
     """How full it is, what is needed how much, and the first slots, of :func:`~adon.cli.measure`'s
     data."""

@@ -231,11 +231,7 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     from rich.text import Text
 
     shown = Table(
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        padding=(0, 2, 0, 0),
-        show_header=any(head),
+        box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(head)
     )
     for i, name in enumerate(head):
         number = name.endswith(">")

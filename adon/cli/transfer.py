@@ -16,13 +16,7 @@ from adon.cli.options import above_0, bad_answer, client
 from adon.cli.output import Column, duration, note, print_json, print_records
 from adon.cli.parsing import TEMPLATE, Noun, add_broker, add_json, add_output, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.units import (
-    bits,
-    format_rate,
-    format_size,
-    parse_rate,
-    parse_size,
-)
+from network_provisioner.base.units import bits, format_rate, format_size, parse_rate, parse_size
 
 if TYPE_CHECKING:
     from network_provisioner.client.broker import BrokerClient
