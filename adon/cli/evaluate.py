@@ -6,16 +6,13 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from adon.cli.output import grid, progress
 from adon.cli.parsing import one_of, option, whole
-from adon.machine.syscalls import tie_to
-from network_provisioner.base.errors import AdonError, InputError
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Judged
@@ -90,6 +87,7 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from adon.machine.parallel import each
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
     from site_selector.evaluation.traces import read_folder
@@ -120,6 +118,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
+    from adon.machine.parallel import each
     from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.
@@ -191,60 +190,3 @@ def _write(path: Path, everything: dict[str, Any]) -> None:
 
     text = json.dumps(everything, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, lambda stream: stream.write(text), "the evaluation")
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-def each(
-    values: Sequence[T],
-    work: Callable[[T], R],
-    processes: int,
-    done: Callable[[int], None] = lambda _count: None,
-) -> list[R]:
-    """``work`` of every value, in their order; values that come first are begun first.
-
-    ``work`` and values must be picklable. ``done`` is called with the number of results whenever
-    there is one more. With one process the work is done here. However this function ends, no
-    process is left.
-
-    Raises what ``work`` raises, and AdonError where a process was killed.
-    """
-    if processes <= 1 or len(values) <= 1:
-        out = []
-        for value in values:
-            out.append(work(value))
-            done(len(out))
-        return out
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import active_children, get_context
-
-    others = set(active_children())
-    # Spawned: nothing of this process, such as its threads, is copied.
-    context, count = get_context("spawn"), min(processes, len(values))
-    pool = ProcessPoolExecutor(count, context, _begin, (os.getpid(),))
-    try:
-        futures = [pool.submit(work, value) for value in values]
-        for number, future in enumerate(as_completed(futures), 1):
-            future.result()
-            done(number)
-        return [future.result() for future in futures]
-    except BrokenProcessPool as error:
-        raise AdonError(
-            "found a worker process that was ended, expected it to go on (out of memory? --jobs 1 "
-            "needs less)"
-        ) from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.kill()
-            process.join()
-
-
-def _begin(parent: int) -> None:
-    """A worker ends with its parent, and leaves Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not tie_to(parent):
-        os._exit(0)
