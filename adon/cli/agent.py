@@ -5,78 +5,37 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
-import sys
 import threading
 import time
 from contextlib import ExitStack
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from adon.cli.output import print_json
-from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun
-from network_provisioner.base.errors import InputError, printable
+from adon.cli.options import tool_options
+from adon.cli.output import Column, note, print_records
+from adon.cli.parsing import SETTINGS, Noun, add_output, config, flag, option
+from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.measurements.probes.probe import Reading
 
-_RUN = """Run an agent: it asks the broker what to measure, and reports.
-
-It ends with Ctrl-C or TERM. What the broker has not taken by then waits on disk for the next start.
-"""
-_RUN_MORE = """
-Examples:
-  adon agent run --config /etc/adon/agent.yml
-
-Exit codes: 0 stopped; 2 the configuration is bad, or another agent uses the same state.
-"""
-_PROBE = """Measure once, by hand, without a broker.
-
-Tools with two ends need one side to --serve and the other to name it with --to, with the same port
-and for about the same time.
-"""
-_PROBE_MORE = """
-Examples:
-  adon agent probe host --for 5s
-  adon agent probe trace --to 192.0.2.20
-  adon agent probe echo --serve --to 192.0.2.10 --port 5201 --for 30s     on one machine
-  adon agent probe echo --to 192.0.2.20 --port 5201 --for 10s             on the other
-  adon agent probe udp --to 192.0.2.20 --set rate='50 Mb/s' --for 12s
-
-Exit codes: 0 measured; 1 nothing could be measured; 2 bad arguments.
-"""
+NOUN = Noun("agent", __doc__)
+add = NOUN.add
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon agent run`` and ``adon agent probe``."""
-    verbs = add_noun(nouns, "agent", __doc__)
-    run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
-    run.add_argument(
-        "--config", type=Path, default=Path("agent.yml"), metavar="FILE",
-        help="who it is and whom it obeys (default: ./%(default)s)",
-    )  # fmt: skip
-    _add_probe(verbs)
-
-
-def _add_probe(verbs: Nouns[Any]) -> None:
-    probe: CommandParser = add_command(verbs, "probe", _PROBE, _probe, _PROBE_MORE)
-    probe.add_argument("tool", metavar="TOOL", help="tcp, udp, echo, ping, trace or host")
-    probe.add_argument("--to", default="", metavar="ADDRESS", help="the other end's IP address")
-    probe.add_argument("--port", type=int, default=5201, help="of the server (default: 5201)")
-    probe.add_argument("--serve", action="store_true", help="be the server of a tool with two ends")
-    probe.add_argument("--bind", default="", metavar="ADDRESS", help="the address of ours to use")
-    probe.add_argument(
-        "--for", dest="duration", default="10 s", metavar="TIME", help="in all (default: 10 s)"
-    )
-    probe.add_argument(
-        "--set", action="append", default=[], metavar="OPTION=VALUE",
-        help="an option of the tool (docs/agents.md)",
-    )  # fmt: skip
-    add_json(probe)
-
-
+@NOUN.verb("run", config("agent.yml", "agent.yml"))
 def _run(args: argparse.Namespace) -> int:
+    """Run an agent: it asks the broker what to measure, and reports.
+
+    Ctrl-C or TERM ends it. What the broker has not taken by then waits on disk for the next start.
+
+    Examples:
+      adon agent run --config /etc/adon/agent.yml
+
+    Exit codes: 0 stopped; 2 the configuration is bad, or another agent uses the same state.
+    """
     from importlib import metadata
 
     from adon.config.yamlfile import read_yaml
@@ -111,23 +70,46 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
+@NOUN.verb(
+    "probe",
+    option("tool", "tcp, udp, echo, ping, trace or host", "TOOL"),
+    option("--to", "the other end's IP address", "ADDRESS", default=""),
+    option("--port", "of the server", "PORT", int, default=5201),
+    flag("--serve", "be the server of a tool with two ends"),
+    option("--bind", "use this address of our own", "ADDRESS", default=""),
+    option("--for", "how long", "TIME", dest="duration", default="10 s"),
+    SETTINGS,
+    add_output,
+)
 def _probe(args: argparse.Namespace) -> int:
+    """Measure once, by hand, without a broker.
+
+    Tools with two ends need one side to --serve and the other to name it with --to, with the same
+    port and for about the same time.
+
+    Examples:
+      adon agent probe host --for 5s
+      adon agent probe trace --to 192.0.2.20
+      adon agent probe echo --serve --to 192.0.2.10 --port 5201 --for 30s     on one machine
+      adon agent probe echo --to 192.0.2.20 --port 5201 --for 10s             on the other
+      adon agent probe udp --to 192.0.2.20 --set rate='50 Mb/s' --for 12s
+
+    Exit codes: 0 measured; 1 nothing could be measured; 2 bad arguments.
+    """
     from monitors.measurements.probes.probe import ProbeError
 
     try:
         findings = _findings(args)
     except ProbeError as error:
-        print(f"adon: {printable(str(error))}", file=sys.stderr)
+        note(str(error))
         return 1
-    if args.json:
-        print_json([
-            {"metric": f.metric, "value": f.value, "unit": f.unit, "details": dict(f.details)}
-            for f in findings
-        ])  # fmt: skip
-    else:
-        for found in findings:
-            _show(found)
-    return 0
+    records = [
+        {"metric": f.metric, "value": f.value, "unit": f.unit, "details": dict(f.details)}
+        for f in findings
+    ]
+    columns = [Column("metric"), Column("value"), Column("unit")]
+    shown = "\n".join(map(_text, findings))
+    return print_records(args, columns, records, text=lambda _: shown)
 
 
 def _findings(args: argparse.Namespace) -> list[Reading]:
@@ -151,7 +133,7 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
         raise InputError(f"--serve: found it with {tool.name}, which needs no server")
     if not 1 <= args.port <= 65535:
         raise InputError(f"--port: found {args.port}, expected 1 to 65535")
-    options = tool.checked(dict(_option(text) for text in args.set), "--set")
+    options = tool.checked(tool_options(args.set), "--set")
     duration_s = parse_duration(args.duration, "--for")
     role: Role = "alone" if tool.ends != 2 else "server" if args.serve else "client"
     # Both ends know each other by this: by hand there is nobody who could draw a key for them.
@@ -165,21 +147,12 @@ def _findings(args: argparse.Namespace) -> list[Reading]:
     return measure(order, assignment, settings)
 
 
-def _option(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``; a whole number where it is one."""
-    name, given, value = text.partition("=")
-    if not given:
-        raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")
-    return name.strip(), int(value) if value.strip().isdecimal() else value.strip()
-
-
-def _show(found: Reading) -> None:
+def _text(found: Reading) -> str:
     unit = "" if found.unit == "1" else f" {found.unit}"
-    print(f"{found.metric:16} {found.value:.6g}{unit}")
-    route = found.details.get("route")
-    for hop in route or ():
+    lines = [f"{found.metric:16} {found.value:.6g}{unit}"]
+    for hop in found.details.get("route") or ():
         seconds = f"{hop['rtt_s'] * 1e3:10.3f} ms" if "rtt_s" in hop else ""
-        print(f"  {hop['hop']:>3}  {hop['address'] or '*':40}{seconds}")
-    for key, value in found.details.items():
-        if key != "route":
-            print(f"  {key:14} {value:.6g}" if isinstance(value, float) else f"  {key:14} {value}")
+        lines.append(f"  {hop['hop']:>3}  {hop['address'] or '*':40}{seconds}")
+    details = [(key, value) for key, value in found.details.items() if key != "route"]
+    lines += [f"  {k:14} {v:.6g}" if isinstance(v, float) else f"  {k:14} {v}" for k, v in details]
+    return "\n".join(lines)

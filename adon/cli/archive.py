@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.options import moment_of
-from adon.cli.output import duration, print_json, table
+from adon.cli.output import Column, duration, print_json, print_records
 from adon.cli.parsing import (
+    ARCHIVE,
+    DRY_RUN,
+    SINCE,
+    UNTIL,
     CommandParser,
-    Nouns,
-    add_command,
+    Noun,
     add_json,
-    add_noun,
+    add_output,
+    config,
+    limit,
     names,
-    whole,
+    option,
 )
 from network_provisioner.base.errors import InputError, printable
 from network_provisioner.stores.database_url import check_state, is_database_url
@@ -26,92 +31,22 @@ from network_provisioner.stores.database_url import check_state, is_database_url
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection
 
-
-_SHOW = """Show what an archive holds: for each metric how many measurements and of what.
-
-'whole since' is the moment before which retention has left roll-ups only.
-"""
-_QUERY = """List measurements, newest first."""
-_QUERY_MORE = """
-TIME is an instant (2026-11-01, 2026-11-01T12:00, Unix seconds) or how long ago ('2 h', '7 d').
-
-Examples:
-  adon archive query throughput --subject 'mu>tacc' --since '7 d'
-  adon archive query job --workflow 5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11 --json
-"""
-_ESTIMATE = """Say what the archive knows of something now: value, spread, age, source.
-
-WHAT is a metric, or gamma_a (of 'mu>tacc': what a transfer gets, from transfers or newer probes),
-gamma_c (of 'soykb::bwa_mem:1.0@mu': how fast it runs there) or t_q (of 'mu': how long jobs wait).
-"""
-_ESTIMATE_MORE = """
-Examples:
-  adon archive estimate gamma_a 'mu>tacc'
-  adon archive estimate rtt 'mu>tacc' --now 2026-11-01
-
-Exit codes: 0 it is known; 1 it is not; 2 bad input.
-"""
-_ROLLUPS = """Show what each hour or day had: number, least, median, mean and largest value."""
-_EXPORT = """Write measurements to a file, or as CSV to standard output, for other programs.
-
-The format follows from the file's name: .csv or .parquet (needs pyarrow: 'pip install
-adon-wms[parquet]').
-"""
-_EXPORT_MORE = """
-Examples:
-  adon archive export -o all.parquet
-  adon archive export throughput,rtt --since '30 d' > paths.csv
-"""
-
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon archive show|query|estimate|rollups|export|retain|copy``."""
-    verbs = add_noun(nouns, "archive", __doc__)
-    show = add_command(verbs, "show", _SHOW, _show)
-    _add_place(show)
-    add_json(show)
-    query = add_command(verbs, "query", _QUERY, _query, _QUERY_MORE)
-    query.add_argument("metrics", type=names, metavar="METRIC,...", help="of these, as throughput")
-    _add_selection(query)
-    query.add_argument("--limit", type=whole(1, 10**9), default=100, metavar="N",
-                       help="at most so many (default: %(default)s)")  # fmt: skip
-    add_json(query, "print one JSON object per line and measurement")
-    estimate = add_command(verbs, "estimate", _ESTIMATE, _estimate, _ESTIMATE_MORE)
-    estimate.add_argument("what", metavar="WHAT", help="a metric, gamma_a, gamma_c or t_q")
-    estimate.add_argument("subject", metavar="SUBJECT", help="of what, as 'mu>tacc'")
-    estimate.add_argument("--now", metavar="TIME", help="as it was known then")
-    _add_place(estimate)
-    add_json(estimate)
-    rollups = add_command(verbs, "rollups", _ROLLUPS, _rollups)
-    rollups.add_argument("metric", metavar="METRIC", help="of this one, as throughput")
-    rollups.add_argument("subject", metavar="SUBJECT", help="of what, as 'mu>tacc'")
-    rollups.add_argument("--by", choices=("hour", "day"), default="day", help="(default: day)")
-    rollups.add_argument("--since", metavar="TIME", help="from then on")
-    rollups.add_argument("--until", metavar="TIME", help="up to then")
-    _add_place(rollups)
-    add_json(rollups)
-    export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
-    export.add_argument("metrics", nargs="?", type=names, default=[], metavar="METRIC,...",
-                        help="of these alone (default: of all)")  # fmt: skip
-    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="(default: print CSV)")
-    _add_selection(export)
-    add_keep(verbs)
-
-
-def _add_place(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
-        help="where measurements are (default: ./%(default)s)",
-    )  # fmt: skip
+NOUN = Noun("archive", __doc__)
+add = NOUN.add
+_SUBJECT = option("subject", "of what, as 'mu>tacc'", "SUBJECT")
+_NOTHING = "nothing was measured"
 
 
 def _add_selection(parser: CommandParser) -> None:
-    parser.add_argument("--subject", help="of this path, site or host alone, as 'mu>tacc'")
-    parser.add_argument("--workflow", metavar="UUID", help="of this workflow alone")
-    parser.add_argument("--source", help="measured by this one alone")
-    parser.add_argument("--since", metavar="TIME", help="measured then or later")
-    parser.add_argument("--until", metavar="TIME", help="measured then or earlier")
-    _add_place(parser)
+    for add_to in (
+        option("--subject", "only of this path, site or host, as 'mu>tacc'", "SUBJECT"),
+        option("--workflow", "only of this workflow, by its UUID", "WORKFLOW"),
+        option("--source", "only what this source measured", "NAME"),
+        SINCE,
+        UNTIL,
+        ARCHIVE,
+    ):
+        add_to(parser)
 
 
 def _moment(text: str | None, option: str) -> float | None:
@@ -127,6 +62,7 @@ def _selection(args: argparse.Namespace) -> Selection:
 
 
 def utc(at: float) -> str:
+    """A time for people, in UTC without saying so; ``-`` for none."""
     from network_provisioner.base.instants import iso
 
     if not math.isfinite(at):
@@ -134,46 +70,89 @@ def utc(at: float) -> str:
     return iso(at).replace("T", " ").removesuffix("Z")
 
 
+@NOUN.verb("show", ARCHIVE, add_output)
 def _show(args: argparse.Namespace) -> int:
+    """Show what an archive holds: for each metric how many measurements and of what.
+
+    Before 'whole since' retention has left roll-ups only.
+    """
     from monitors.archive.contents import contents
 
     with opened(args.archive) as archive:
-        found = contents(archive)
-    if args.json:
-        print_json({"metrics": [one.as_dict() for one in found]})
-        return 0
-    rows = [
-        (
-            one.metric, str(one.subjects), str(one.count), utc(one.oldest), utc(one.newest),
-            str(one.rollups), utc(one.whole_since),
-        )
-        for one in found
-    ]  # fmt: skip
-    head = ("METRIC", "SUBJECTS>", "COUNT>", "OLDEST", "NEWEST", "ROLL-UPS>", "WHOLE SINCE")
-    print(table(head, rows) if rows else "nothing was measured")
-    return 0
+        found = [one.as_dict() for one in contents(archive)]
+    columns = (
+        Column("metric", "METRIC"),
+        Column("subjects", "SUBJECTS>"),
+        Column("count", "COUNT>"),
+        Column("oldest", "OLDEST", utc),
+        Column("newest", "NEWEST", utc),
+        Column("rollups", "ROLL-UPS>"),
+        Column("whole_since", "WHOLE SINCE", utc),
+    )
+    return print_records(args, columns, found, document={"metrics": found}, none=_NOTHING)
 
 
+@NOUN.verb(
+    "query",
+    option("metrics", "of these, as throughput", "METRIC,...", names),
+    _add_selection,
+    limit(10**9, 100),
+    add_output,
+)
 def _query(args: argparse.Namespace) -> int:
+    """List measurements, newest first. --json prints one object per line.
+
+    TIME is an instant (2026-11-01, 2026-11-01T12:00, Unix seconds) or how long ago ('2 h', '7 d').
+
+    Examples:
+      adon archive query throughput --subject 'mu>tacc' --since '7 d'
+      adon archive query job --workflow 5b0e2c1e-8f0a-4b52-9f5e-0d8b5a6f1c11 --json
+    """
     from monitors.archive.export import as_dict
 
     with opened(args.archive) as archive:
-        found = [one for _, one in archive.page(_selection(args), newest=True, limit=args.limit)]
-    if args.json:
+        page = archive.page(_selection(args), newest=True, limit=args.limit)
+        found = [as_dict(one) for _, one in page]
+    if args.json and not args.columns:
         for one in found:
-            print_json(as_dict(one), indent=None)
+            print_json(one, indent=None)
         return 0
-    rows = [
-        (utc(one.at), one.metric, one.subject, f"{one.value:.6g}", one.unit, one.source)
-        for one in found
-    ]
-    head = ("AT (UTC)", "METRIC", "SUBJECT", "VALUE>", "UNIT", "SOURCE")
-    print(table(head, rows) if rows else "nothing was measured")
-    return 0
+    columns = (
+        Column("at", "AT (UTC)", utc),
+        Column("metric", "METRIC"),
+        Column("subject", "SUBJECT"),
+        Column("value", "VALUE>", _six),
+        Column("unit", "UNIT"),
+        Column("source", "SOURCE"),
+    )
+    return print_records(args, columns, found, none=_NOTHING)
 
 
+_six = "{:.6g}".format
+
+
+@NOUN.verb(
+    "estimate",
+    option("what", "a metric, gamma_a, gamma_c or t_q", "WHAT"),
+    _SUBJECT,
+    option("--at", "as it was known then", "TIME"),
+    ARCHIVE,
+    add_json,
+)
 def _estimate(args: argparse.Namespace) -> int:
-    asked = _moment(args.now, "--now")
+    """Say what the archive knows of something now: value, spread, age, source.
+
+    WHAT is a metric, or gamma_a (of 'mu>tacc': what a transfer gets, from transfers or newer
+    probes), gamma_c (of 'soykb::bwa_mem:1.0@mu': how fast it runs there) or t_q (of 'mu': how long
+    jobs wait).
+
+    Examples:
+      adon archive estimate gamma_a 'mu>tacc'
+      adon archive estimate rtt 'mu>tacc' --at 2026-11-01
+
+    Exit codes: 0 it is known; 1 it is not; 2 bad input.
+    """
+    asked = _moment(args.at, "--at")
     now = time.time() if asked is None else asked  # 0 is a moment, too
     with opened(args.archive) as archive:
         metric, subject, found = _known(archive, args.what, args.subject, now)
@@ -215,7 +194,18 @@ def _known(
     return (what, subject, None) if found is None else (found.metric, found.subject, found)
 
 
+@NOUN.verb(
+    "rollups",
+    option("metric", "of this one, as throughput", "METRIC"),
+    _SUBJECT,
+    option("--by", "how long each is", choices=("hour", "day"), default="day"),
+    SINCE,
+    UNTIL,
+    ARCHIVE,
+    add_output,
+)
 def _rollups(args: argparse.Namespace) -> int:
+    """Show what each hour or day had: number, least, median, mean and largest value."""
     from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
     from monitors.archive.retention.rollups import as_dict, roll_ups
 
@@ -224,23 +214,35 @@ def _rollups(args: argparse.Namespace) -> int:
     until = time.time() if until is None else until
     since = _moment(args.since, "--since") or 0.0
     with opened(args.archive) as archive:
-        found = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
-    if args.json:
-        print_json({"rollups": [as_dict(one, QUANTILES) for one in found]})
-        return 0
-    rows = [
-        (
-            utc(one.start), str(one.number), f"{one.low:.6g}", f"{one.quantile(0.5):.6g}",
-            f"{one.mean:.6g}", f"{one.high:.6g}", one.unit,
-        )
-        for one in found
-    ]  # fmt: skip
-    head = ("FROM (UTC)", "COUNT>", "MIN>", "MEDIAN>", "MEAN>", "MAX>", "UNIT")
-    print(table(head, rows) if rows else "nothing was measured")
-    return 0
+        rolled = roll_ups(archive.engine, args.metric, args.subject, width, since, until)
+        found = [as_dict(one, QUANTILES) for one in rolled]
+    columns = (
+        Column("start", "FROM (UTC)", utc),
+        Column("count", "COUNT>"),
+        *(Column(name, f"{name.upper()}>", _six) for name in ("min", "median", "mean", "max")),
+        Column("unit", "UNIT"),
+    )
+    return print_records(args, columns, found, document={"rollups": found}, none=_NOTHING)
 
 
+@NOUN.verb(
+    "export",
+    option(
+        "metrics", "only of these (default: all)", "METRIC,...", names, nargs="?", default=[],
+    ),
+    option("-o/--output", "write it here (default: standard output, CSV)", "FILE", Path),
+    _add_selection,
+)  # fmt: skip
 def _export(args: argparse.Namespace) -> int:
+    """Write measurements to a file, or as CSV to standard output, for other programs.
+
+    The format follows from the file's name: .csv or .parquet (needs pyarrow: 'pip install
+    adon-wms[parquet]').
+
+    Examples:
+      adon archive export -o all.parquet
+      adon archive export throughput,rtt --since '30 d' > paths.csv
+    """
     from monitors.archive.export import format_of, to_file, write_csv
 
     kind = "csv" if args.output is None else format_of(args.output.name)
@@ -255,35 +257,6 @@ def _export(args: argparse.Namespace) -> int:
     return 0
 
 
-_RETAIN = """Roll up and take away what is older than adon.yml says (monitoring.retention), at once.
-
-The broker does it every hour by itself; this is for archives without one.
-"""
-_RETAIN_MORE = """
-Examples:
-  adon archive retain --config adon.yml --dry-run
-"""
-_COPY = """Copy everything from one archive to another, which must be empty.
-
-Places are files or postgresql:// URLs. Stop who writes first: what they record meanwhile might not
-be copied. The first place stays as it is.
-"""
-_COPY_MORE = """
-Examples:
-  adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
-"""
-
-
-def add_keep(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon archive retain|copy``."""
-    retain = add_command(verbs, "retain", _RETAIN, _retain, _RETAIN_MORE)
-    retain.add_argument("--config", type=Path, required=True, metavar="FILE", help="adon.yml")
-    retain.add_argument("--dry-run", action="store_true", help="only say how many would go")
-    copy = add_command(verbs, "copy", _COPY, _copy, _COPY_MORE)
-    copy.add_argument("source", metavar="FROM", help="a file or a postgresql:// URL")
-    copy.add_argument("target", metavar="TO", help="the same, empty; made where it is not there")
-
-
 def opened(place: str) -> Archive:
     """An archive that is there, for reading. Raises InputError, ArchiveError."""
     from monitors.archive.archive import Archive
@@ -294,7 +267,15 @@ def opened(place: str) -> Archive:
     return Archive(place, read_only=True)
 
 
+@NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN)
 def _retain(args: argparse.Namespace) -> int:
+    """Roll up and remove what is older than adon.yml says (monitoring.retention), at once.
+
+    The broker does it every hour by itself; this is for archives without one.
+
+    Examples:
+      adon archive retain --config adon.yml --dry-run
+    """
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
     from monitors.archive.retention.horizons import Retention, retention_from_dict
@@ -320,7 +301,20 @@ def _retain(args: argparse.Namespace) -> int:
     return 0
 
 
+@NOUN.verb(
+    "copy",
+    option("source", "a file or a postgresql:// URL", "FROM"),
+    option("target", "the same, empty; made where there is nothing", "TO"),
+)
 def _copy(args: argparse.Namespace) -> int:
+    """Copy everything from one archive to another, which must be empty.
+
+    Places are files or postgresql:// URLs. Stop who writes first: what they record meanwhile might
+    not be copied. The first place stays as it is.
+
+    Examples:
+      adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
+    """
     from monitors.archive.archive import Archive
     from monitors.archive.contents import copy_archive
 

@@ -1,8 +1,4 @@
-"""Look at what the demo measured: the dashboard on its archive, with no network behind it.
-
-Serves copies of what 'make demo' left until it is stopped (Ctrl-C or TERM); nothing of the demo's
-is changed. A broker of your own serves its dashboard itself, at its address.
-"""
+"""``adon dashboard``: what the demo measured."""
 
 from __future__ import annotations
 
@@ -12,30 +8,27 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from adon.cli.parsing import Nouns, add_command
+from adon.cli.parsing import Nouns, add_handler, option
 from network_provisioner.base.errors import InputError
-
-_MORE = """
-Examples:
-  make demo && adon dashboard
-  adon dashboard --demo /tmp/try/.adon --listen 127.0.0.1:9000
-"""
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon dashboard``."""
-    parser = add_command(nouns, "dashboard", __doc__, _run, _MORE)
-    parser.add_argument(
-        "--demo", type=Path, default=Path(".adon"), metavar="DIR",
-        help="the demo's state (default: ./%(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--listen", default="127.0.0.1:8470", metavar="HOST:PORT",
-        help="where to serve (default: %(default)s)",
-    )  # fmt: skip
+    demo = option("--demo", "the demo's state", "DIR", Path, default=Path(".adon"))
+    listen = option("--listen", "where to serve", "HOST:PORT", default="127.0.0.1:8470")
+    add_handler(nouns, "dashboard", _run, demo, listen)
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Look at what the demo measured: the dashboard on its archive, with no network behind it.
+
+    Serves copies of what 'make demo' left until Ctrl-C or TERM; nothing of the demo's is changed.
+    A broker of your own serves its dashboard itself, at its address.
+
+    Examples:
+      make demo && adon dashboard
+      adon dashboard --demo /tmp/try/.adon --listen 127.0.0.1:9000
+    """
     from adon.config.sections import split_address
     from adon.service.serve import serve
 

@@ -13,14 +13,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, add_command, add_json
+from adon.cli.output import Column, print_records
+from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
 from network_provisioner.base.errors import AdonError
 from network_provisioner.stores.database_url import is_database_url
@@ -58,7 +58,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         "--config", type=Path, metavar="FILE",
         help="look at what this configuration names, too (default: ./adon.yml where there is one)",
     )  # fmt: skip
-    add_json(parser)
+    add_output(parser)
 
 
 def findings(config: Path | None = None) -> Iterator[CheckResult]:
@@ -235,7 +235,7 @@ def _followed(config: Config) -> Iterator[CheckResult]:
     yield CheckResult(
         f"workflows of all users, for {user}",
         cannot_read(found) if found else "all homes can be read", not found, False,
-        "let each of them run 'adon monitor run --user --keep --broker', or give the broker's "
+        "let each of them run 'adon monitor run --me --keep --broker', or give the broker's "
         "service the capability CAP_DAC_READ_SEARCH",
     )  # fmt: skip
 
@@ -332,12 +332,18 @@ def _run(args: argparse.Namespace) -> int:
     config = args.config or (Path("adon.yml") if Path("adon.yml").is_file() else None)
     found = list(findings(config))
     healthy = all(f.ok or not f.needed for f in found)
-    if args.json:
-        print_json({"healthy": healthy, "findings": [asdict(f) for f in found]})
-        return 0 if healthy else 1
+    rows = [asdict(f) for f in found]
+    columns = [*map(Column, ("what", "found", "ok", "needed", "advice"))]
+    document = {"healthy": healthy, "findings": rows}
+    print_records(args, columns, rows, document=document, text=lambda _: _text(found, healthy))
+    return 0 if healthy else 1
+
+
+def _text(found: Sequence[CheckResult], healthy: bool) -> str:
+    lines = []
     for f in found:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
-        print(f"{mark}  {f.what}: {f.found}{advice}")
-    print("nothing that is needed is missing" if healthy else "what is MISSING is needed")
-    return 0 if healthy else 1
+        lines.append(f"{mark}  {f.what}: {f.found}{advice}")
+    lines.append("nothing that is needed is missing" if healthy else "what is MISSING is needed")
+    return "\n".join(lines)

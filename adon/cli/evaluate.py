@@ -6,16 +6,13 @@ import argparse
 import json
 import math
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import progress, table
-from adon.cli.parsing import Nouns, add_command, whole
-from adon.machine.syscalls import tie_to
-from network_provisioner.base.errors import AdonError, InputError
+from adon.cli.output import grid, progress
+from adon.cli.parsing import one_of, option, whole
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from site_selector.evaluation.adversary import Judged
@@ -24,60 +21,6 @@ if TYPE_CHECKING:
     from site_selector.evaluation.worlds import Platform, Staging
 
     Case = tuple[Trace, Platform, int, Setting]
-
-
-_EVALUATE = """Evaluate the mapping policies on traces of real workflows.
-
-Puts every trace on made-up platforms, executes each policy's mapping in a simulator with the true
-values while the policies saw wrong ones, and compares makespans with the best mapping known to
-whoever knows the truth, and with a bound that none can go below.
-"""
-_EVALUATE_MORE = """
-Four regimes: 'exact', what is believed is true; 'errors', run times, sizes and throughput are
-believed wrongly by up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the same,
-and true queue waits are exponential about what is believed. The same traces and options give the
-same file.
-
-Examples:
-  adon site evaluate --instances traces --json evaluation.json
-  adon site evaluate --instances traces --platforms 2 --seed 7 --json quick.json
-  adon site evaluate --adversary 300 --platforms 4 --json lost.json
-"""
-
-
-def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site evaluate``."""
-    parser = add_command(verbs, "evaluate", _EVALUATE, _evaluate, _EVALUATE_MORE)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--instances", type=Path, metavar="DIR",
-        help="traces in WfFormat (*.json, also in folders below)",
-    )  # fmt: skip
-    what.add_argument(
-        "--adversary", type=whole(1, 10**6), metavar="STEPS",
-        help="instead of traces: search for small workflows on which ADON loses to a built-in",
-    )  # fmt: skip
-    parser.add_argument(
-        "--platforms", type=whole(1, 10_000), default=10, metavar="N",
-        help="platforms to draw for each trace, or searches to make (default: 10)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=whole(0, 10**9), default=0, metavar="S",
-        help="draws platforms and errors (default: 0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--errors", type=_share, default=0.5, metavar="E",
-        help="how wrong beliefs are, from 0 to 0.99 (default: 0.5, that is by up to 50 %%)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--staging", choices=("per-site", "per-job"), default="per-site",
-        help="a file moves once to each site, or with every job (default: per-site)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--jobs", type=whole(1, 1024), default=len(os.sched_getaffinity(0)), metavar="K",
-        help="processes to work with (default: one for each core)",
-    )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
 
 
 def _share(text: str) -> float:
@@ -90,12 +33,61 @@ def _share(text: str) -> float:
     return value
 
 
-def _evaluate(args: argparse.Namespace) -> int:
-    _check_target(args.json)
+OPTIONS = (
+    one_of(
+        option(
+            "--instances", "traces in WfFormat (*.json, also in folders below)", "DIR", Path
+        ),
+        option(
+            "--adversary", "search for small workflows on which ADON loses to a built-in policy",
+            "STEPS", whole(1, 10**6),
+        ),
+        required=True,
+    ),
+    option(
+        "--platforms", "platforms to draw for each trace, or searches to make", "N",
+        whole(1, 10_000), default=10,
+    ),
+    option("--seed", "draws platforms and errors", "N", whole(0, 10**9), default=0),
+    option(
+        "--errors", "how wrong estimates are, from 0 to 0.99: 0.5 is by up to 50 %%", "SHARE",
+        _share, default=0.5,
+    ),
+    option(
+        "--staging", "a file moves once to each site, or with every job",
+        choices=("per-site", "per-job"), default="per-site",
+    ),
+    option(
+        "--jobs", "processes to work with (default: one for each core)", "N", whole(1, 1024),
+        default=len(os.sched_getaffinity(0)),
+    ),
+    option("--save", "write everything as JSON", "FILE", Path),
+)  # fmt: skip
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    """Evaluate the mapping policies on traces of real workflows.
+
+    Puts every trace on made-up platforms, executes each policy's mapping in a simulator with the
+    true values while the policies saw wrong ones, and compares makespans with the best mapping
+    known to somebody who knows the truth, and with a bound that none can go below.
+
+    Four regimes: 'exact', estimates are true; 'errors', run times, sizes and throughput are
+    estimated wrongly by up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the
+    same, and true queue waits are exponential about the estimates. The same traces and options give
+    the same file.
+
+    Examples:
+      adon site evaluate --instances traces --save evaluation.json
+      adon site evaluate --instances traces --platforms 2 --seed 7 --save quick.json
+      adon site evaluate --adversary 300 --platforms 4 --save lost.json
+    """
+    _check_target(args.save)
     return _compare(args) if args.adversary is None else _search(args)
 
 
 def _compare(args: argparse.Namespace) -> int:
+    from adon.machine.parallel import each
     from site_selector.evaluation import report
     from site_selector.evaluation.cases import Setting
     from site_selector.evaluation.traces import read_folder
@@ -120,12 +112,13 @@ def _compare(args: argparse.Namespace) -> int:
     names = [line.rpartition("/")[2] for line in skipped]
     everything = report.as_dict(rows, platforms, setting, names)
     _print(everything["summary"], everything["forecasts"])
-    if args.json is not None:
-        _write(args.json, everything)
+    if args.save is not None:
+        _write(args.save, everything)
     return 0
 
 
 def _search(args: argparse.Namespace) -> int:
+    from adon.machine.parallel import each
     from site_selector.evaluation import adversary
 
     # One after the other, a search is a number of steps; they are told apart by their seeds.
@@ -142,9 +135,9 @@ def _search(args: argparse.Namespace) -> int:
         counts = (str(len(puzzle.runtime_s)), str(len(puzzle.platform.sites)))
         ours = one.makespan_s["adon"]
         rows.append((f"{one.ratio:.3f}", f"{ours:.1f} s", f"{least:.1f} s", rival, *counts))
-    print(f"The worst of each search, makespans by the simulator\n{table(head, rows)}")
-    if args.json is not None:
-        _write(args.json, adversary.as_dict(found, args.seed, args.adversary, args.staging))
+    print(f"The worst of each search, makespans by the simulator\n{grid(head, rows)}")
+    if args.save is not None:
+        _write(args.save, adversary.as_dict(found, args.seed, args.adversary, args.staging))
     return 0
 
 
@@ -157,7 +150,7 @@ def _print(summary: dict[str, Any], forecasts: dict[str, Any]) -> None:
     )
     for regime, lines in report.tables(summary):
         worst = summary[regime]["best_known"][report.OVERALL]["adon"]
-        print(f"\n{regime}\n{table(report.HEAD, lines)}")
+        print(f"\n{regime}\n{grid(report.HEAD, lines)}")
         print(f"adon's worst: {worst['worst']:.3f} for {worst['worst_case']}")
         if regime in forecasts:
             found = forecasts[regime]
@@ -197,60 +190,3 @@ def _write(path: Path, everything: dict[str, Any]) -> None:
 
     text = json.dumps(everything, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_whole(path, lambda stream: stream.write(text), "the evaluation")
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-def each(
-    values: Sequence[T],
-    work: Callable[[T], R],
-    processes: int,
-    done: Callable[[int], None] = lambda _count: None,
-) -> list[R]:
-    """``work`` of every value, in their order; values that come first are begun first.
-
-    ``work`` and values must be picklable. ``done`` is called with the number of results whenever
-    there is one more. With one process the work is done here. However this function ends, no
-    process is left.
-
-    Raises what ``work`` raises, and AdonError where a process was killed.
-    """
-    if processes <= 1 or len(values) <= 1:
-        out = []
-        for value in values:
-            out.append(work(value))
-            done(len(out))
-        return out
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import active_children, get_context
-
-    others = set(active_children())
-    # Spawned: nothing of this process, such as its threads, is copied.
-    context, count = get_context("spawn"), min(processes, len(values))
-    pool = ProcessPoolExecutor(count, context, _begin, (os.getpid(),))
-    try:
-        futures = [pool.submit(work, value) for value in values]
-        for number, future in enumerate(as_completed(futures), 1):
-            future.result()
-            done(number)
-        return [future.result() for future in futures]
-    except BrokenProcessPool as error:
-        raise AdonError(
-            "found a worker process that was ended, expected it to go on (out of memory? --jobs 1 "
-            "needs less)"
-        ) from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(active_children()) - others:
-            process.kill()
-            process.join()
-
-
-def _begin(parent: int) -> None:
-    """A worker ends with its parent, and leaves Ctrl-C to it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not tie_to(parent):
-        os._exit(0)

@@ -1,15 +1,11 @@
-"""Have Pegasus ask ADON for sites and paths, and take that back."""
+"""Make Pegasus and HTCondor ask ADON for sites and paths, and take that back."""
 
 from __future__ import annotations
 
-import argparse
-
 from adon.cli import install_condor, install_pegasus
-from adon.cli.parsing import Nouns, add_noun
+from adon.cli.parsing import Noun
 
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon install …``."""
-    verbs = add_noun(nouns, "install", __doc__)
-    install_pegasus.add(verbs)
-    install_condor.add(verbs)
+NOUN = Noun("install", __doc__)
+add = NOUN.add
+NOUN.verb("pegasus", *install_pegasus.OPTIONS)(install_pegasus.pegasus)
+NOUN.verb("condor", *install_condor.OPTIONS)(install_condor.condor)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import adon
+from adon.cli.parsing import DRY_RUN, UNDO, Option, flag, option
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,11 +24,15 @@ if TYPE_CHECKING:
 _LIMIT_S = 20.0
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """``--dry-run``, ``--yes``, ``--undo``."""
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and end")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--undo", action="store_true", help="take out what was installed")
+CHANGES = (DRY_RUN, flag("--yes", "do not ask"), UNDO)
+
+
+def hooks_token(who: str) -> Option:
+    """``--token-file`` of programs that run as others."""
+    return option(
+        "--token-file", f"file with the token for the broker, for {who}; ~ is each user's home",
+        "FILE",
+    )  # fmt: skip
 
 
 def this_python() -> Path:

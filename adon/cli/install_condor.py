@@ -12,113 +12,90 @@ from typing import TYPE_CHECKING
 
 from adon.cli import install_execute, install_expander
 from adon.cli.install_ask import (
-    add_options,
+    CHANGES,
     agreed,
     closed,
+    hooks_token,
     refuse_foreign,
     this_python,
     value_of,
     without,
 )
 from adon.cli.install_pegasus import notes, site_hooks
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from adon.cli.parsing import DEFAULT_BROKER, config, flag, one_of, option
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     from condor_plugins.transfers.setup import TransferSettings
     from pegasus_hooks.install.edits import FileEdit
 
-_CONDOR = """Put the network provisioner into an HTCondor access point, or take it out again.
-
-Then every job whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at all) gets a
-path before its input is sent and gives it back right after; the same for its output. Nobody's
-submit file changes. Shows the two files that will be written and asks first.
-
-With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
-rates, and the bandwidth that the broker has left from and to other sites, for Rank and
-Requirements; and ADON counts fewer workers where cores stand still for disks. With --irods too,
-HTCondor moves jobs' files from and to irods:// URLs there.
-
-With --expander, where the pool's collector or an access point is: condor_master runs 'adon pool
-run', which starts machines for jobs that wait and will come, and lets them go.
-"""
-_CONDOR_MORE = """
-Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines), which
---execute sees to.
-
-Examples:
-  adon install condor --site local --dry-run             what would be written
-  adon install condor --site local --config /etc/adon.yml
-  adon install condor --config-dir ~/condor/config.d --site local
-  adon install condor --execute --site tacc --broker http://192.0.2.1:8470
-  adon install condor --undo                             as it was before
-  adon install condor --execute --undo
-  adon install condor --expander --config /etc/adon.yml
-
-Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing was
-changed.
-"""
 CONFIG_DIR = Path("/etc/condor/config.d")
 NAME, HOOKS = "99-adon-transfers", "adon-transfers.json"
+OPTIONS = (
+    option(
+        "--config-dir", "HTCondor's folder of settings, its LOCAL_CONFIG_DIR", "DIR", Path,
+        default=CONFIG_DIR,
+    ),
+    one_of(
+        flag("--execute", "this is an execute machine: metrics in its slot ads"),
+        flag("--expander", "condor_master makes the pool larger and smaller"),
+    ),
+    option("--site", "where the machine is, as the network's description names it", "NAME"),
+    flag("--irods", "with --execute: HTCondor also moves files of irods:// URLs"),
+    option(
+        "--interface", "with --execute: whose traffic is reported (default: that of the default "
+        "route)", "NAME", default="default",
+    ),
+    config("adon.yml, for the broker's address; the expander's configuration", None),
+    option(
+        "--broker", f"the broker's address (default: that of --config, else {DEFAULT_BROKER}; with "
+        "--execute: none)", "URL",
+    ),
+    hooks_token("the hooks, which run as the job's owner"),
+    option(
+        "--watch-token-file", "the same for the watcher: an engineer's, since it serves all "
+        "(default: --token-file)", "FILE",
+    ),
+    option("--project", "whose transfers they are where a job does not say", "PROJECT"),
+    option(
+        "--redirector", "director that names the caches of OSDF (default: their URLs' own sites)",
+        "URL",
+    ),
+    *CHANGES,
+)  # fmt: skip
 
 
-def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``condor`` to the verbs of ``adon install``."""
-    parser = add_command(verbs, "condor", _CONDOR, _run, _CONDOR_MORE)
-    parser.add_argument(
-        "--config-dir", type=Path, default=CONFIG_DIR, metavar="DIR",
-        help="HTCondor's folder of settings, its LOCAL_CONFIG_DIR (default: %(default)s)",
-    )  # fmt: skip
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--execute", action="store_true", help="this is an execute machine: metrics in its slot ads"
-    )
-    form.add_argument(
-        "--expander", action="store_true", help="condor_master makes the pool larger and smaller"
-    )
-    parser.add_argument(
-        "--site", metavar="NAME", help="the site that the machine stands at, as the network "
-        "knows it",
-    )  # fmt: skip
-    parser.add_argument(
-        "--irods", action="store_true",
-        help="with --execute: HTCondor also moves files of irods:// URLs",
-    )  # fmt: skip
-    parser.add_argument(
-        "--interface", default="default", metavar="NAME",
-        help="with --execute: whose traffic is told (default: that of the default route)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="adon.yml, for the broker's address; with "
-        "--expander, what it goes by",
-    )  # fmt: skip
-    parser.add_argument(
-        "--broker", metavar="URL",
-        help=f"whom to ask (default: the broker of --config, else {DEFAULT_BROKER}; with "
-        "--execute, else nobody)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", metavar="FILE",
-        help="what hooks show it, where it asks for a token; they run as the job's owner, and ~ is "
-        "the owner's home",
-    )  # fmt: skip
-    parser.add_argument(
-        "--watch-token-file", metavar="FILE",
-        help="what the watcher shows it: an engineer's, since it serves all (default: as hooks)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--project", metavar="NAME", help="whose transfers they are where a job does not say"
-    )
-    parser.add_argument(
-        "--redirector", metavar="URL",
-        help="director that names the caches of OSDF (default: their URLs' own sites)",
-    )  # fmt: skip
-    add_options(parser)
-    parser.set_defaults(ahead=False)
+def condor(args: argparse.Namespace) -> int:
+    """Install the network provisioner into an HTCondor access point, or take it out again.
 
+    Every job whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at all) then gets
+    a path before its input is sent and gives it back right after; the same for its output. Submit
+    files stay as they are. Shows the two files that will be written and asks first.
 
-def _run(args: argparse.Namespace) -> int:
+    With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
+    rates, and the bandwidth that the broker has left from and to other sites, for Rank and
+    Requirements; and ADON counts fewer workers where cores wait for disks. With --irods too,
+    HTCondor moves jobs' files from and to irods:// URLs there.
+
+    With --expander, where the pool's collector or an access point is: condor_master runs 'adon pool
+    run', which starts machines for jobs that wait and will come, and lets them go.
+
+    Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines), which
+    --execute sets.
+
+    Examples:
+      adon install condor --site local --dry-run             what would be written
+      adon install condor --site local --config /etc/adon.yml
+      adon install condor --config-dir ~/condor/config.d --site local
+      adon install condor --execute --site tacc --broker http://192.0.2.1:8470
+      adon install condor --undo                             as it was before
+      adon install condor --execute --undo
+      adon install condor --expander --config /etc/adon.yml
+
+    Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing
+    was changed.
+    """
+    args.ahead = False
     from pegasus_hooks.install.edits import carry_out, check_writable, locked
 
     to_install, to_undo = _to_install, _to_undo
@@ -167,7 +144,7 @@ def _to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
-        raise InputError("found no --site, expected the site that this access point stands at")
+        raise InputError("found no --site, expected the site of this access point")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
     _refuse_others(folder, path, before)

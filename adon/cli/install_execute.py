@@ -11,14 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.install_ask import (
-    closed,
-    output_of,
-    refuse_foreign,
-    this_python,
-    value_of,
-    without,
-)
+from adon.cli.install_ask import closed, output_of, refuse_foreign, this_python, value_of, without
 from adon.cli.install_pegasus import site_hooks
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 
@@ -34,7 +27,7 @@ def to_install(args: argparse.Namespace, folder: Path) -> list[FileEdit]:
     from pegasus_hooks.install.edits import FileEdit, read
 
     if not args.site:
-        raise InputError("found no --site, expected the site that this machine stands at")
+        raise InputError("found no --site, expected the site of this machine")
     path, hooks = folder / NAME, folder.parent / HOOKS
     before, hooks_before = read(path), read(hooks)
     refuse_foreign(path, before is not None and not setup.is_ours(before))

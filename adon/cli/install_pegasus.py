@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.install_ask import (
-    add_options,
+    CHANGES,
     agreed,
     closed,
     conclude,
+    hooks_token,
     still_needed,
     this_python,
     undo,
 )
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command
+from adon.cli.parsing import DEFAULT_BROKER, config, flag, option
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -31,72 +32,11 @@ if TYPE_CHECKING:
     from pegasus_hooks.install.parts import InstallPart
     from pegasus_hooks.install.verify import Verification
 
-
-_PEGASUS = """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
-
-Shows what will change and asks first. For all users of the installation: a jar beside Pegasus's
-own, two scripts, and a block of settings in its etc/pegasus.properties; pegasus-plan and
-pegasus-run stay as they are. Then plans a workflow of two jobs to see that both parts are in the
-plan, and takes all back where they are not.
-"""
-_PEGASUS_MORE = """
-Examples:
-  adon install pegasus --home /opt/pegasus --dry-run     what would change
-  adon install pegasus --home /opt/pegasus --config /etc/adon.yml
-  adon install pegasus --only hooks                      paths for transfers; sites as before
-  adon install pegasus --user                            for yourself, in your own files
-  adon install pegasus --conf pegasus.properties         hooks for who plans with this file
-  adon install pegasus --catalog transformations.yml     the same, with this catalog
-  adon install pegasus --home /opt/pegasus --callout     where no jar may be added: 5 s per job
-  adon install pegasus --home /opt/pegasus --undo        as it was before
-
-Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan: all is as it was;
-2 it cannot be installed there, and nothing was changed.
-"""
 _PARTS = ("selector", "hooks")
 _UNREAD = (
     "before 5.1.3 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
-    "install --user --only selector, and the hooks into that file by --conf FILE"
+    "install --me --only selector, and the hooks into that file by --conf FILE"
 )
-
-
-def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``pegasus`` to the verbs of ``adon install``."""
-    parser = add_command(verbs, "pegasus", _PEGASUS, _run, _PEGASUS_MORE)
-    parser.add_argument(
-        "--home", type=Path, metavar="DIR",
-        help="the Pegasus installation (default: that of the pegasus-plan on PATH)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--user", action="store_true",
-        help="for yourself only: your shell's start file and ~/.pegasusrc",
-    )  # fmt: skip
-    parser.add_argument(
-        "--catalog", type=Path, metavar="FILE",
-        help="only the hooks, as an entry pegasus::transfer of this transformation catalog",
-    )  # fmt: skip
-    parser.add_argument(
-        "--conf", type=Path, metavar="FILE",
-        help="only the hooks, in this property file, for pegasus-plan --conf",
-    )  # fmt: skip
-    parser.add_argument(
-        "--only", choices=_PARTS, metavar="PART",
-        help="one part, selector or hooks; the other stays as it is (default: both)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--callout", action="store_true",
-        help="the documented callout instead of the plug-in; the planner sleeps 5 s per job",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="adon.yml with archive, network and broker (default: the catalogs alone)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--timeout", type=_seconds, metavar="S",
-        help="seconds that ADON may take for a workflow (default: 30), then a built-in rule maps",
-    )  # fmt: skip
-    _add_hook_options(parser)
-    add_options(parser)
 
 
 def _seconds(text: str) -> float:
@@ -109,7 +49,59 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _run(args: argparse.Namespace) -> int:
+OPTIONS = (
+    option(
+        "--home", "the Pegasus installation (default: that of the pegasus-plan on PATH)", "DIR",
+        Path,
+    ),
+    flag("--me", "for yourself only: your shell's start file and ~/.pegasusrc"),
+    option(
+        "--catalog", "only the hooks, as an entry pegasus::transfer of this transformation catalog",
+        "FILE", Path,
+    ),
+    option(
+        "--conf", "only the hooks, in this property file, for pegasus-plan --conf", "FILE", Path
+    ),
+    option("--only", "one part; the other stays as it is (default: both)", choices=_PARTS),
+    flag(
+        "--callout", "the documented callout instead of the plug-in; the planner sleeps 5 s per job"
+    ),
+    config("adon.yml: archive, network and broker (default: the catalogs alone)", None),
+    option(
+        "--timeout", "seconds that ADON may take for a workflow, then a built-in rule maps "
+        "(default: 30)", "S", _seconds,
+    ),
+    option(
+        "--broker", f"the broker's address (default: that of --config, else {DEFAULT_BROKER})",
+        "URL",
+    ),
+    hooks_token("the hooks"),
+    flag("--ahead", "reserve for whole workflows in advance, as far as the plan says"),
+    *CHANGES,
+)  # fmt: skip
+
+
+def pegasus(args: argparse.Namespace) -> int:
+    """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
+
+    Shows what will change and asks first. For all users of the installation: a jar beside Pegasus's
+    own, two scripts, and a block of settings in its etc/pegasus.properties; pegasus-plan and
+    pegasus-run stay as they are. Then plans a workflow of two jobs to see that both parts are in
+    the plan, and takes all back where they are not.
+
+    Examples:
+      adon install pegasus --home /opt/pegasus --dry-run     what would change
+      adon install pegasus --home /opt/pegasus --config /etc/adon.yml
+      adon install pegasus --only hooks                      paths for transfers; sites as before
+      adon install pegasus --me                              for yourself, in your own files
+      adon install pegasus --conf pegasus.properties         hooks for who plans with this file
+      adon install pegasus --catalog transformations.yml     the same, with this catalog
+      adon install pegasus --home /opt/pegasus --callout     where no jar may be added: 5 s per job
+      adon install pegasus --home /opt/pegasus --undo        as it was before
+
+    Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan: all is as it
+    was; 2 it cannot be installed there, and nothing was changed.
+    """
     from pegasus_hooks.install.edits import locked
 
     if args.catalog is not None or args.conf is not None:
@@ -131,9 +123,9 @@ def _home(args: argparse.Namespace) -> PegasusHome | None:
     try:
         return home_on_path()
     except InputError:
-        if args.undo and (args.user or args.catalog or args.conf):
+        if args.undo and (args.me or args.catalog or args.conf):
             return None
-        if args.user and args.only == "selector":
+        if args.me and args.only == "selector":
             return None
         raise
 
@@ -141,7 +133,7 @@ def _home(args: argparse.Namespace) -> PegasusHome | None:
 def _places(args: argparse.Namespace, home: PegasusHome | None) -> list[InstallTarget]:
     from pegasus_hooks.install.home import place_for_all, place_for_user
 
-    if not args.user:
+    if not args.me:
         assert home is not None
         return [place_for_all(home)]
     own, shell = Path.home(), os.environ.get("SHELL", "")
@@ -252,7 +244,7 @@ def _notes(
 
     hooks = [part for part in parts if part.scripts is not None]
     rc = Path.home() / ".pegasusrc"
-    if not args.user:
+    if not args.me:
         for part in parts:
             mine = own_choice(rc, [part])
             if mine is not None:
@@ -283,29 +275,13 @@ def _verified(
     environ = dict(os.environ)
     if place.shell:
         environ |= environment(place, parts)
-    found = verify(home, parts, environ, own_home=args.user)
-    unread = args.user and found.good is False and found.said.startswith(NOT_IN_THE_PLAN)
+    found = verify(home, parts, environ, own_home=args.me)
+    unread = args.me and found.good is False and found.said.startswith(NOT_IN_THE_PLAN)
     return replace(found, said=f"{found.said}; {_UNREAD}") if unread else found
 
 
 # Every user's own, made when the first workflow runs.
 WATCH_FOLDER = "~/.local/state/adon/watch"
-
-
-def _add_hook_options(parser: argparse.ArgumentParser) -> None:
-    """``--broker``, ``--token-file``, ``--ahead``."""
-    parser.add_argument(
-        "--broker", metavar="URL",
-        help=f"whom the hooks ask (default: the broker of --config, else {DEFAULT_BROKER})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", metavar="FILE",
-        help="file with what they show it, where it asks for a token; ~ is each user's home",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ahead", action="store_true",
-        help="reserve for whole workflows in advance, as far as the plan tells",
-    )  # fmt: skip
 
 
 def hook_config(args: argparse.Namespace) -> HookConfig:
@@ -355,12 +331,12 @@ def _run_file(args: argparse.Namespace) -> int:
 
     option = "--conf" if args.catalog is None else "--catalog"
     for name, given in (
-        ("--conf", args.conf and args.catalog), ("--user", args.user),
+        ("--conf", args.conf and args.catalog), ("--me", args.me),
         ("--callout", args.callout), ("--timeout", args.timeout),
         ("--only selector", args.only == "selector"),
     ):  # fmt: skip
         if given:
-            raise InputError(f"{option}: found beside {name}, expected one of both")
+            raise InputError(f"{option}: found with {name}, expected one of them")
     home = _home(args)
     place = place_for_file(args.catalog or args.conf)
     with locked(place.lock):

@@ -16,8 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from adon.cli.output import note
 from adon.cli.parsing import CommandParser
-from network_provisioner.base.errors import AdonError, printable
+from network_provisioner.base.errors import AdonError
 
 NOUNS = (
     "doctor", "site", "plan", "monitor", "broker", "topology", "transit", "template", "policy",
@@ -43,13 +44,14 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def build_parser() -> CommandParser:
-    """The whole command line; every command's help is its module's docstring."""
+def build_parser(words: Sequence[str] = ()) -> CommandParser:
+    """The command line; where ``words`` name a command only its own part, which starts sooner."""
     parser = CommandParser(prog="adon", description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback instead of one line")
     nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
-    for noun in NOUNS:
+    first = next((word for word in words if not word.startswith("-")), "")
+    for noun in (first,) if first in NOUNS else NOUNS:
         import_module(f"adon.cli.{noun}").add(nouns)
     return parser
 
@@ -60,7 +62,8 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     debug = False
     try:
         try:
-            args = (parser or build_parser()).parse_args(argv)
+            words = sys.argv[1:] if argv is None else argv
+            args = (parser or build_parser(words)).parse_args(words)
             debug = args.debug
             code: int = args.run(args)
         except SystemExit:  # help was printed, or the arguments cannot be: flushed like the rest
@@ -71,7 +74,7 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
     except AdonError as error:
         if debug:
             raise
-        _complain(str(error))
+        note(str(error))
         return 2
     except OSError as error:
         if debug:
@@ -82,10 +85,10 @@ def main(argv: Sequence[str] | None = None, parser: CommandParser | None = None)
             return 0
         where = f"{error.filename}: " if error.filename else ""
         room = ", expected room to write" if error.errno == errno.ENOSPC else ""
-        _complain(f"{where}{error.strerror or error}{room}")
+        note(f"{where}{error.strerror or error}{room}")
         return 2
     except KeyboardInterrupt:
-        _complain("interrupted")
+        note("interrupted")
         return 130
 
 
@@ -106,8 +109,3 @@ def _drop_unwritten() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def _complain(message: str) -> None:
-    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
-    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)

@@ -7,20 +7,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import measure_text as text
-from adon.cli.options import answered, bad_answer, client
-from adon.cli.output import print_json
+from adon.cli.options import answered, answered_records, bad_answer, client, tool_options
+from adon.cli.output import print_json, print_records
 from adon.cli.parsing import (
+    SETTINGS,
     CommandParser,
-    Nouns,
+    Noun,
     add_broker,
-    add_command,
     add_json,
-    add_noun,
-    whole,
+    add_output,
+    config,
+    flag,
+    limit,
+    option,
 )
 from network_provisioner.access import ANYBODY
 from network_provisioner.base.errors import BrokerError, InputError
@@ -32,111 +36,51 @@ if TYPE_CHECKING:
     from monitors.measurements.tasks import Agreement, Schedule, Task
     from network_provisioner.topology.graph import Topology
 
-
-_PLAN = """Show when each measurement of adon.yml is made, or say which ones cannot fit.
-
-The schedule is that of a hyperperiod, after which it repeats: no two measurements that share a host
-or a link at the same time, every one within its deadline, the agreement kept. 'needed' is the part
-of the time in which something is measured there. The first line says how much of what could be
-measured at most that is, and what is scarcest. Needs no broker.
-"""
-_PLAN_MORE = """
-Examples:
-  adon measure plan
-  adon measure plan --config examples/adon.yml --gantt
-  adon measure plan --slots 100
-  adon measure plan --json
-
-Exit codes: 0 all fit; 1 they do not, those that cannot fit are named; 2 adon.yml cannot be used.
-"""
-
-_LIST = """List what is measured regularly.
-
-When each task is measured next, and how many of its runs were done, failed or missed.
-"""
-_LIST_MORE = """
-Examples:
-  adon measure list
-  adon measure list --broker https://broker.example:8470 --json
-"""
-_SCHEDULE = """Show the runs that come next and those just made.
-
-And how much of its time each host and link is used by measurements. Times of day are UTC.
-"""
-_SCHEDULE_MORE = """
-Examples:
-  adon measure schedule
-  adon measure schedule --task mu-tacc --for '2 h'
-"""
-_AGENTS = """List the agents.
-
-Which are there, when others were seen last, and how right their clocks are.
-"""
-_AGENTS_MORE = """
-Examples:
-  adon measure agents
-  adon measure agents --json
-"""
-_RUN = """Measure now: a task's measurement once more, or one that no task has.
-
-The broker squeezes it in where it disturbs no other measurement, and the command waits for what
-comes of it.
-"""
-_RUN_MORE = """
-Examples:
-  adon measure run mu-tacc-tcp
-  adon measure run --tool echo --from mu --to tacc --for '5 s'
-  adon measure run --tool tcp --from mu --to tacc --set streams=4 --set rate='200 Mb/s'
-
-Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or cannot be asked.
-"""
-_ADD = """Measure something regularly from now on, or change what was added so.
-
-No other measurement moves as long as the new one fits between them; where it cannot fit at all,
-nothing changes.
-"""
-_ADD_MORE = """
-Examples:
-  adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
-  adon measure add mu-load --tool host --from mu --every '1 min'
-"""
-_REMOVE = """Measure it no longer. What was measured stays in the archive."""
-_REMOVE_MORE = """
-Examples:
-  adon measure remove mu-tacc
-"""
-_WHO = """Say who may start measurements between two sites, and who may see the results.
-
-The thesis's two questions (chapter 4). Asks the broker, or with --config reads adon.yml; a broker
-tells researchers of themselves alone.
-"""
-_WHO_MORE = """
-Examples:
-  adon measure who --from mu --to tacc
-  adon measure who --from mu --to tacc --metric tcp_throughput --config adon.yml
-"""
+NOUN = Noun("measure", __doc__)
+add = NOUN.add
+_LOOK_S = 0.5
+_GRACE_S = 60.0  # after a run's end for its result to come
+_NAME = option("name", "what it is called", "NAME")
+_TO = option("--to", "the other end, where there is one", "SITE")
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon measure``."""
-    verbs = add_noun(nouns, "measure", __doc__)
-    plan = add_command(verbs, "plan", _PLAN, _plan, _PLAN_MORE)
-    plan.add_argument(
-        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
-        help="where tasks, agreement and network stand (default: ./%(default)s)",
-    )  # fmt: skip
-    plan.add_argument(
-        "--gantt", action="store_true", help="draw who has which host and link at what time"
-    )
-    plan.add_argument(
-        "--slots", type=whole(0, 1_000_000), default=10, metavar="N",
-        help="list so many of the first measurements (default: %(default)s)",
-    )  # fmt: skip
-    add_json(plan)
-    add_more(verbs)
+def _add_what(parser: CommandParser) -> None:
+    for add_to in (
+        option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
+        option("--from", "where it begins", "SITE", dest="source"),
+        _TO,
+        option("--for", "how long (default: the tool's)", "TIME", dest="lasts"),
+        SETTINGS,
+    ):
+        add_to(parser)
 
 
+@NOUN.verb(
+    "plan",
+    config("adon.yml: tasks, agreement and network"),
+    flag("--gantt", "draw who has which host and link at what time"),
+    limit(1_000_000, 10),
+    add_output,
+)
 def _plan(args: argparse.Namespace) -> int:
+    """Show when each measurement of adon.yml is made, or say which ones cannot fit.
+
+    The schedule is that of a hyperperiod, after which it repeats: no two measurements that share a
+    host or a link at the same time, every one within its deadline, the agreement kept. 'needed' is
+    the part of the time in which something is measured there. The first line says how much of what
+    could be measured at most that is, and what is scarcest. Needs no broker.
+
+    --csv and --columns have the measurements alone, all of them.
+
+    Examples:
+      adon measure plan
+      adon measure plan --config examples/adon.yml --gantt
+      adon measure plan --limit 100
+      adon measure plan --csv > schedule.csv
+
+    Exit codes: 0 all fit; 1 they do not, those that cannot fit are named; 2 adon.yml cannot be
+    used.
+    """
     from monitors.measurements.load import bound
     from monitors.measurements.schedule import plan
     from monitors.measurements.task_data import agreement_from_dict, tasks_from_dict
@@ -156,13 +100,13 @@ def _plan(args: argparse.Namespace) -> int:
         return 1
     except InputError as error:
         raise InputError(f"{args.config}: monitoring: {error}") from None
-    if args.json:
-        print_json(_data(tasks, agreement, schedule, most))
-        return 0
-    print(text.described(tasks, agreement, schedule, most, args.slots))
-    if args.gantt and schedule.slots:
-        print(f"\n{text.gantt(tasks, schedule)}")
-    return 0
+    found = _data(tasks, agreement, schedule, most)
+
+    def shown(_: str) -> str:
+        lines = text.described(tasks, schedule, most, found, args.limit)
+        return f"{lines}\n\n{text.gantt(tasks, schedule)}" if args.gantt and tasks else lines
+
+    return print_records(args, text.SLOTS, found["slots"], document=found, text=shown)
 
 
 def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
@@ -178,7 +122,7 @@ def _read(path: Path) -> tuple[MonitoringConfig, Topology]:
 
 def _data(
     tasks: list[Task], agreement: Agreement, schedule: Schedule, most: LoadBound
-) -> dict[str, object]:
+) -> dict[str, Any]:
     from monitors.measurements.load import usage
 
     return {
@@ -195,88 +139,44 @@ def _data(
     }  # fmt: skip
 
 
-_NOTHING = "nothing is measured regularly: 'adon measure add' adds a task"
-_NOBODY = "the broker knows no agent: they stand under monitoring.agents in its adon.yml"
-_SHOWN_S = 600.0  # of the past and of what comes, where nothing else is said
-_LOOK_S = 0.5
-_GRACE_S = 60.0  # after a run's end for its result to come
-
-
-def add_more(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add the verbs of ``adon measure`` that ask the broker."""
-    add_broker(add_command(verbs, "list", _LIST, _list, _LIST_MORE))
-    schedule = add_command(verbs, "schedule", _SCHEDULE, _schedule, _SCHEDULE_MORE)
-    schedule.add_argument("--task", metavar="NAME", help="of one task only")
-    schedule.add_argument(
-        "--for", dest="span", default="10 min", metavar="TIME",
-        help="how far back and ahead (default: %(default)s)",
-    )  # fmt: skip
-    add_broker(schedule)
-    add_broker(add_command(verbs, "agents", _AGENTS, _agents, _AGENTS_MORE))
-    run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
-    run.add_argument("task", nargs="?", metavar="TASK", help="a task's name")
-    _add_what(run)
-    run.add_argument(
-        "--within", default="10 min", metavar="TIME",
-        help="how soon it has to be over (default: %(default)s, at most 1 h)",
-    )  # fmt: skip
-    run.add_argument("--no-wait", action="store_true", help="say when it will be, and end")
-    add_broker(run)
-    add = add_command(verbs, "add", _ADD, _add, _ADD_MORE)
-    add.add_argument("name", metavar="NAME", help="what it is called")
-    _add_what(add)
-    add.add_argument("--every", required=True, metavar="TIME", help="how often")
-    add.add_argument(
-        "--within", metavar="TIME", help="how late it may be over (default: until the next)"
-    )
-    add_broker(add)
-    remove = add_command(verbs, "remove", _REMOVE, _remove, _REMOVE_MORE)
-    remove.add_argument("name", metavar="NAME", help="what it is called")
-    add_broker(remove)
-    who = add_command(verbs, "who", _WHO, _who, _WHO_MORE)
-    who.add_argument("--from", dest="source", required=True, metavar="SITE", help="where it begins")
-    who.add_argument("--to", default="", metavar="SITE", help="the other end, where there is one")
-    who.add_argument("--metric", default="rtt", help="what is measured (default: %(default)s)")
-    who.add_argument(
-        "--config", type=Path, metavar="FILE", help="read this adon.yml and do not ask the broker"
-    )
-    add_broker(who)
-
-
-def _add_what(parser: CommandParser) -> None:
-    parser.add_argument("--tool", help="tcp, udp, echo, ping, trace, host or command")
-    parser.add_argument("--from", dest="source", metavar="AGENT", help="where it begins")
-    parser.add_argument("--to", metavar="AGENT", help="the other end, where there is one")
-    parser.add_argument(
-        "--for", dest="lasts", metavar="TIME", help="how long (default: the tool's)"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="OPTION=VALUE",
-        help="an option of the tool (docs/agents.md)",
-    )  # fmt: skip
-
-
+@NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
+    """List what is measured regularly.
+
+    When each task is measured next, and how many of its runs were done, failed or missed.
+
+    Examples:
+      adon measure list
+      adon measure list --broker https://broker.example:8470 --json
+    """
     found = client(args).call("GET", "/v1/tasks")
-    return answered(
+    none = "nothing is measured regularly: 'adon measure add' adds a task"
+    return answered_records(
         args,
         "list of tasks",
+        text.tasks(time.time()),
         found,
-        lambda: text.tasks(found, time.time()) if found else _NOTHING,
+        none=none,
+        text=partial(text.with_problems, found),
     )
 
 
-def _agents(args: argparse.Namespace) -> int:
-    found = client(args).call("GET", "/v1/agents")
-    return answered(
-        args,
-        "list of agents",
-        found,
-        lambda: text.agents(found, time.time()) if found else _NOBODY,
-    )
-
-
+@NOUN.verb(
+    "schedule",
+    option("--task", "of one task only", "NAME"),
+    option("--for", "how far back and ahead", "TIME", dest="span", default="10 min"),
+    add_broker,
+    add_output,
+)
 def _schedule(args: argparse.Namespace) -> int:
+    """Show the runs that come next and those just made.
+
+    And how much of its time each host and link is used by measurements. Times of day are UTC.
+
+    Examples:
+      adon measure schedule
+      adon measure schedule --task mu-tacc --for '2 h'
+    """
     from network_provisioner.client.http1 import quoted
 
     span_s, broker, now = parse_duration(args.span, "--for"), client(args), time.time()
@@ -288,15 +188,60 @@ def _schedule(args: argparse.Namespace) -> int:
     if args.task is not None and not runs["runs"]:
         with _named(broker, args.task):
             broker.call("GET", f"/v1/tasks/{quoted(args.task)}")
-    return answered(
+    return answered_records(
         args,
         "schedule",
-        {"schedule": found, **runs},
-        lambda: text.schedule(found, runs["runs"], runs["now"]),
+        text.runs(runs["runs"], found["moved"], runs["now"]),
+        runs["runs"],
+        document={"schedule": found, **runs},
+        text=lambda shown: text.schedule(found, runs["runs"] and shown),
     )
 
 
+@NOUN.verb("agents", add_broker, add_output)
+def _agents(args: argparse.Namespace) -> int:
+    """List the agents.
+
+    Which are present, when others were seen last, and how right their clocks are.
+
+    Examples:
+      adon measure agents
+      adon measure agents --json
+    """
+    found, now = client(args).call("GET", "/v1/agents"), time.time()
+    none = "the broker knows no agent: they are listed under monitoring.agents in its adon.yml"
+    return answered_records(
+        args,
+        "list of agents",
+        text.agents(now),
+        found,
+        none=none,
+        text=partial(text.with_errors, found, now),
+    )
+
+
+@NOUN.verb(
+    "run",
+    option("task", "a task's name", "TASK", nargs="?"),
+    _add_what,
+    option("--within", "how soon it has to be over, at most 1 h", "TIME", default="10 min"),
+    flag("--no-wait", "say when it will be, and end"),
+    add_broker,
+    add_json,
+)
 def _run(args: argparse.Namespace) -> int:
+    """Measure now: a task's measurement once more, or one that no task has.
+
+    The broker puts it where it disturbs no other measurement, and the command waits for its
+    result.
+
+    Examples:
+      adon measure run mu-tacc-tcp
+      adon measure run --tool echo --from mu --to tacc --for '5 s'
+      adon measure run --tool tcp --from mu --to tacc --set streams=4 --set rate='200 Mb/s'
+
+    Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or does not answer.
+    """
     from network_provisioner.client.http1 import quoted
 
     what = _what(args)
@@ -361,17 +306,48 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
         raise BrokerError(f"{error}: {hint}", error.code) from None
 
 
+@NOUN.verb(
+    "add",
+    _NAME,
+    _add_what,
+    option("--every", "how often", "TIME", required=True),
+    option("--within", "how late it may be over (default: until the next)", "TIME"),
+    add_broker,
+    add_output,
+)
 def _add(args: argparse.Namespace) -> int:
+    """Measure something regularly from now on, or change what was added before.
+
+    No other measurement moves as long as the new one fits between them; where it cannot fit at all,
+    nothing changes.
+
+    Examples:
+      adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
+      adon measure add mu-load --tool host --from mu --every '1 min'
+    """
     from network_provisioner.client.http1 import quoted
 
     body = {**_what(args), "every": args.every}
     if args.within is not None:
         body["within"] = args.within
     found = client(args).call("PUT", f"/v1/tasks/{quoted(args.name)}", body)
-    return answered(args, "task", found, lambda: text.tasks([found], time.time()))
+    return answered_records(
+        args,
+        "task",
+        text.tasks(time.time()),
+        [found],
+        document=found,
+        text=partial(text.with_problems, [found]),
+    )
 
 
+@NOUN.verb("remove", _NAME, add_broker, add_json)
 def _remove(args: argparse.Namespace) -> int:
+    """Measure something no longer. What was measured stays in the archive.
+
+    Examples:
+      adon measure remove mu-tacc
+    """
     from network_provisioner.client.http1 import quoted
 
     broker = client(args)
@@ -384,7 +360,26 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
+@NOUN.verb(
+    "who",
+    option("--from", "where it begins", "SITE", dest="source", required=True),
+    _TO,
+    option("--metric", "what is measured", "METRIC", default="rtt"),
+    config("read this adon.yml and do not ask the broker", None),
+    add_broker,
+    add_json,
+)
 def _who(args: argparse.Namespace) -> int:
+    """Say who may start measurements between two sites, and who may see the results.
+
+    The thesis's two questions (chapter 4). Asks the broker, or with --config reads adon.yml; a
+    broker tells researchers of themselves alone.
+
+    Examples:
+      adon measure who --from mu --to tacc
+      adon measure who --from mu --to tacc --metric tcp_throughput --config adon.yml
+    """
+    args.to = args.to or ""
     from network_provisioner.client.http1 import quoted
 
     if args.config is None:
@@ -416,9 +411,9 @@ def _configured(args: argparse.Namespace) -> Any:
 
     config = load_config(args.config)
     topology = topology_from_dict(config.topology)
-    for option, end in (("--from", args.source), ("--to", args.to)):
+    for name, end in (("--from", args.source), ("--to", args.to)):
         if end:
-            known_end(end, option, topology)
+            known_end(end, name, topology)
     rules = rules_from_list(config.monitoring.access if config.monitoring else [], topology)
     keys = keyring_of(config).principals() or [ANYBODY]
     return rules.table(keys, [end for end in (args.source, args.to) if end], args.metric)
@@ -426,12 +421,6 @@ def _configured(args: argparse.Namespace) -> Any:
 
 def _what(args: argparse.Namespace) -> dict[str, Any]:
     """What the options say is measured. Raises InputError."""
-    options: dict[str, Any] = {}
-    for item in args.set:
-        key, equal, value = item.partition("=")
-        if not (key and equal):
-            raise InputError(f"--set: found {item!r}, expected OPTION=VALUE")
-        options[key] = int(value) if value.isdecimal() and len(value) < 19 else value
     given = {"tool": args.tool, "from": args.source, "to": args.to, "for": args.lasts}
     found = {key: value for key, value in given.items() if value is not None}
-    return {**found, "options": options} if options else found
+    return {**found, "options": tool_options(args.set)} if args.set else found

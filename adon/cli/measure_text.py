@@ -8,27 +8,26 @@ import string
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import duration, table
+from adon.cli.output import Column, bar, duration, grid, table
 from network_provisioner.base.errors import printable
 from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
-    from monitors.measurements.load import LoadBound, ResourceUse
-    from monitors.measurements.tasks import Agreement, Resource, Schedule, Task
+    from monitors.measurements.load import LoadBound
+    from monitors.measurements.tasks import Resource, Schedule, Task
 
 COLUMNS = 72
-_BAR = 10
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase
 
 
 def described(
-    tasks: list[Task], agreement: Agreement, schedule: Schedule, most: LoadBound, slots: int
+    tasks: list[Task], schedule: Schedule, most: LoadBound, data: Mapping[str, Any], slots: int
 ) -> str:
-    """How full it is, what is needed how much, and the first slots."""
-    from monitors.measurements.load import usage
-
+    """How full it is, what is needed how much, and the first slots, of :func:`~adon.cli.measure`'s
+    data."""
     if not tasks:
         return "no measurement is planned: monitoring.tasks is empty"
     count = len(schedule.slots)
@@ -36,33 +35,13 @@ def described(
         f"tasks {len(tasks)}, measurements {count}, again every {clock(schedule.hyperperiod_ms)}",
         f"{most.load:.1%} of what could be at most: {most.why}",
         "",
-        table(
-            ("what", "needed", "tasks>", "at once>", "agreed>", "load>", "agreed>"),
-            [_row(found) for found in usage(tasks, agreement, schedule)],
-        ),
+        table(_USAGE, data["usage"]),
     ]
     if slots:
-        rows = [
-            (clock(s.start_ms), clock(s.end_ms), clock(s.deadline_ms), s.task)
-            for s in schedule.slots[:slots]
-        ]
-        lines += ["", table(("from>", "until>", "deadline>", "task"), rows)]
+        lines += ["", table(SLOTS, data["slots"][:slots])]
         if count > slots:
-            lines.append(f"and {count - slots} more (--slots {count})")
+            lines.append(f"and {count - slots} more (--limit {count})")
     return "\n".join(lines)
-
-
-def _row(found: ResourceUse) -> tuple[str, ...]:
-    marks = min(_BAR, max(round(found.share * _BAR), 1 if found.share > 0 else 0))
-    return (
-        f"{found.kind} {found.name}",
-        f"{'#' * marks:.<{_BAR}} {found.share:6.1%}",
-        str(found.tasks),
-        str(found.at_once),
-        "-" if found.agreed is None else str(found.agreed),
-        format_rate(found.load_bps),
-        "-" if found.agreed_bps is None else format_rate(found.agreed_bps),
-    )
 
 
 def clock(ms: int) -> str:
@@ -70,6 +49,23 @@ def clock(ms: int) -> str:
     seconds, rest = divmod(ms, 1000)
     text = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     return f"{text}.{rest:03}" if rest else text
+
+
+_USAGE = (
+    Column("kind", "what", lambda kind, name: f"{kind} {name}", ("name",)),
+    Column("share", "needed", lambda share: f"{bar(share)[:11]}{share:6.1%}"),
+    Column("tasks", "tasks>"),
+    Column("at_once", "at once>"),
+    Column("agreed", "agreed>"),
+    Column("load_bps", "load>"),
+    Column("agreed_bps", "agreed>"),
+)
+SLOTS = (
+    Column("start_ms", "from>", clock),
+    Column("end_ms", "until>", clock),
+    Column("deadline_ms", "deadline>", clock),
+    Column("task"),
+)
 
 
 def gantt(tasks: list[Task], schedule: Schedule) -> str:
@@ -116,34 +112,46 @@ def _columns(start: int, end: int, whole: int) -> list[tuple[int, int]]:
 Rows = Sequence[Mapping[str, Any]]
 
 
-def tasks(found: Rows, now: float) -> str:
-    """A table, and why some are in no schedule."""
-    head = ("task", "tool", "of", "every>", "for>", "next", "done>", "failed>", "missed>", "from")
-    rows = [
-        (
-            _said(t["name"]), _said(t["tool"]), _said(t["subject"]), duration(t["every_s"]),
-            duration(t["for_s"]), _ahead(t["next"], now),
-            *(str(t["counts"].get(state, 0)) for state in ("done", "failed", "missed")),
-            "adon.yml" if t["configured"] else _said(t["by"]) or "-",
-        )
-        for t in found
-    ]  # fmt: skip
+def tasks(now: float) -> list[Column]:
+    """Of a list of tasks."""
+    return [
+        Column("name", "task"),
+        Column("tool"),
+        Column("subject", "of"),
+        Column("every_s", "every>"),
+        Column("for_s", "for>"),
+        Column("next", "next", lambda at: _ahead(at, now)),
+        *(
+            Column("counts", f"{state}>", lambda counts, state=state: str(counts.get(state, 0)))
+            for state in ("done", "failed", "missed")
+        ),
+        Column("configured", "from", lambda is_so, by: "adon.yml" if is_so else by or "-", ("by",)),
+    ]
+
+
+def with_problems(found: Rows, shown: str) -> str:
+    """A table of tasks, and why some are in no schedule."""
     problems = [_said(f"{t['name']}: {t['problem']}") for t in found if t["problem"]]
-    return "\n".join([table(head, rows), *problems])
+    return "\n".join([shown, *problems])
 
 
-def agents(found: Rows, now: float) -> str:
-    """A table, and the last thing that went wrong at each."""
-    head = ("agent", "address", "is", "seen", "clock>", "waiting>", "to do>", "version", "tools")
-    rows = [
-        (
-            _said(a["name"]), _said(a["address"]), "there" if a["present"] else "away",
-            _seen(a["last_seen"], now),
-            _clock(a), str(a["unsent"]), str(a["to_do"]), _said(a["version"] or "-"),
-            "-" if a["tools"] is None else _said(" ".join(a["tools"])),
-        )
-        for a in found
-    ]  # fmt: skip
+def agents(now: float) -> list[Column]:
+    """Of a list of agents."""
+    return [
+        Column("name", "agent"),
+        Column("address"),
+        Column("present", "is", lambda present: "there" if present else "away"),
+        Column("last_seen", "seen", lambda at: _seen(at, now)),
+        Column("offset_s", "clock>", _clock, ("error_s",)),
+        Column("unsent", "waiting>"),
+        Column("to_do", "to do>"),
+        Column("version"),
+        Column("tools", "tools", " ".join),
+    ]
+
+
+def with_errors(found: Rows, now: float, shown: str) -> str:
+    """A table of agents, and the last thing that went wrong at each."""
     errors = [
         _said(f"{a['name']}, {_seen(a['last_error_at'], now)}: {a['last_error']}")
         for a in found
@@ -154,11 +162,27 @@ def agents(found: Rows, now: float) -> str:
         errors.append(
             f"{', '.join(unseen)}: never seen; 'adon agent run --config agent.yml' starts an agent"
         )
-    return "\n".join([table(head, rows), *errors])
+    return "\n".join([shown, *errors])
 
 
-def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
-    """The runs, and the use of hosts and links."""
+def runs(found: Rows, moved: Rows, now: float) -> list[Column]:
+    """Of a list of runs, of which some were moved."""
+    instead = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in moved}
+    return [
+        Column("at", "at (UTC)", lambda at: _at(at, now)),
+        Column("at", "in>", lambda at: _ahead(at, now)),
+        Column("until", "for>", lambda until, at: duration(until - at), ("at",)),
+        Column(
+            "task", "task", lambda t, by: f"{t} (asked for by {by})" if by else t, ("demanded",)
+        ),
+        Column("subject", "of"),
+        Column("state", "state", partial(_state, now=now), ("at", "until")),
+        Column("error", "why", lambda why, run: why or instead.get(run, ""), ("id",)),
+    ]
+
+
+def schedule(found: Mapping[str, Any], runs: str) -> str:
+    """The runs as a table, "" for none, and the use of hosts and links."""
     lines = [
         f"{_counted(found['tasks'], 'task')}, {_counted(found['slots'], 'run')} in "
         f"{duration(found['hyperperiod_s'])}, "
@@ -168,18 +192,8 @@ def schedule(found: Mapping[str, Any], runs: Rows, now: float) -> str:
     used += [("-".join(item["link"]), item["use"]) for item in found["links"]]
     if used:
         uses = [(name, f"{100 * share:.1f} %") for name, share in used]
-        lines += ["", table(("host or link", "in use>"), uses)]
-    moved = {m["run"]: f"moved once, from {_at(m['instead_of'], now)}" for m in found["moved"]}
-    head = ("at (UTC)", "in>", "for>", "task", "of", "state", "why")
-    rows = [
-        (
-            _at(r["at"], now), _ahead(r["at"], now), duration(r["until"] - r["at"]),
-            _said(r["task"]) + (f" (asked for by {_said(r['demanded'])})" if r["demanded"] else ""),
-            _said(r["subject"]), _state(r, now), _said(r["error"]) or moved.get(r["id"], ""),
-        )
-        for r in runs
-    ]  # fmt: skip
-    return "\n".join([*lines, "", table(head, rows) if rows else "no run in this time"])
+        lines += ["", grid(("host or link", "in use>"), uses)]
+    return "\n".join([*lines, "", runs or "no run in this time"])
 
 
 def planned(run: Mapping[str, Any], now: float) -> str:
@@ -234,16 +248,15 @@ def _value(found: Mapping[str, Any]) -> str:
     return f"{value:.6g}" + ("" if unit == "1" else f" {unit}")
 
 
-def _state(run: Mapping[str, Any], now: float) -> str:
-    if run["state"] == "planned" and run["at"] <= now:
-        return "under way" if now < run["until"] else "no answer yet"
-    return str(run["state"])
+def _state(state: str, at: float, until: float, now: float) -> str:
+    if state == "planned" and at <= now:
+        return "under way" if now < until else "no answer yet"
+    return state
 
 
-def _clock(agent: Mapping[str, Any]) -> str:
-    if agent["offset_s"] is None:
+def _clock(offset_s: float | None, error_s: float | None) -> str:
+    if offset_s is None:
         return "-"
-    offset_s, error_s = agent["offset_s"], agent["error_s"]
     in_s = max(abs(offset_s), error_s or 0.0) >= 0.9995
     unit, factor = ("s", 1) if in_s else ("ms", 1000)
     offset = f"{_figures(factor * offset_s, 3):+g} {unit}"
@@ -255,8 +268,8 @@ def _figures(value: float, count: int) -> float:
     return round(value, max(0, count - 1 - math.floor(math.log10(abs(value))))) if value else 0.0
 
 
-def _seen(instant: float | None, now: float) -> str:
-    return "never" if instant is None else f"{duration(max(0, round(now - instant)))} ago"
+def _seen(instant: float, now: float) -> str:
+    return f"{duration(max(0, round(now - instant)))} ago"
 
 
 def _at(instant: float, now: float) -> str:
@@ -265,8 +278,6 @@ def _at(instant: float, now: float) -> str:
     return moment.strftime("%H:%M:%S" if moment.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 
 
-def _ahead(instant: float | None, now: float) -> str:
-    if instant is None:
-        return "-"
+def _ahead(instant: float, now: float) -> str:
     ahead_s = round(instant - now)
     return f"{duration(ahead_s)}" if ahead_s >= 0 else f"-{duration(-ahead_s)}"

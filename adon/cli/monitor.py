@@ -1,4 +1,4 @@
-"""Follow workflows, and look at what was measured of them."""
+"""``adon monitor run``; the other verbs are in :mod:`adon.cli.monitor_show`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import argparse
 import json
 import logging
 import math
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.monitor_disks import add_disks
-from adon.cli.monitor_show import add_anomalies, add_shows
-from adon.cli.options import moment_of
-from adon.cli.parsing import DEFAULT_BROKER, CommandParser, Nouns, add_command, add_json, add_noun
+from adon.cli.monitor_show import NOUN, SOURCE
+from adon.cli.options import credentials, moment_of
+from adon.cli.output import note
+from adon.cli.parsing import flag, option
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration
 
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from monitors.workflows.planned.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
     from monitors.workflows.status import Status
-    from network_provisioner.client.http1 import Tls
 
+add = NOUN.add
 _LOOKED = (
     " in the hooks' registry, in Pegasus's database or in HTCondor's queue;"
     " a DIR names one, --keep waits for those to come"
@@ -37,77 +35,47 @@ _LOOKED = (
 _BAR = 10  # letters of a bar: with a name and some counts a line fits into 80
 _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 
-_RUN = """Follow workflows until every one is done, failed or removed.
 
-Prints a line at every change, also of the workflows inside them, and records status, jobs,
-transfers, run times and queue waits, from which later placements learn. Following twice records
-nothing twice.
-"""
-_RUN_MORE = """
-With --user or --all, workflows are found in the hooks' registry, in Pegasus's database of
-workflows and in HTCondor's queue, also those that begin later. Where a workflow's own files cannot
-be understood, pegasus-status is asked; where DAGMan has not written for long, HTCondor is asked
-whether it is still there.
-
-Examples:
-  adon monitor run submit/me/pegasus/soykb/run0001
-  adon monitor run run0001 run0002 --archive .adon/archive.sqlite
-  adon monitor run --user --keep --broker https://broker.example:8470 --token-file ~/.adon-token
-
-Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or the archive is bad.
-"""
-
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon monitor``."""
-    verbs = add_noun(nouns, "monitor", __doc__)
-    run = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
-    run.add_argument(
-        "dirs", nargs="*", type=Path, metavar="DIR", help="submit directory, or a .dag file"
-    )
-    run.add_argument("--user", action="store_true", help="all workflows of whoever calls this")
-    run.add_argument("--all", action="store_true", help="of all users, as far as they can be read")
-    _add_sink(run)
-    run.add_argument(
-        "--since", metavar="TIME", default="30 d",
-        help="leave out what ended before, with --user and --all: a time, or how long ago "
-        "(default: %(default)s)",
-    )  # fmt: skip
-    run.add_argument(
-        "--notify", type=Path, metavar="FILE",
-        help="tell of workflows that finish, fail or are stuck, as 'monitoring.notices' in this "
-        "adon.yml says (a broker tells of those that it is sent by itself)",
-    )  # fmt: skip
-    run.add_argument(
-        "--give-up-after", metavar="TIME",
-        help="wait no longer for workflows of which nothing was written for so long, such as 2 d "
-        "(default: wait for ever)",
-    )  # fmt: skip
-    run.add_argument("--keep", action="store_true", help="go on when all have ended")
-    add_json(run, "print one JSON object per line and change")
-    add_shows(verbs)
-    add_anomalies(verbs)
-    add_disks(verbs)
-
-
-def _add_sink(run: CommandParser) -> None:
-    where = run.add_mutually_exclusive_group()
-    where.add_argument(
-        "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
-        help="where measurements go: a file, made where it is not there, or postgresql://… "
-        "(default: ./%(default)s)",
-    )  # fmt: skip
-    where.add_argument(
-        "--broker", nargs="?", const=DEFAULT_BROKER, metavar="URL",
-        help="send them to this broker instead (without an address %(const)s)",
-    )  # fmt: skip
-    run.add_argument(
-        "--token-file", type=Path, metavar="FILE",
-        help="what the broker knows the sender by (default: ADON_TOKEN_FILE)",
-    )  # fmt: skip
-
-
+@NOUN.verb(
+    "run",
+    option("dirs", "submit directory, or a .dag file", "DIR", Path, nargs="*"),
+    flag("--me", "all workflows of your own"),
+    flag("--all-users", "those of all users, as far as they can be read"),
+    *SOURCE,
+    option(
+        "--since", "with --me and --all-users: leave out what ended before this time, or this long "
+        "ago", "TIME", default="30 d",
+    ),
+    option(
+        "--notify", "send notices of workflows that finish, fail or are stuck, as "
+        "'monitoring.notices' in this adon.yml says (a broker does so by itself)", "FILE", Path,
+    ),
+    option(
+        "--give-up-after", "wait no longer for workflows of which nothing was written for so long, "
+        "such as 2 d (default: wait for ever)", "TIME",
+    ),
+    flag("--keep", "go on when all have ended"),
+    flag("--json", "print one JSON object per line and change"),
+)  # fmt: skip
 def _run(args: argparse.Namespace) -> int:
+    """Follow workflows until every one is done, failed or removed.
+
+    Prints a line at every change, also of the workflows inside them, and records status, jobs,
+    transfers, run times and queue waits, from which later placements learn. Following twice records
+    nothing twice.
+
+    --me and --all-users find workflows in the hooks' registry, in Pegasus's database of workflows
+    and in HTCondor's queue, also those that begin later. Where a workflow's own files cannot be
+    understood, pegasus-status is asked; where DAGMan has not written for long, HTCondor is asked
+    whether it is still there.
+
+    Examples:
+      adon monitor run submit/me/pegasus/soykb/run0001
+      adon monitor run run0001 run0002 --archive .adon/archive.sqlite
+      adon monitor run --me --keep --broker https://broker.example:8470 --token-file ~/.adon-token
+
+    Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or the archive is bad.
+    """
     from monitors.workflows.condor import Schedd
     from monitors.workflows.discovery import Discovery, of_all, of_user
     from monitors.workflows.family import ended_well
@@ -115,14 +83,14 @@ def _run(args: argparse.Namespace) -> int:
     from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
     from monitors.workflows.planned.submit_dir import is_file, submit_dir_of
 
-    if not (args.dirs or args.user or args.all):
-        raise InputError("found no DIR, expected submit directories, --user or --all")
+    if not (args.dirs or args.me or args.all_users):
+        raise InputError("found no DIR, expected submit directories, --me or --all-users")
     since = _since(args.since)
     give_up_s = math.inf
     if args.give_up_after is not None:
         give_up_s = parse_duration(args.give_up_after, "--give-up-after")
     logging.basicConfig(format="adon: %(message)s")
-    sources = of_all(since) if args.all else of_user(since) if args.user else []
+    sources = of_all(since) if args.all_users else of_user(since) if args.me else []
     for submit_dir in args.dirs:
         submit_dir_of(submit_dir)  # refused before an archive is made
     with (
@@ -149,10 +117,10 @@ def _run(args: argparse.Namespace) -> int:
         for member in follower.workflows:
             if not is_file(member.dir.dagman_out):
                 waits = "DAGMan has not begun: waiting for pegasus-run or condor_submit_dag"
-                print(f"adon: {member.dir.path}: {waits}", file=sys.stderr)
+                note(f"{member.dir.path}: {waits}")
         follower.run(stop)
     if not follower.family.roots:
-        print(f"adon: no workflows found{_LOOKED if sources else ''}", file=sys.stderr)
+        note(f"no workflows found{_LOOKED if sources else ''}")
     return 0 if ended_well(follower.family.roots) else 1
 
 
@@ -172,15 +140,7 @@ def _sink(args: argparse.Namespace) -> Iterator[Sink]:
         with Archive(args.archive) as archive:
             yield archive
         return
-    yield BrokerSink(args.broker, *_credentials(args))
-
-
-def _credentials(args: argparse.Namespace) -> tuple[str | None, Tls]:
-    """What the broker knows us by, and we it. Raises InputError."""
-    from network_provisioner.client.credentials import from_environment, read_token
-
-    token, tls = from_environment(os.environ)
-    return (token if args.token_file is None else read_token(args.token_file)), tls
+    yield BrokerSink(args.broker, *credentials(args.token_file))
 
 
 @contextmanager
@@ -192,7 +152,7 @@ def _requests(args: argparse.Namespace, sink: Sink) -> Iterator[Requests]:
     if isinstance(sink, Archive):
         yield sink
         return
-    requests = BrokerRequests(args.broker, *_credentials(args))
+    requests = BrokerRequests(args.broker, *credentials(args.token_file))
     requests.start()
     try:
         yield requests
@@ -214,7 +174,7 @@ def _notifying(args: argparse.Namespace, sink: Sink) -> Iterator[None]:
     if settings is None or not settings.notices:
         raise InputError(f"{args.notify}: found no monitoring.notices, expected whom to tell")
     if not isinstance(sink, Archive):
-        raise InputError("--notify: found beside --broker, which tells by itself")
+        raise InputError("--notify: found with --broker, which sends notices itself")
     tells, finds = watching(settings, sink, time.time, args.notify.absolute().parent)
     tells.start()
     try:

@@ -1,10 +1,9 @@
 """Workflows as they were measured: all of them, the latest status of one, its detailed analysis
-(the thesis's Figures 13, 14 and 15)."""
+(the thesis's Figures 13, 14 and 15), anomalies, and what the disks of hosts did."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,130 +11,106 @@ from typing import TYPE_CHECKING, Any
 
 from adon.cli.archive import opened
 from adon.cli.options import moment_of
-from adon.cli.output import print_json
+from adon.cli.output import Column, bar, note, print_json, print_records
 from adon.cli.parsing import (
-    DEFAULT_BROKER,
-    CommandParser,
-    Nouns,
-    add_command,
+    ARCHIVE,
+    SINCE,
+    TOKEN_FILE,
+    Noun,
     add_json,
+    add_output,
+    asked_broker,
+    config,
+    flag,
+    limit,
+    one_of,
+    option,
     whole,
 )
-from network_provisioner.stores.database_url import place
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
     from adon.cli.monitor_source import WorkflowSource
     from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
     from monitors.archive.archive import Archive
 
-
-_LIST = """List workflows, the one that changed last first.
-
-Workflows inside others are left out, and counted with those that they are inside of.
-"""
-_LIST_MORE = """
-Examples:
-  adon monitor list --user ada
-  adon monitor list --state stuck --broker https://broker.example:8470
-
-Exit codes: 0 done; 2 the archive or the broker cannot be asked.
-"""
-_STATUS = """Show where a workflow stands, with those inside it and all together.
-
-The columns are those of pegasus-status.
-"""
-_SHOW = """Analyse a workflow: run times, waits, transfers, retries and failures.
-
-Of itself with all workflows inside it, while it runs as well as afterwards. Each job that failed is
-shown with the end of what it wrote to its standard error.
-"""
-_MORE = """
-WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone has.
-
-Examples:
-  adon monitor {verb} 5b0e2c1e
-  adon monitor {verb} soykb --broker
-  adon monitor {verb} submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
-
-Exit codes: 0 done; 2 there is no such workflow, or the archive or the broker cannot be asked.
-"""
+NOUN = Noun("monitor", "Follow workflows, and look at what was measured of them.")
 _MOST = 10_000  # that a broker lists
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
+# Where measurements go, or are.
+SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
+_WORKFLOW = option("workflow", "its UUID, name, or submit directory", "WORKFLOW")
+_NOW = flag("--now", "have it measured first, by the process that follows it")
 
 
-def add_shows(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon monitor list``, ``status`` and ``show``."""
-    listing = add_command(verbs, "list", _LIST, _list, _LIST_MORE)
-    listing.add_argument("--user", metavar="NAME", help="of this user alone")
-    listing.add_argument("--state", choices=_STATES, help="that are so")
-    listing.add_argument(
-        "--since", metavar="TIME",
-        help="that changed since: ISO 8601, Unix seconds, or how long ago, as '2 h'",
-    )  # fmt: skip
-    listing.add_argument("--inside", action="store_true", help="also those inside others")
-    listing.add_argument(
-        "--limit", type=whole(1, _MOST), default=1000, metavar="N",
-        help="at most so many (default: %(default)s)",
-    )  # fmt: skip
-    status = add_command(verbs, "status", _STATUS, _status, _MORE.format(verb="status"))
-    show = add_command(verbs, "show", _SHOW, _show, _MORE.format(verb="show"))
-    for command in (status, show):
-        command.add_argument(
-            "workflow", metavar="WORKFLOW", help="its UUID, name, or submit directory"
-        )
-        command.add_argument(
-            "--now", action="store_true", help="have it measured first, by whoever follows it"
-        )
-    status.add_argument(
-        "--history", type=whole(0, 10_000), default=0, metavar="N", help="also its last N changes"
-    )
-    show.add_argument("--alone", action="store_true", help="without those inside it")
-    for command in (listing, status, show):
-        add_source(command)
-        add_json(command)
-
-
-def add_source(parser: CommandParser) -> None:
-    """Add what says whether an archive or a broker is asked."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--archive", type=place, default="adon-archive.sqlite", metavar="FILE_OR_URL",
-        help="where measurements are (default: ./%(default)s)",
-    )  # fmt: skip
-    where.add_argument(
-        "--broker", nargs="?", const=DEFAULT_BROKER, metavar="URL",
-        help="ask this broker instead (without an address %(const)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE",
-        help="what the broker knows you by (default: ADON_TOKEN_FILE)",
-    )  # fmt: skip
-
-
+@NOUN.verb(
+    "list",
+    option("--user", "only those of this user", "USER"),
+    option("--state", f"only those that are {', '.join(_STATES)}", "STATE", choices=_STATES),
+    SINCE,
+    flag("--inside", "also those inside others"),
+    limit(_MOST, 1000),
+    *SOURCE,
+    add_output,
+)
 def _list(args: argparse.Namespace) -> int:
+    """List workflows, the one that changed last first.
+
+    Workflows inside others are left out, and counted with those that they are inside of.
+
+    Examples:
+      adon monitor list --user ada
+      adon monitor list --state stuck --broker https://broker.example:8470
+      adon monitor list --csv --columns name,state,totals.done,totals.total
+
+    Exit codes: 0 done; 2 archive or broker cannot be read.
+    """
+    from adon.cli import monitor_text as text
     from adon.cli.monitor_source import source_of
-    from adon.cli.monitor_text import list_text
 
     # One more than is shown says whether there are more.
     asked = {"user": args.user, "state": args.state, "limit": min(args.limit + 1, _MOST)}
-    asked |= {"since": _since(args.since), "roots": not args.inside}
+    asked |= {"since": moment_of(args.since, "--since", time.time()) or 0.0}
     with source_of(args) as source:
-        found = source.workflows(**asked)
+        found = source.workflows(**asked, roots=not args.inside)
     more, found = len(found) > args.limit, found[: args.limit]
-    if args.json:
-        print_json(found)
-    elif not found and not any((args.user, args.state, args.since)):
-        print("no workflows yet: 'adon monitor run' follows them")
-    else:
-        print(list_text(found, time.time()))
+    none = "no workflows"
+    if not any((args.user, args.state, args.since)):
+        none = "no workflows yet: 'adon monitor run' follows them"
+    now = time.time()
+    columns = text.list_columns(now)
+    print_records(args, columns, found, none=none, text=lambda _: text.list_text(found, now))
     if more:
-        print(f"adon: there are more than {args.limit}: see --limit", file=sys.stderr)
+        note(f"there are more than {args.limit}: see --limit")
     return 0
 
 
+@NOUN.verb(
+    "status",
+    _WORKFLOW,
+    _NOW,
+    option("--history", "also its last N changes", "N", whole(0, 10_000), default=0),
+    *SOURCE,
+    add_output,
+)
 def _status(args: argparse.Namespace) -> int:
+    """Show where a workflow stands, with those inside it and all together.
+
+    The columns are those of pegasus-status.
+
+    WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone
+    has.
+
+    Examples:
+      adon monitor status 5b0e2c1e
+      adon monitor status soykb --broker
+      adon monitor status submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
+
+    Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
+    """
+    from adon.cli import monitor_text as text
     from adon.cli.monitor_source import find, source_of
-    from adon.cli.monitor_text import status_text
 
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
@@ -143,16 +118,30 @@ def _status(args: argparse.Namespace) -> int:
             _refresh(source, key)
         found = source.workflow(key, args.history)
         inner = [source.workflow(child, 0) for child in found["children"]]
-    if args.json:
-        print_json(found)
-    else:
-        print(status_text(found, inner, time.time()))
-    return 0
+    rows = text.status_rows(found, inner)
+    shown = text.status_text(found, inner, time.time())
+    return print_records(args, text.STATUS, rows, document=found, text=lambda _: shown)
 
 
+@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without those inside it"), *SOURCE, add_json)
 def _show(args: argparse.Namespace) -> int:
+    """Analyse a workflow: run times, waits, transfers, retries and failures.
+
+    Of itself with all workflows inside it, while it runs as well as afterwards. Each job that
+    failed is shown with the end of what it wrote to its standard error.
+
+    WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone
+    has.
+
+    Examples:
+      adon monitor show 5b0e2c1e
+      adon monitor show soykb --broker
+      adon monitor show submit/me/pegasus/soykb/run0001 --archive .adon/archive.sqlite
+
+    Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
+    """
+    from adon.cli import monitor_text as text
     from adon.cli.monitor_source import find, source_of
-    from adon.cli.monitor_text import analysis_text
 
     with source_of(args, writes=args.now) as source:
         key = find(source, args.workflow)
@@ -168,55 +157,48 @@ def _show(args: argparse.Namespace) -> int:
         held = [one for row in (workflow, *inner) for one in row.get("held", ())]
         print_json(found | {"held": held, "reason": workflow.get("reason", "")})
     else:
-        print(analysis_text(workflow, found, inner, time.time()))
+        print(text.analysis_text(workflow, found, inner, time.time()))
     return 0
 
 
 def _refresh(source: WorkflowSource, key: str) -> None:
     if not source.refresh(key):
-        print("adon: nobody who follows it answered: this is what is known", file=sys.stderr)
+        note("nobody who follows it answered: this is what is known")
 
-
-def _since(text: str | None) -> float:
-    """Unix seconds, 0 where nothing was said. Raises InputError."""
-    return moment_of(text, "--since", time.time()) or 0.0
-
-
-_ANOMALIES = """Show changes of level, dips and outages that were noticed in an archive.
-
-With --explain it shows instead what each series is judged by now: what it expects, how noisy it is,
-how far its daily and weekly cycle goes, and which values would be an anomaly.
-"""
-_anomalies_MORE = """
-Examples:
-  adon monitor anomalies --archive .adon/archive.sqlite
-  adon monitor anomalies --metric rtt --subject 'mu>tacc' --since 2026-11-01
-  adon monitor anomalies --metric rtt --explain --config adon.yml
-
-Exit codes: 0 done; 2 the archive or the configuration cannot be read.
-"""
 
 _UNWATCHED = "nothing that is watched was measured"
+_ANOMALIES = tuple(
+    map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
+)
 
 
-def add_anomalies(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon monitor anomalies``."""
-    command = add_command(verbs, "anomalies", _ANOMALIES, _run, _anomalies_MORE)
-    command.add_argument(
-        "--archive", default="adon-archive.sqlite", metavar="FILE_OR_URL",
-        help="where measurements are (default: ./%(default)s)",
-    )  # fmt: skip
-    command.add_argument("--metric", help="of this metric alone")
-    command.add_argument("--subject", help="of this path or host alone, as 'mu>tacc'")
-    command.add_argument("--since", metavar="TIME", help="that began or ended then or later")
-    command.add_argument("--explain", action="store_true", help="show limits, not anomalies")
-    command.add_argument("--config", metavar="FILE", help="adon.yml, for how sensitive it is")
-    add_json(command)
+@NOUN.verb(
+    "anomalies",
+    ARCHIVE,
+    option("--metric", "only of this metric", "METRIC"),
+    option("--subject", "only of this path or host, as 'mu>tacc'", "SUBJECT"),
+    SINCE,
+    flag("--explain", "show limits, not anomalies; not as CSV"),
+    config("adon.yml, for how sensitive detection is (default: as built in)", None),
+    add_output,
+)
+def _anomalies(args: argparse.Namespace) -> int:
+    """Show changes of level, dips and outages that were noticed in an archive.
 
+    With --explain it shows instead what each series is judged by now: what it expects, how noisy it
+    is, how far its daily and weekly cycle goes, and which values would be an anomaly.
 
-def _run(args: argparse.Namespace) -> int:
+    Examples:
+      adon monitor anomalies --archive .adon/archive.sqlite
+      adon monitor anomalies --metric rtt --subject 'mu>tacc' --since 2026-11-01
+      adon monitor anomalies --metric rtt --explain --config adon.yml
+
+    Exit codes: 0 done; 2 the archive or the configuration cannot be read.
+    """
     from adon.cli.monitor_source import there
 
+    if args.explain and (args.csv or args.columns):
+        raise InputError("--explain: found with --csv or --columns, expected one of them")
     now = time.time()
     since = moment_of(args.since, "--since", now)
     there(args.archive)
@@ -230,18 +212,16 @@ def _run(args: argparse.Namespace) -> int:
                 print(shown or _lacking(archive, args.metric) or _UNWATCHED)
             return 0
         found = _found(archive, args, since)
-        lacking = "" if found else _lacking(archive, args.metric)
-    if args.json:
-        from dataclasses import asdict
-
-        print_json({"anomalies": [asdict(one) for one in found]})
-    else:
-        print("\n".join(_line(one) for one in found) or _none(lacking))
-    return 0
-
-
-def _none(why: str) -> str:
-    return f"no anomalies: {why}" if why else "no anomalies"
+        why = "" if found else _lacking(archive, args.metric)
+    records = [asdict(one) for one in found]
+    return print_records(
+        args,
+        _ANOMALIES,
+        records,
+        document={"anomalies": records},
+        none=f"no anomalies: {why}" if why else "no anomalies",
+        text=lambda _: "\n".join(map(_line, found)),
+    )
 
 
 def _lacking(archive: Archive, metric: str | None) -> str:
@@ -296,12 +276,12 @@ def _explained(
     ]
 
 
-def _section(config: str | None) -> dict[str, Any]:
+def _section(config: Path | None) -> dict[str, Any]:
     from adon.config.adon_yml import load_config
 
     if config is None:
         return {}
-    monitoring = load_config(Path(config)).monitoring
+    monitoring = load_config(config).monitoring
     return monitoring.anomalies if monitoring is not None else {}
 
 
@@ -315,3 +295,77 @@ def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -
     return "\n".join(
         [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]
     )
+
+
+@NOUN.verb(
+    "disks",
+    option("--host", "only of this host: its agent's name", "NAME"),
+    option("--since", "at or after this time, or this long ago", "TIME", default="1 h"),
+    option("--workflow", "while this one ran: its UUID, name, or directory", "WORKFLOW"),
+    *SOURCE,
+    add_output,
+)
+def _disks(args: argparse.Namespace) -> int:
+    """Show how long hosts waited for their disks, and what these read and wrote.
+
+    As agents with 'disks: true' saw it, each second. Of one host also how processes' seconds are
+    distributed: by I/O wait, and by write rate where that is 10 Mb/s or more.
+
+    Examples:
+      adon monitor disks --since '10 min' --broker
+      adon monitor disks --host local --workflow montage --archive .adon/archive.sqlite
+
+    Exit codes: 0 done; 2 archive or broker cannot be read, or there is no such workflow.
+    """
+    from adon.cli.monitor_source import source_of
+    from monitors.measurements.disks.histograms import hosts_disks
+
+    since, until = moment_of(args.since, "--since", time.time()), None
+    with source_of(args) as source:
+        if args.workflow is not None:
+            since, until = _span(source, args.workflow)
+        found = hosts_disks(
+            source.measurements("disk_io", subject=args.host, since=since, until=until)
+        )
+
+    def text(shown: str) -> str:
+        return shown + (_histograms(*found) if args.host is not None else "")
+
+    none = "no disks were reported: agents with 'disks: true' do it"
+    return print_records(args, _DISKS, found, document={"hosts": found}, none=none, text=text)
+
+
+_DISKS = (
+    Column("host"),
+    Column("seconds", "seconds>"),
+    *(
+        Column(f"{key}.{part}", f"{heading}>", cell)
+        for key, name, cell in (
+            ("io_wait", "I/O wait", lambda share: f"{100 * share:.0f} %"),
+            ("read_bps", "read", format_rate),
+            ("write_bps", "write", format_rate),
+        )
+        for part, heading in (("mean", name), ("p95", "95 %"))
+    ),
+    Column("sources", "from"),
+)
+
+
+def _span(source: WorkflowSource, wanted: str) -> tuple[float, float]:
+    """From when to when a workflow ran, or was heard of last. Raises InputError."""
+    from adon.cli.monitor_source import find
+
+    changes = source.workflow(find(source, wanted), 10_000)["history"]
+    if not changes:
+        raise InputError(f"workflow {wanted!r}: found it planned, expected one that has begun")
+    return changes[0]["at"], changes[-1]["at"]
+
+
+def _histograms(one: dict[str, Any]) -> str:
+    lines = ["\n", "I/O wait of processes, by their seconds"]
+    lines += [f"{10 * i:10d} - {10 * i + 10} %  {bar(n)}" for i, n in enumerate(one["io_waits"])]
+    lines += ["", "write rate of processes, by their seconds with 10 Mb/s or more"]
+    for i, share in enumerate(one["writes"], 1):
+        most = format_rate(one["most_write_bps"] * i / len(one["writes"]))
+        lines.append(f"{'up to ' + most:>17}  {bar(share)}")
+    return "\n".join(lines)

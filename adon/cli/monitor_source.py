@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
+from adon.cli.options import credentials
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import READ, analyse
 from monitors.workflows.overview import KnownWorkflows
@@ -197,11 +198,7 @@ class BrokerSource:
     BrokerError."""
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:
-        from network_provisioner.client.credentials import from_environment, read_token
-
-        token, tls = from_environment(os.environ)
-        if token_file is not None:
-            token = read_token(token_file)
+        token, tls = credentials(token_file)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._server = Server(url, _TIMEOUT_S, headers, tls)
 

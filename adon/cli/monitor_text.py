@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from adon.cli.output import columns, duration, fits, fitted, wrapped
+from adon.cli.output import Column, duration, fits, fitted, line_width, table, wrapped
+from adon.cli.output import Record as Row
 from monitors.workflows.logs.kickstart import NOT_STARTED
 from monitors.workflows.status import for_people
 from network_provisioner.base.errors import printable
 from network_provisioner.base.instants import local_time
-from network_provisioner.base.units import format_rate, format_size
-from site_selector.explain.tables import table
-
-Row = Mapping[str, Any]
+from network_provisioner.base.units import format_size
 
 _WIDEST, _NARROWEST = 40, 8  # letters of a name in a list
 _SHORT_ID = 8  # letters of a UUID, where there is no room for all
@@ -23,40 +20,41 @@ _HOURS, _MANY_HOURS = 2, 100
 _DAG_LOG = "the event log of its DAG"
 _NO_REASON = "HTCondor gives no reason"
 _NAMED_TASKS = 5
-_COLUMNS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
-_HEAD = ("UNREADY>", "READY>", "PRE>", "IN_Q>", "POST>", "DONE>", "FAIL>", "%DONE>", "STATE")
+_COUNTS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail")
+STATUS = (
+    *(Column(key, f"{key.upper().replace('QUEUE', 'Q')}>") for key in _COUNTS),
+    Column("percent_done", "%DONE>", "{:.2f}".format),
+    Column("state", "STATE"),
+    Column("name", "WORKFLOW"),
+)
+
+
+def list_columns(now: float, names: int = _WIDEST, ids: Callable[[str], str] = str) -> list[Column]:
+    """Of a list of workflows, with ``names`` of so many letters and ``ids`` as they are shown."""
+    return [
+        Column("state", "state", lambda state, stuck: "stuck" if stuck else state, ("stuck",)),
+        Column("totals.percent_done", "%done>", "{:.1f}".format),
+        Column("totals.done", "done>", lambda *of: "/".join(map(str, of)), ("totals.total",)),
+        Column("totals.fail", "failed>", lambda failed: str(failed or "-")),
+        Column("user", "user", lambda user: _short(user, names) or "-"),
+        Column("name", "name", lambda name: _short(name, names)),
+        Column("at", "changed>", lambda at: _ago(at, now)),
+        Column("id", "id", ids),
+    ]
 
 
 def list_text(found: Sequence[Row], now: float) -> str:
-    """A line for each workflow."""
-    if not found:
-        return "no workflows"
-    shown = _list(found, now, _WIDEST, [printable(one["id"]) for one in found])
+    """A line for each workflow, as short as the terminal needs it."""
+    shown = table(list_columns(now), found)
     if not fits(shown):
-        ids = _beginnings([printable(one["id"]) for one in found])
-        shown = _list(found, now, _WIDEST, ids)
-        excess = max(map(len, shown.splitlines())) - columns()
+        whole = [printable(one["id"]) for one in found]
+        ids = dict(zip(whole, _beginnings(whole), strict=True)).__getitem__
+        shown = table(list_columns(now, ids=ids), found)
+        excess = max(map(len, shown.splitlines())) - line_width()
         names = max(len(_short(one["name"])) for one in found)
         if 0 < excess <= names - _NARROWEST:  # else nothing is gained by it
-            shown = _list(found, now, names - excess, ids)
+            shown = table(list_columns(now, names - excess, ids), found)
     return "\n".join([shown, *_stuck(found)])
-
-
-def _list(found: Sequence[Row], now: float, widest: int, ids: Sequence[str]) -> str:
-    rows = [
-        (
-            _state(one),
-            f"{one['totals']['percent_done']:.1f}",
-            f"{one['totals']['done']}/{one['totals']['total']}",
-            str(one["totals"]["fail"] or "-"),
-            _short(one["user"], widest) or "-",
-            _short(one["name"], widest),
-            _ago(one["at"], now),
-            key,
-        )
-        for one, key in zip(found, ids, strict=True)
-    ]
-    return table(("state", "%done>", "done>", "failed>", "user", "name", "changed>", "id"), rows)
 
 
 def _beginnings(ids: Sequence[str]) -> list[str]:
@@ -75,34 +73,37 @@ def _short(name: str, widest: int = _WIDEST) -> str:
     return shown if len(shown) <= widest else f"{shown[: widest - 1]}…"
 
 
-def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
-    """The eight fields of Figure 16 of a workflow, of those inside it and of all; its changes."""
-    lines = [_counts(one["status"], _state(one), one["name"]) for one in (found, *inner)]
+def status_rows(found: Row, inner: Sequence[Row]) -> list[Row]:
+    """A record for a workflow, for each inside it, and where there are some for all together: what
+    is inside those inside is counted too, and of the whole only this is known."""
+    rows: list[Row] = [
+        {**one["status"], "state": _state(one), "name": one["name"]} for one in (found, *inner)
+    ]
     if inner:
         total = found["totals"]
-        # What is inside those inside is counted too: only these are known of the whole.
-        lines.append(
-            ("",) * 5
-            + (str(total["done"]), str(total["fail"]), f"{total['percent_done']:.2f}",
-               _state(found), f"all {total['total']} jobs")
-        )  # fmt: skip
+        whole = {key: total[key] for key in ("done", "fail", "percent_done")}
+        names = {"state": _state(found), "name": f"all {total['total']} jobs"}
+        rows.append(dict.fromkeys(_COUNTS) | whole | names)
+    return rows
+
+
+def status_text(found: Row, inner: Sequence[Row], now: float) -> str:
+    """The eight fields of Figure 16 of a workflow, of those inside it and of all; its changes."""
     said = f"{_ago(found['at'], now)} ago by {printable(found['source']) or 'nobody'}"
+    head = (
+        f"{printable(found['name'])} of {printable(found['user']) or 'an unknown user'}"
+        f" ({printable(found['id'])}), {said}"
+    )
     blocks = [
-        wrapped(
-            f"{printable(found['name'])} of {printable(found['user']) or 'an unknown user'}"
-            f" ({printable(found['id'])}), {said}"
-        ),
-        fitted((*_HEAD, "WORKFLOW"), lines, [line[-1] for line in lines], [len(_HEAD)]),
+        wrapped(head),
+        fitted(STATUS, status_rows(found, inner), str, (len(STATUS) - 1,)),
         *_stuck([found, *inner]),
         *_ends([found, *inner]),
         *_held([found, *inner], now),
     ]
     if found["history"]:
-        changes = [
-            (f"-{for_people(max(0.0, now - one['at']))}", *_counts(one, one["state"], ""))[:-1]
-            for one in found["history"]
-        ]
-        blocks.append(table(("WHEN>", *_HEAD), changes))
+        when = Column("at", "WHEN>", lambda at: f"-{for_people(max(0.0, now - at))}")
+        blocks.append(table((when, *STATUS[:-1]), found["history"]))
     return "\n\n".join(blocks)
 
 
@@ -160,69 +161,58 @@ def _why_none(workflow: Row) -> str:
 
 
 def _runtimes(rows: Sequence[Row]) -> str:
-    head = ("transformation", "site", "count>", "failed>", "min>", "mean>", "median>", "max>",
-            "together>", "cpu>")  # fmt: skip
-    cells = [
-        (
-            _what(r),
-            _or_none(r["site"]),
-            str(r["count"]),
-            str(r["failed"] or "-"),
-            *_spread(r),
-            _time(r["total_s"]) if r["count"] else "-",
-            "-" if r["cpu_s"] is None else _time(r["cpu_s"]),
-        )
-        for r in rows
-    ]
-    return fitted(head, cells, [_label(*cell[:2]) for cell in cells], (0, 1))
+    columns = (
+        Column("transformation", "transformation", _what, ("kind",)),
+        Column("site", "site", _or_none),
+        Column("count", "count>"),
+        Column("failed", "failed>", _or_dash),
+        *_SPREAD,
+        Column("total_s", "together>", _time_of, ("count",)),
+        Column("cpu_s", "cpu>", _time),
+    )
+    return fitted(columns, rows, _label, (0, 1))
 
 
 def _label(what: str, site: str) -> str:
     return what if site == "-" else f"{what} at {site}"
 
 
-def _what(row: Row) -> str:
+def _what(transformation: str, kind: str) -> str:
     """Jobs of one transformation that the planner added are for different things."""
-    name, kind = printable(row["transformation"]), printable(row["kind"])
+    name, kind = printable(transformation), printable(kind)
     return name if kind in ("compute", name, "") else f"{name} ({kind})"
 
 
 def _waits(rows: Sequence[Row]) -> str:
-    head = ("site", "count>", "min>", "mean>", "median>", "max>")
-    return table(head, [(_or_none(r["site"]), str(r["count"]), *_spread(r)) for r in rows])
+    return table((Column("site", "site", _or_none), Column("count", "count>"), *_SPREAD), rows)
 
 
 def _transfers(rows: Sequence[Row]) -> str:
-    head = ("from", "to", "with", "count>", "failed>", "retries>", "bytes>", "goodput>", "median>",
-            "path")  # fmt: skip
-    cells = [
-        (
-            printable(r["src"]),
-            printable(r["dst"]),
-            printable(r["tool"]),
-            str(r["count"]),
-            str(r["failed"] or "-"),
-            str(r["retries"] or "-"),
-            _size(r),
-            _rate(r["goodput_bps"]),
-            _rate(r["median_bps"]),
-            _paths(r),
-        )
-        for r in rows
-    ]
-    labels = [f"from {c[0]} to {c[1]} with {c[2]}, path {c[-1]}" for c in cells]
-    return fitted(head, cells, labels, (0, 1, 2, len(head) - 1))
+    columns = (
+        Column("src", "from"),
+        Column("dst", "to"),
+        Column("tool", "with"),
+        Column("count", "count>"),
+        Column("failed", "failed>", _or_dash),
+        Column("retries", "retries>", _or_dash),
+        Column("bytes", "bytes>", _size, ("unsized", "count")),
+        Column("goodput_bps", "goodput>"),
+        Column("median_bps", "median>"),
+        Column("paths", "path", _paths, ("best_effort",)),
+    )
+    label = "from {} to {} with {}, path {}".format
+    return fitted(columns, rows, label, (0, 1, 2, len(columns) - 1))
 
 
-def _size(row: Row) -> str:
-    if row["unsized"] == row["count"]:
+def _size(n_bytes: int, unsized: int, count: int) -> str:
+    if unsized == count:
         return "-"
-    return format_size(row["bytes"]) + (" and more" if row["unsized"] else "")
+    return format_size(n_bytes) + (" and more" if unsized else "")
 
 
-def _paths(row: Row) -> str:
-    ways = [f"{'-'.join(p['path'])} ({p['count']})" for p in row["paths"]]
-    ways += [f"best effort ({row['best_effort']})"] if row["best_effort"] else []
+def _paths(paths: Sequence[Row], best_effort: int) -> str:
+    ways = [f"{'-'.join(p['path'])} ({p['count']})" for p in paths]
+    ways += [f"best effort ({best_effort})"] if best_effort else []
     return printable(", ".join(ways)) or "-"
 
 
@@ -271,17 +261,6 @@ def _tasks(failed: Sequence[Row]) -> str:
     return f", in {word} {', '.join(named)}{more}" if failed else ""
 
 
-def _counts(status: Row, state: str, name: str) -> tuple[str, ...]:
-    numbers = (str(status[column]) for column in _COLUMNS)
-    return (*numbers, f"{status['percent_done']:.2f}", state, printable(name))
-
-
-def _spread(row: Row) -> tuple[str, ...]:
-    if not row["count"]:
-        return ("-",) * 4
-    return tuple(_time(row[name]) for name in ("min_s", "mean_s", "median_s", "max_s"))
-
-
 def _time(seconds: float) -> str:
     """As :func:`~adon.cli.output.duration`, and not wider than a column of six others."""
     hours = seconds / 3600.0
@@ -290,6 +269,20 @@ def _time(seconds: float) -> str:
 
 def _or_none(name: str) -> str:
     return printable(name) or "-"
+
+
+def _or_dash(count: int) -> str:
+    return str(count or "-")
+
+
+def _time_of(seconds: float, count: int) -> str:
+    return _time(seconds) if count else "-"
+
+
+_SPREAD = tuple(
+    Column(f"{name}_s", f"{name}>", _time_of, ("count",))
+    for name in ("min", "mean", "median", "max")
+)
 
 
 def _state(one: Row) -> str:
@@ -336,7 +329,3 @@ def _code(hold: Row) -> str:
 
 def _ago(at: float, now: float) -> str:
     return for_people(max(0.0, now - at)) if at else "-"
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else format_rate(value)

@@ -7,19 +7,21 @@ import argparse
 import contextlib
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from adon.cli.output import print_json
-from network_provisioner.base.errors import BrokerError, InputError, printable, printable_values
+from adon.cli.output import Column, Record, note, print_json, rendered
+from network_provisioner.base.errors import BrokerError, InputError, printable_values
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from adon.planning.placement import PlacedWorkflow, PlacementInputs
     from network_provisioner.base.flows import Flow
     from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.http1 import Tls
     from site_selector.estimates.beliefs import World
 
 
@@ -82,22 +84,41 @@ def ports(texts: list[str], option: str) -> tuple[Flow, ...]:
     return tuple(flows)
 
 
+def tool_options(texts: Sequence[str]) -> dict[str, Any]:
+    """``OPTION=VALUE`` of ``--set``, whole numbers as such. Raises InputError."""
+    options: dict[str, Any] = {}
+    for text in texts:
+        name, equal, value = (part.strip() for part in text.partition("="))
+        if not (name and equal):
+            raise InputError(f"--set: found {text!r}, expected OPTION=VALUE")
+        options[name] = int(value) if value.isdecimal() and len(value) < 19 else value
+    return options
+
+
 TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
 
 
 def client(args: argparse.Namespace) -> BrokerClient:
-    """The broker that ``--broker`` names, with what ``client.credentials`` finds. Its answers hold
-    what others wrote; all of it is printable unless it is shown as JSON. Raises InputError.
+    """The broker that ``--broker`` names. Its answers hold what others wrote; all of it is
+    printable unless it is shown as JSON or CSV. Raises InputError.
     """
     from network_provisioner.client.broker import BrokerClient
-    from network_provisioner.client.credentials import from_environment
 
     class Shown(BrokerClient):
         def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
             return printable_values(super().call(method, path, body))
 
-    kind = BrokerClient if getattr(args, "json", False) else Shown
-    return kind(args.broker, TIMEOUT_S, *from_environment(os.environ))
+    raw = getattr(args, "json", False) or getattr(args, "csv", False)
+    return (BrokerClient if raw else Shown)(args.broker, TIMEOUT_S, *credentials(args.token_file))
+
+
+def credentials(token_file: Path | None = None) -> tuple[str | None, Tls]:
+    """What a broker knows us by, and we it: of a file, else of the environment. Raises
+    InputError."""
+    from network_provisioner.client.credentials import from_environment, read_token
+
+    token, tls = from_environment(os.environ)
+    return (token if token_file is None else read_token(token_file)), tls
 
 
 @contextlib.contextmanager
@@ -105,9 +126,9 @@ def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
     """Taking apart what a broker sent: whatever does not fit is its fault. Raises BrokerError."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BrokerError(
-            f"the broker at {args.broker} sent an answer that is no {what} "
+            f"the broker at {args.broker} sent an answer that is not a {what} "
             f"({type(error).__name__} {error}): is it an ADON broker of this version?",
             "bad_answer",
         ) from None
@@ -121,6 +142,21 @@ def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[],
         return 0
     with bad_answer(args, what):
         words = text()
+    print(words)
+    return 0
+
+
+def answered_records(
+    args: argparse.Namespace,
+    what: str,
+    columns: Sequence[Column],
+    records: Sequence[Record],
+    **around: Any,
+) -> int:
+    """Print records that a broker answered, see :func:`adon.cli.output.rendered`; exit code 0.
+    Raises InputError, and BrokerError where the answer is no ``what``."""
+    with bad_answer(args, what):
+        words = rendered(args, columns, records, **around)
     print(words)
     return 0
 
@@ -154,8 +190,3 @@ def placement_inputs(args: argparse.Namespace) -> PlacementInputs:
 
     given = {field.name: getattr(args, field.name) for field in fields(PlacementInputs)}
     return PlacementInputs(**{**given, "output_site": args.output_site or OUTPUT_SITE})
-
-
-def note(line: str) -> None:
-    """One line on standard error about something that is done without."""
-    print(f"adon: {printable(' '.join(line.split()))}", file=sys.stderr)

@@ -1,7 +1,8 @@
-"""How commands print: tables for people, JSON for programs."""
+"""How commands print: tables for people, JSON and CSV for programs."""
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import re
@@ -9,52 +10,20 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from network_provisioner.base.errors import printable
+from network_provisioner.base.errors import InputError, printable
+from network_provisioner.base.instants import local_time
+from network_provisioner.base.suggestions import did_you_mean
+from network_provisioner.base.units import format_rate, format_size
 from site_selector.explain.tables import table as plain_table
 
 # Control characters, and those that turn the direction of what follows; no line breaks.
 _OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_WORD = 9  # letters: the longest state
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
-
-
-def print_json(data: Any, indent: int | None = 2) -> None:
-    """Greek letters stay as they are; what a terminal would obey is escaped. Without ``indent`` it
-    is one line."""
-    text = json.dumps(data, indent=indent, ensure_ascii=False)
-    print(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
-
-
-def columns() -> int:
-    """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
-    return shutil.get_terminal_size(_WITHOUT).columns
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table as in :mod:`site_selector.explain.tables`; on a terminal, no wider than that."""
-    if not sys.stdout.isatty():
-        return plain_table(head, rows)
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in head:
-        shown.add_column(
-            Text(name.rstrip(">")),
-            justify="right" if name.endswith(">") else "left",
-            overflow="fold",
-        )
-    for row in rows:
-        shown.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(file=io.StringIO(), force_terminal=True, width=columns())
-    with console.capture() as captured:
-        console.print(shown)
-    return captured.get().rstrip("\n")
-
 
 _FEW_MINUTES_S = 600
 
@@ -73,6 +42,215 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+Record = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column of a table. ``key`` is where its raw value is in a record, ``totals.done`` inside
+    another and ``specs.0`` in a list; ``cell`` makes text for people of that value, or by its unit
+    where there is none, and of those of the keys ``also``. A ``heading`` that ends in ``>`` is set
+    to the right."""
+
+    key: str
+    heading: str = ""
+    cell: Callable[..., str] | None = None
+    also: tuple[str, ...] = ()
+
+    def text(self, record: Record) -> str:
+        """The cell for people."""
+        values = [value_at(record, key) for key in (self.key, *self.also)]
+        if self.cell is None or values == [None]:
+            return text_of(self.key, values[0])
+        return self.cell(*values)
+
+
+def value_at(record: Any, key: str) -> Any:
+    """The raw value, None inside of nothing. Raises LookupError, TypeError or ValueError where
+    there is none."""
+    if record is None or (isinstance(record, Mapping) and key in record):
+        return record and record[key]
+    first, dot, rest = key.partition(".")
+    inner = record[int(first) if isinstance(record, list | tuple) else first]
+    return value_at(inner, rest) if dot else inner
+
+
+def _value_or_none(record: Record, key: str) -> Any:
+    try:
+        return value_at(record, key)
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+_UNITS: dict[str, Callable[[Any], str]] = {
+    "bps": format_rate, "s": duration, "bytes": format_size,
+    "at": local_time, "start": local_time, "end": local_time, "since": local_time,
+    "until": local_time,
+}  # fmt: skip
+
+
+def text_of(key: str, value: Any) -> str:
+    """A value for people, by the unit that its name ends in."""
+    if value in (None, "", [], {}):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        unit = _UNITS.get(re.split(r"[._]", key)[-1])
+        return unit(value) if unit else f"{value:.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, list | tuple) and not any(isinstance(v, list | dict) for v in value):
+        return ", ".join(map(str, value))
+    return str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def rendered(
+    args: argparse.Namespace,
+    columns: Sequence[Column],
+    records: Sequence[Record],
+    *,
+    document: Any = ...,
+    none: str = "",
+    text: Callable[[str], str] | None = None,
+) -> str:
+    """What a command prints of records, by the options of :func:`adon.cli.parsing.add_output`.
+
+    ``document`` is its JSON where that is not the records themselves; ``none`` is the text where
+    there are none, and ``text`` adds to the table the lines around it. With ``--columns`` each
+    form has these alone: JSON is a list of objects then. Raises InputError for a column that no
+    record has.
+    """
+    if args.columns:
+        columns = _chosen(columns, records, args.columns)
+        records = [{c.key: _value_or_none(record, c.key) for c in columns} for record in records]
+        document, none, text = ..., "", None
+    if args.json:
+        return json_text(records if document is ... else document)
+    if args.csv:
+        return _csv(_split(columns), records)
+    if not records and none:
+        return none
+    return table(columns, records) if text is None else text(table(columns, records))
+
+
+def print_records(
+    args: argparse.Namespace, columns: Sequence[Column], records: Sequence[Record], **around: Any
+) -> int:
+    """Print them as :func:`rendered` has them; exit code 0. Raises InputError."""
+    print(rendered(args, columns, records, **around))
+    return 0
+
+
+def _split(columns: Sequence[Column]) -> list[Column]:
+    """A column for each value."""
+    keys = dict.fromkeys(key for column in columns for key in (column.key, *column.also))
+    return [Column(key) for key in keys]
+
+
+def _chosen(
+    columns: Sequence[Column], records: Sequence[Record], names: Sequence[str]
+) -> list[Column]:
+    """The columns of these names. Without records any name is one. Raises InputError."""
+    known = {column.key: Column(column.key) for column in _split(columns)}
+    for record in records:
+        known |= {key: known.get(key, Column(key)) for key in _keys(record)}
+    known |= {column.key: column for column in columns if not column.also}
+    for name in names if records else ():
+        if name not in known:
+            expected = f"expected some of {', '.join(known)}"
+            raise InputError(f"--columns: found {name!r}, {expected}{did_you_mean(name, known)}")
+    return [known.get(name, Column(name)) for name in names]
+
+
+def _keys(record: Record, above: str = "") -> Iterator[str]:
+    """All keys, those of records inside with their own in front."""
+    for key, value in record.items():
+        if isinstance(value, Mapping) and value:
+            yield from _keys(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def _csv(columns: Sequence[Column], records: Sequence[Record]) -> str:
+    import csv
+
+    from network_provisioner.base.cells import csv_cell
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    for record in records:
+        writer.writerow([csv_cell(_raw(value_at(record, c.key))) for c in columns])
+    return _visible(out.getvalue()).rstrip("\n")
+
+
+def _raw(value: Any) -> Any:
+    """A value in a cell of CSV: what is neither text nor nothing is as in JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def json_text(data: Any, indent: int | None = 2) -> str:
+    """JSON. Greek letters stay as they are; what a terminal would obey is escaped. Without
+    ``indent`` it is one line."""
+    return _visible(json.dumps(data, indent=indent, ensure_ascii=False))
+
+
+def _visible(text: str) -> str:
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def print_json(data: Any, indent: int | None = 2) -> None:
+    """See :func:`json_text`."""
+    print(json_text(data, indent))
+
+
+def note(message: str) -> None:
+    """One line on standard error, whatever stands in the message: it may quote a foreign server."""
+    print(f"adon: {printable(' '.join(message.split()))}", file=sys.stderr)
+
+
+def line_width() -> int:
+    """How many letters a line of the terminal has; 80 where the output goes elsewhere."""
+    return shutil.get_terminal_size(_WITHOUT).columns
+
+
+def table(columns: Sequence[Column], records: Sequence[Record]) -> str:
+    """A line for each record; on a terminal no line is wider than that."""
+    head = [column.heading or column.key for column in columns]
+    return grid(head, [[column.text(record) for column in columns] for record in records])
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same of text, as in :mod:`site_selector.explain.tables`."""
+    if not sys.stdout.isatty():
+        return plain_table(head, rows)
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(
+        box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), show_header=any(head)
+    )
+    for i, name in enumerate(head):
+        number = name.endswith(">")
+        # Where there is no room long names are folded, not numbers and words.
+        whole = number or all(len(row[i]) <= _WORD for row in rows)
+        shown.add_column(
+            Text(name.rstrip(">")),
+            justify="right" if number else "left",
+            no_wrap=whole,
+            overflow="fold",
+        )
+    for row in rows:
+        shown.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(file=io.StringIO(), force_terminal=True, width=line_width())
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get().rstrip("\n")
+
+
 _BAR = 10
 
 
@@ -84,19 +262,24 @@ def bar(share: float) -> str:
 
 def fits(text: str) -> bool:
     """Whether all lines fit into the terminal."""
-    return max(map(len, text.splitlines()), default=0) <= columns()
+    return max(map(len, text.splitlines()), default=0) <= line_width()
 
 
 def wrapped(line: str) -> str:
     """A line of words, on several lines of the terminal where it is too long for one."""
-    return textwrap.fill(line, columns(), subsequent_indent="    ", break_on_hyphens=False)
+    return textwrap.fill(line, line_width(), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def fitted(
-    head: Sequence[str], rows: Sequence[Sequence[str]], labels: Sequence[str], named: Sequence[int]
+    columns: Sequence[Column],
+    records: Sequence[Record],
+    label: Callable[..., str],
+    named: Sequence[int],
 ) -> str:
-    """A table. Where it is too wide, each row's label stands above it, and says what stands in the
-    columns ``named``, which are left out."""
+    """A table of plain text. Where it is too wide, a line above each row has what stands in the
+    columns ``named``, of whose cells ``label`` makes it."""
+    head = [column.heading for column in columns]
+    rows = [[column.text(record) for column in columns] for record in records]
     whole = plain_table(head, rows)
     if fits(whole):
         return whole
@@ -104,8 +287,8 @@ def fitted(
     numbers = plain_table([head[i] for i in rest], [[row[i] for i in rest] for row in rows])
     first, *others = (f"  {line}" for line in numbers.splitlines())
     lines = [first]
-    for label, line in zip(labels, others, strict=True):
-        lines += [wrapped(label), line]
+    for row, line in zip(rows, others, strict=True):
+        lines += [wrapped(printable(label(*(row[i] for i in named)))), line]
     return "\n".join(lines)
 
 

@@ -1,10 +1,14 @@
-"""The command line's parser, and the options that several commands share."""
+"""The command line's parser, and the options that several commands share.
+
+A module has its commands in a :class:`Noun`; what explains a command is its handler's docstring.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,13 +16,24 @@ from typing import Any, NoReturn
 from network_provisioner.stores.database_url import place
 
 DEFAULT_BROKER = "http://127.0.0.1:8470"
+_AFTER = re.compile(r"^(?=Examples?:|Exit codes:)", re.MULTILINE)  # shown below the options
+
+Run = Callable[[argparse.Namespace], int]
+Option = Callable[[Any], object]  # adds something to a parser, or to a group of one
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as they are written; options and their help side by side."""
+class _Formatter(argparse.HelpFormatter):
+    """Paragraphs as wide as the terminal, those with indented lines as they are written; options
+    and their help side by side."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(
+            part if "\n " in part else textwrap.fill(part, width, break_on_hyphens=False)
+            for part in text.split("\n\n")
+        )
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -44,11 +59,7 @@ def add_noun(nouns: Nouns[Any], name: str, doc: str | None) -> Nouns[Any]:
 
 
 def add_command(
-    parent: Nouns[Any],
-    name: str,
-    help_text: str | None,
-    run: Callable[[argparse.Namespace], int],
-    more: str = "",
+    parent: Nouns[Any], name: str, help_text: str | None, run: Run, more: str = ""
 ) -> CommandParser:
     """A command that runs. ``help_text`` is its description, ``more`` follows its options."""
     text = (help_text or "").strip()
@@ -59,29 +70,134 @@ def add_command(
     return parser
 
 
+def add_handler(parent: Nouns[Any], name: str, run: Run, *options: Option) -> CommandParser:
+    """A command with options, explained by the docstring of ``run``; examples and exit codes are
+    below the options."""
+    first, _, rest = (run.__doc__ or "").partition("\n")
+    text, *more = _AFTER.split(f"{first}\n{textwrap.dedent(rest)}", maxsplit=1)
+    parser = add_command(parent, name, text, run, *more)
+    for add in options:
+        add(parser)
+    return parser
+
+
+class Noun:
+    """A command with verbs, in the order in which their handlers are defined."""
+
+    def __init__(self, name: str, doc: str | None) -> None:
+        self._name, self._doc = name, doc
+        self._verbs: list[tuple[str, Run, tuple[Option, ...]]] = []
+
+    def verb(self, name: str, *options: Option) -> Callable[[Run], Run]:
+        """Decorates the handler of a verb."""
+
+        def register(run: Run) -> Run:
+            self._verbs.append((name, run, options))
+            return run
+
+        return register
+
+    def add(self, nouns: Nouns[Any]) -> None:
+        """Add it to the command line."""
+        verbs = add_noun(nouns, self._name, self._doc)
+        for name, run, options in self._verbs:
+            add_handler(verbs, name, run, *options)
+
+
 def _first(text: str) -> str:
     """The first paragraph as a line of a list: lower case, no full stop."""
     line = " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
     return line[:1].lower() + line[1:]
 
 
-def add_json(parser: CommandParser, what: str = "print JSON instead of text") -> None:
-    """``--json``."""
-    parser.add_argument("--json", action="store_true", help=what)
+def option(
+    names: str, meaning: str, metavar: Any = None, kind: Any = None, **settings: Any
+) -> Option:
+    """An argument. ``names`` is ``-o/--output`` or the name of one without dashes; ``kind`` makes a
+    value of its text. A default is shown, unless ``meaning`` says what it is."""
+    if settings.get("default") not in (None, "", [], ()) and "(default" not in meaning:
+        meaning += " (default: %(default)s)"
+    settings |= {"help": meaning, "metavar": metavar, "type": kind}
+    return lambda parser: parser.add_argument(*names.split("/"), **settings)
 
 
-def add_broker(parser: CommandParser, json: str = "print JSON instead of text") -> None:
-    """``--broker URL`` (or ADON_BROKER) and ``--json``, which does what ``json`` says."""
-    parser.add_argument(
-        "--broker",
-        metavar="URL",
-        default=os.environ.get("ADON_BROKER", DEFAULT_BROKER),
-        help="the broker's address (ADON_BROKER; now %(default)s)",
-    )
-    add_json(parser, json)
+def flag(name: str, meaning: str) -> Option:
+    """An option without a value."""
+    return lambda parser: parser.add_argument(name, action="store_true", help=meaning)
 
 
-def add_plot(parser: CommandParser, what: str) -> None:
+def one_of(*options: Option, required: bool = False) -> Option:
+    """At most one of these, or one of them where it is required."""
+
+    def add(parser: CommandParser) -> None:
+        group = parser.add_mutually_exclusive_group(required=required)
+        for add_to in options:
+            add_to(group)
+
+    return add
+
+
+add_json = flag("--json", "print JSON")
+
+
+def add_output(parser: CommandParser) -> None:
+    """How records are printed: see :func:`adon.cli.output.rendered`."""
+    one_of(add_json, flag("--csv", "print CSV: raw values below the names of the columns"))(parser)
+    option("--columns", "print these columns, in this order", "NAME,...", names)(parser)
+
+
+def _broker_url(text: str) -> str:
+    return text or os.environ.get("ADON_BROKER") or DEFAULT_BROKER
+
+
+_NOW = f"ADON_BROKER, else {DEFAULT_BROKER}"
+_TOKEN = "file with the token for the broker (default: ADON_TOKEN_FILE)"
+TOKEN_FILE = option("--token-file", _TOKEN, "FILE", Path)
+# The broker that answers, and one that is asked only where the option stands.
+BROKER = option(
+    "--broker", f"the broker's address (default: {_NOW})", "URL", _broker_url, default=""
+)
+
+
+def add_broker(parser: CommandParser) -> None:
+    """The broker that a command asks."""
+    BROKER(parser)
+    TOKEN_FILE(parser)
+
+
+def asked_broker(meaning: str) -> Option:
+    """``--broker [URL]``: a broker is asked where the option is given."""
+    text = f"{meaning} (without URL: {_NOW})"
+    return option("--broker", text, "URL", _broker_url, nargs="?", const="")
+
+
+def config(meaning: str = "adon.yml", default: str | None = "adon.yml") -> Option:
+    """``--config FILE``."""
+    return option("--config", meaning, "FILE", Path, default=default and Path(default))
+
+
+ARCHIVE = option(
+    "--archive", "the archive: a file, or postgresql://…", "FILE_OR_URL",
+    default="adon-archive.sqlite",
+)  # fmt: skip
+SINCE = option("--since", "at or after this time, or this long ago", "TIME")
+UNTIL = option("--until", "at or before this time, or this long ago", "TIME")
+START = option("--start", "when it begins: ISO 8601, Unix seconds, '+2 h' (default: now)", "TIME")
+UNDO = flag("--undo", "take out what was put in")
+SETTINGS = option(
+    "--set", "an option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
+    action="append", default=[],
+)  # fmt: skip
+DRY_RUN = flag("--dry-run", "show what would change, and change nothing")
+TEMPLATE = option("--template", "what the application needs, by name", "NAME", default="default")
+
+
+def limit(most: int, default: int | None = None) -> Option:
+    """``--limit N``."""
+    return option("--limit", "at most N", "N", whole(1, most), default=default)
+
+
+def add_plot(parser: CommandParser, what: str = "draw it into this file, a page") -> None:
     """``--plot FILE.html``."""
     parser.add_argument("--plot", type=_page, metavar="FILE.html", help=what)
 
@@ -91,99 +207,6 @@ def _page(text: str) -> Path:
     if not text.lower().endswith((".html", ".htm")):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a name that ends in .html")
     return Path(text)
-
-
-def add_inputs(parser: CommandParser, optional: bool = False) -> None:
-    """The workflow with its catalogs, and what a mapping of it depends on."""
-    parser.add_argument(
-        "workflow", type=Path, metavar="WORKFLOW", nargs="?" if optional else None,
-        help="abstract workflow (Pegasus 5 YAML)",
-    )  # fmt: skip
-    for name in ("sites", "replicas", "transformations"):
-        parser.add_argument(
-            f"--{name}", type=Path, metavar="FILE",
-            help=f"{name[:-1]} catalog (default: as pegasus-plan finds it, else {name}.yml beside "
-            "the workflow)",
-        )  # fmt: skip
-    parser.add_argument(
-        "--conf", type=Path, metavar="FILE",
-        help="Pegasus's properties, as pegasus-plan's --conf (also read: ~/.pegasusrc, and "
-        "pegasus.properties here and beside the workflow)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--input-dir", dest="input_dirs", metavar="DIR,...", default=(),
-        type=lambda text: tuple(map(Path, names(text))),
-        help="directories of inputs on this machine, as pegasus-plan's --input-dir",
-    )  # fmt: skip
-    parser.add_argument(
-        "--execution-sites", type=names, metavar="SITE,...",
-        help="where jobs may run, as pegasus-plan's --sites (default: the site 'compute' where "
-        "there is one, else every site but local)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--output-site", metavar="SITE,...", type=lambda text: ",".join(names(text)),
-        help="sites that results go to, as pegasus-plan's --output-sites (default: local)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--data-configuration", choices=("sharedfs", "nonsharedfs", "condorio"),
-        help="Pegasus's: whether a site's jobs share their files (default: of properties or site "
-        "catalog, else condorio; sharedfs where no pegasus-plan is on PATH)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--staging-site", metavar="SITE|SITE=SITE,...",
-        help="where jobs' files are staged, as pegasus-plan's --staging-site (default: where each "
-        "job runs)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--order", default="rank", choices=("rank", "pegasus"),
-        help="in which order jobs that wait are taken to start: by the priorities that ADON hands "
-        "over, or by those that Pegasus gives (default: rank)",
-    )  # fmt: skip
-    add_sources(parser)
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N",
-        help="same files, archive and seed: same mapping (default: 0)",
-    )  # fmt: skip
-
-
-def add_sources(parser: CommandParser) -> None:
-    """Whom to ask beside the catalogs: ``--archive``, ``--config``, ``--pool``, ``--broker``."""
-    parser.add_argument(
-        "--archive", type=place, metavar="FILE_OR_URL",
-        help="measurements of earlier runs (default: believe the catalogs)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="adon.yml: its archive, network, broker and pool (default: believe the catalogs)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pool", nargs="?", const="", type=_collector, metavar="HOST:PORT",
-        help="ask HTCondor for slots and queues (default: as adon.yml has it; without an address "
-        "the collector of CONDOR_CONFIG)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--holdings", type=Path, metavar="FILE",
-        help="what running applications hold beside what HTCondor tells, YAML (default: as "
-        "adon.yml has it)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--broker", nargs="?", const=os.environ.get("ADON_BROKER", DEFAULT_BROKER), metavar="URL",
-        help="ask the broker for the network and what is reserved on it (default: as adon.yml has "
-        "it; without an address %(const)s)",
-    )  # fmt: skip
-
-
-def _collector(text: str) -> str:
-    """An argument type: the address of a collector, empty for the configured one."""
-    if (text and not re.fullmatch(r"[A-Za-z0-9._\[\]:-]+(:[0-9]{1,5})?", text)) or "/" in text:
-        raise argparse.ArgumentTypeError(
-            f"found {text!r}, expected a collector such as 'cm.example.org:9618'"
-        )
-    if text.endswith((".yml", ".yaml")):
-        raise argparse.ArgumentTypeError(
-            f"found {text!r}, expected a collector; give the workflow before --pool"
-        )
-    return text
 
 
 def names(text: str) -> list[str]:
@@ -205,3 +228,85 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         )
 
     return parse
+
+
+def catalog(kind: str) -> Option:
+    """``--sites``, ``--replicas`` or ``--transformations``."""
+    place = f"as pegasus-plan finds it, else {kind}s.yml beside the workflow"
+    return option(f"--{kind}s", f"{kind} catalog (default: {place})", "FILE", Path)
+
+
+def _collector(text: str) -> str:
+    """An argument type: the address of a collector, empty for the configured one."""
+    if (text and not re.fullmatch(r"[A-Za-z0-9._\[\]:-]+(:[0-9]{1,5})?", text)) or "/" in text:
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a collector such as 'cm.example.org:9618'"
+        )
+    if text.endswith((".yml", ".yaml")):
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected a collector; give the workflow before --pool"
+        )
+    return text
+
+
+WORKFLOW = "abstract workflow (Pegasus 5 YAML)"
+REPLICAS = catalog("replica")
+CONF = option(
+    "--conf", "Pegasus's properties, as pegasus-plan's --conf (also read: ~/.pegasusrc, and "
+    "pegasus.properties here and beside the workflow)", "FILE", Path,
+)  # fmt: skip
+EXECUTION_SITES = option(
+    "--execution-sites", "where jobs may run, as pegasus-plan's --sites (default: the site "
+    "'compute' where there is one, else every site but local)", "SITE,...", names,
+)  # fmt: skip
+_INPUTS = (
+    catalog("site"),
+    REPLICAS,
+    catalog("transformation"),
+    CONF,
+    option(
+        "--input-dir", "directories of inputs on this machine, as pegasus-plan's --input-dir",
+        "DIR,...", lambda text: tuple(map(Path, names(text))), dest="input_dirs", default=(),
+    ),
+    EXECUTION_SITES,
+    option(
+        "--output-site", "sites that results go to, as pegasus-plan's --output-sites (default: "
+        "local)", "SITE,...", lambda text: ",".join(names(text)),
+    ),
+    option(
+        "--data-configuration", "whether a site's jobs share their files, as Pegasus's property "
+        "(default: of properties or site catalog, else condorio; sharedfs where no pegasus-plan is "
+        "on PATH)", choices=("sharedfs", "nonsharedfs", "condorio"),
+    ),
+    option(
+        "--staging-site", "where jobs' files are staged, as pegasus-plan's --staging-site "
+        "(default: where each job runs)", "SITE|SITE=SITE,...",
+    ),
+    option(
+        "--order", "which waiting job starts first: by the priorities of ADON, or by those of "
+        "Pegasus", default="rank", choices=("rank", "pegasus"),
+    ),
+    # Whom to ask beside the catalogs.
+    option(
+        "--archive", "measurements of earlier runs (default: that of --config, else none)",
+        "FILE_OR_URL", place,
+    ),
+    config("adon.yml: archive, network, broker and pool (default: none)", None),
+    option(
+        "--pool", "ask HTCondor for slots and queues (default: as adon.yml says; without an "
+        "address the collector of CONDOR_CONFIG)", "HOST:PORT", _collector, nargs="?", const="",
+    ),
+    option(
+        "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: as "
+        "adon.yml says)", "FILE", Path,
+    ),
+    asked_broker("ask the broker for the network and what is reserved on it"),
+    option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),
+)  # fmt: skip
+
+
+def add_inputs(parser: CommandParser, optional: bool = False) -> None:
+    """The workflow with its catalogs, and what a mapping of it depends on."""
+    option("workflow", WORKFLOW, "WORKFLOW", Path, nargs="?" if optional else None)(parser)
+    for add in _INPUTS:
+        add(parser)

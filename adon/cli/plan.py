@@ -1,8 +1,4 @@
-"""Plan a workflow at the sites that ADON chose, with its hooks around every transfer.
-
-Uses pegasus-plan where it is on PATH. Elsewhere the embedded planner writes a submit directory of
-the same shape; what it cannot plan (sub-workflows, clustering, containers) it refuses.
-"""
+"""``adon plan``: a submit directory that follows ADON's mapping."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
-from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, add_command, add_inputs, add_json, whole
+from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.output import note, print_json
+from adon.cli.parsing import Nouns, add_handler, add_inputs, add_json, option, whole
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,38 +16,37 @@ if TYPE_CHECKING:
     from site_selector.mapping.placement import Mapping
     from site_selector.replicas.order import Paths
 
-_MORE = """
-Examples:
-  adon plan workflow.yml                               no hooks: transfers run without a path
-  adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
-  adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
-"""
-
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon plan``."""
-    parser = add_command(nouns, "plan", __doc__, _run, _MORE)
-    add_inputs(parser)
-    parser.add_argument(
-        "--dir", type=Path, default=Path("submit"), metavar="DIR",
-        help="base of submit directories (default: ./%(default)s)",
+    add_handler(
+        nouns,
+        "plan",
+        _run,
+        add_inputs,
+        option("--dir", "base of submit directories", "DIR", Path, default=Path("submit")),
+        option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
+        option(
+            "--defer", "DAGMan asks again after so long for a path that is queued, where the "
+            "template says so (default: the hook waits; pegasus-plan does without)", "SECONDS",
+            whole(1, 86_400),
+        ),
+        option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
+        add_json,
     )  # fmt: skip
-    parser.add_argument(
-        "--hooks", type=Path, metavar="FILE",
-        help="configuration of the hooks, JSON (default: no hooks)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--defer", type=whole(1, 86_400), metavar="SECONDS",
-        help="have DAGMan ask again after so long for a path that is queued, where the template "
-        "wants it so (default: the hook waits; pegasus-plan knows no such lines)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--mapping", type=Path, metavar="FILE", help="a saved mapping (default: map now)"
-    )
-    add_json(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Plan a workflow at the sites that ADON chose, with its hooks around every transfer.
+
+    Uses pegasus-plan where it is on PATH. Elsewhere the embedded planner writes a submit directory
+    of the same shape; what it cannot plan (sub-workflows, clustering, containers) it refuses.
+
+    Examples:
+      adon plan workflow.yml                               no hooks: transfers run without a path
+      adon plan workflow.yml --hooks hooks.json            {"broker": "http://127.0.0.1:8470"}
+      adon plan workflow.yml --mapping mapping.json        what 'adon site map --save' wrote
+    """
     from adon.planning.planner import plan_workflow
     from pegasus_hooks.planner.model import Options
     from site_selector.explain.text import summary_text

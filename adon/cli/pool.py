@@ -1,130 +1,65 @@
 """Make room in the pool for a while, and see which machines it has.
 
-What is asked for goes by a name, so that asking twice is asking once, and lasts no longer than its
-lease. How the pool grows stands in adon.yml, section 'expansion'.
+A lease has an end and a name; a second lease of the same name replaces the first. How the pool
+grows is set in adon.yml, section 'expansion'.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from adon.cli import pool_explain, pool_run
-from adon.cli.options import above_0
-from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import CommandParser, Nouns, add_command, add_json, add_noun, whole
+from adon.cli import pool_run
+from adon.cli.archive import opened, utc
+from adon.cli.options import above_0, credentials
+from adon.cli.output import Column, duration, note, print_json, print_records, table, wrapped
+from adon.cli.parsing import Noun, add_json, add_output, config, limit, option, whole
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from adon.config.sections import Config
-    from condor_plugins.pool.cloud.protocol import Server
     from condor_plugins.pool.leases import Lease
     from monitors.archive.measurement import Measurement
+    from network_provisioner.client.broker import BrokerClient
 
-
+NOUN = Noun("pool", __doc__)
+add = NOUN.add
 _BROKER_S = 5.0
+_UNANSWERED = frozenset({"unreachable", "bad_answer", "archive_unavailable"})
 _DECISIONS = 100  # the newest, which are looked through for why a machine drains
-
-_ENLARGE = """Have room in the pool for so many jobs at once.
-
-It is recorded, and 'adon pool run' sees to it: slots that the pool has already are counted; what is
-missing is added, as far as the limits of adon.yml go. Asked again under the same name, the new
-number and time count.
-"""
-_ENLARGE_MORE = """
-Examples:
-  adon pool enlarge --for night --slots 40 --lease 8h
-  adon pool enlarge --for night --slots 60 --cores 2 --memory-mb 4096
-"""
-_SHRINK = """Let go what was asked for under a name. Jobs that run may end.
-"""
-_SHRINK_MORE = """
-Example:
-  adon pool shrink --for night
-"""
-_SHOW = """Show the machines that were started for the pool, and who asked for room for how long."""
-_SHOW_MORE = """
-Example:
-  adon pool show --json
-"""
-_WAITING = """List the jobs that wait in vain: no slot fits them, or they are on hold, and why.
-
-Asks the pool that CONDOR_CONFIG names, without it HTCondor's usual one. A job that fits a busy slot
-only has to wait, and is not listed.
-"""
-_WAITING_MORE = """
-Examples:
-  adon pool waiting
-  adon pool waiting --dag 4711 --patience '5 min'
-"""
 _MOST = 10**9
+_CONFIG = pool_run.CONFIG
+_NAME = option("name", "whose slots they are", "NAME")
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon pool``."""
-    verbs = add_noun(nouns, "pool", __doc__)
-    enlarge = _command(verbs, "enlarge", _ENLARGE, _enlarge, _ENLARGE_MORE)
-    _add_name(enlarge)
-    enlarge.add_argument(
-        "--slots", type=whole(0, _MOST), required=True, metavar="N",
-        help="how many jobs shall run at once",
-    )  # fmt: skip
-    enlarge.add_argument(
-        "--cores", type=whole(1, _MOST), default=1, metavar="N",
-        help="cores of each (default: %(default)s)",
-    )  # fmt: skip
-    enlarge.add_argument(
-        "--memory-mb", type=whole(0, _MOST), default=0, metavar="MB",
-        help="memory of each (default: any)",
-    )  # fmt: skip
-    enlarge.add_argument(
-        "--bytes", type=whole(0, 10**18), default=0, metavar="N",
-        help="what the jobs read in all",
-    )  # fmt: skip
-    enlarge.add_argument(
-        "--lease", metavar="TIME", help="how long, such as 90min (default: as adon.yml has it)"
-    )
-    _add_name(_command(verbs, "shrink", _SHRINK, _shrink, _SHRINK_MORE))
-    _command(verbs, "show", _SHOW, _show, _SHOW_MORE)
-    waiting = add_command(verbs, "waiting", _WAITING, _waiting, _WAITING_MORE)
-    waiting.add_argument(
-        "--dag", type=whole(0, _MOST), metavar="CLUSTER",
-        help="of one workflow only, by the cluster id of its DAGMan",
-    )  # fmt: skip
-    waiting.add_argument(
-        "--patience", default="20 s", metavar="TIME",
-        help="how long a job is idle before it is looked at (default: %(default)s)",
-    )  # fmt: skip
-    add_json(waiting)
-    pool_run.add(verbs)
-    pool_explain.add(verbs)
-
-
-def _command(verbs: Nouns[argparse.ArgumentParser], name: str, *more: object) -> CommandParser:
-    parser = add_command(verbs, name, *more)  # type: ignore[arg-type]
-    parser.add_argument(
-        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
-        help="adon.yml with section 'expansion' (default: ./%(default)s)",
-    )  # fmt: skip
-    add_json(parser)
-    return parser
-
-
-def _add_name(parser: CommandParser) -> None:
-    parser.add_argument(
-        "--for", dest="name", required=True, metavar="NAME", help="whose slots they are"
-    )
-
-
+@NOUN.verb(
+    "enlarge",
+    _NAME,
+    option("--slots", "how many jobs run at once", "N", whole(0, _MOST), required=True),
+    option("--cores", "cores of each slot", "N", whole(1, _MOST), default=1),
+    option("--memory-mb", "memory of each slot (default: any)", "MB", whole(0, _MOST), default=0),
+    option("--bytes", "what the jobs read in all", "N", whole(0, 10**18), default=0),
+    option("--lease", "how long, such as 90min (default: as adon.yml says)", "TIME"),
+    _CONFIG,
+    add_json,
+)
 def _enlarge(args: argparse.Namespace) -> int:
+    """Lease room in the pool for a number of jobs at once.
+
+    The lease is recorded, and 'adon pool run' acts on it: it counts the slots that the pool has
+    already, and adds the missing ones as far as the limits of adon.yml go. A second lease of the
+    same name replaces the first.
+
+    Examples:
+      adon pool enlarge night --slots 40 --lease 8h
+      adon pool enlarge night --slots 60 --cores 2 --memory-mb 4096
+    """
     from condor_plugins.pool.leases import Lease
 
     config = _loaded(args)
@@ -134,7 +69,13 @@ def _enlarge(args: argparse.Namespace) -> int:
     return _record(args, config, lease, f"leased for {duration(lease_s)}")
 
 
+@NOUN.verb("shrink", _NAME, _CONFIG, add_json)
 def _shrink(args: argparse.Namespace) -> int:
+    """End a lease. Jobs that run may finish.
+
+    Example:
+      adon pool shrink night
+    """
     from condor_plugins.pool.leases import Lease
 
     return _record(args, _loaded(args), Lease(args.name, 0, time.time()), "let go")
@@ -165,7 +106,7 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
     try:
         where = record(config, measurement_of(lease, time.time()))
     except AdonError as error:
-        print(f"adon: not recorded: {error}", file=sys.stderr)
+        note(f"not recorded: {error}")
         return 1
     if args.json:
         print_json({"lease": lease.as_dict(), "recorded": where})
@@ -180,13 +121,9 @@ def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -
 def record(config: Config, found: Measurement) -> str:
     """By the broker, or where none answers into its archive; where that is. Raises AdonError."""
     from monitors.archive.archive import Archive
-    from network_provisioner.client.broker import BrokerClient
-    from network_provisioner.client.credentials import from_environment
 
-    token, tls = from_environment(os.environ)
-    broker = BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
     try:
-        broker.call("POST", "/v1/measurements", {"measurements": [asdict(found)]})
+        _broker(config).call("POST", "/v1/measurements", {"measurements": [asdict(found)]})
     except BrokerError as error:
         if error.code != "unreachable":
             raise
@@ -197,28 +134,55 @@ def record(config: Config, found: Measurement) -> str:
         return archive.shown
 
 
+def _broker(config: Config) -> BrokerClient:
+    from network_provisioner.client.broker import BrokerClient
+
+    token, tls = credentials()
+    return BrokerClient(config.broker_url, _BROKER_S, config.broker.token or token, tls)
+
+
+@NOUN.verb("show", _CONFIG, add_output)
 def _show(args: argparse.Namespace) -> int:
+    """Show the machines that were started for the pool, and who leased slots for how long.
+
+    --csv and --columns have the machines alone.
+
+    Example:
+      adon pool show --json
+    """
     from adon.expansion import cloud_of, section_of
     from condor_plugins.pool.leases import METRIC, leases_of
     from monitors.archive.archive import Archive
 
     config = _loaded(args)
     machines = cloud_of(config, args.config).machines()
+    now = time.time()
     with Archive(config.broker.archive, read_only=True) as archive:
-        leases = leases_of(archive.latest(METRIC).values(), time.time())
+        leases = [one.as_dict() for one in leases_of(archive.latest(METRIC).values(), now)]
         pool = section_of(config, args.config).pool
         decided = archive.query("pool_decision", pool, newest=True, limit=_DECISIONS)
     notes = _notes(decided)
-    if args.json:
-        rows = [
-            {**asdict(m), "state": m.state.value, "note": notes.get(m.name, "")} for m in machines
-        ]
-        print_json({"machines": rows, "leases": [lease.as_dict() for lease in leases]})
-        return 0
-    print(_machines(machines, notes) if machines else "no machines were started for the pool")
-    if leases:
-        print(_leases(leases))
-    return 0
+    rows = [{**asdict(m), "state": m.state.value, "note": notes.get(m.name, "")} for m in machines]
+    columns = (
+        Column("name", "machine"),
+        Column("flavour"),
+        Column("state"),
+        Column("since", "since", lambda at: f"{duration(max(0, round(now - at)))} ago"),
+        Column("error", "why", lambda error, note: error or note, ("note",)),
+    )
+    lease_columns = (
+        Column("name", "for"),
+        Column("slots", "slots>"),
+        Column("cores", "cores>"),
+        Column("until", "lease>", lambda until: duration(round(until - now))),
+    )
+
+    def text(shown: str) -> str:
+        first = shown if rows else "no machines were started for the pool"
+        return "\n".join((first, table(lease_columns, leases))) if leases else first
+
+    document = {"machines": rows, "leases": leases}
+    return print_records(args, columns, rows, document=document, text=text)
 
 
 def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
@@ -234,35 +198,99 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
     return notes
 
 
+@NOUN.verb(
+    "waiting",
+    option("--dag", "of one workflow only, by its DAGMan's cluster id", "CLUSTER", whole(0, _MOST)),
+    option("--patience", "leave out jobs that have been idle for less", "TIME", default="20 s"),
+    add_output,
+)
 def _waiting(args: argparse.Namespace) -> int:
+    """List the jobs that wait in vain: no slot fits them, or they are on hold, and why.
+
+    Asks the pool that CONDOR_CONFIG names, without it HTCondor's usual one. A job that fits a busy
+    slot only has to wait, and is not listed.
+
+    Examples:
+      adon pool waiting
+      adon pool waiting --dag 4711 --patience '5 min'
+    """
     from condor_plugins.waiting import read
 
     jobs = read(args.dag, parse_duration(args.patience, "--patience"))
-    if args.json:
-        print_json([asdict(job) for job in jobs])
-        return 0
     now = time.time()
-    rows = [(job.job, duration(max(0.0, now - job.since)), job.why) for job in jobs]
-    print(table(("job", "for", "why"), rows) if rows else "no job waits in vain")
+    columns = (
+        Column("job"),
+        Column("since", "for", lambda since: duration(max(0.0, now - since))),
+        Column("why"),
+    )
+    return print_records(args, columns, [asdict(job) for job in jobs], none="no job waits in vain")
+
+
+NOUN.verb("run", *pool_run.OPTIONS)(pool_run.run)
+
+
+@NOUN.verb(
+    "explain",
+    config("adon.yml: its broker, or where that does not answer its archive"),
+    limit(1000, 10),
+    add_json,
+)
+def _explain(args: argparse.Namespace) -> int:
+    """Say why machines were started and let go, or were not: the newest decision last.
+
+    Asks the broker, or where it does not answer reads its archive.
+
+    Examples:
+      adon pool explain --config /etc/adon.yml
+      adon pool explain --limit 1 --json
+    """
+    from adon.config.adon_yml import load_config
+
+    found = _decisions(load_config(args.config), args.limit)
+    if args.json:
+        print_json({"decisions": found})
+    elif found:
+        print("\n\n".join(map(_lines, found)))
+    else:
+        print(
+            "nothing was decided about the pool yet: 'adon pool run' does so, which 'adon install "
+            "condor --expander' has condor_master run"
+        )
     return 0
 
 
-def _machines(machines: Sequence[Server], notes: Mapping[str, str]) -> str:
-    now = time.time()
-    rows = [
-        (
-            m.name, m.flavour, m.state.value, f"{duration(max(0, round(now - m.since)))} ago",
-            m.error or notes.get(m.name, ""),
-        )
-        for m in machines
-    ]  # fmt: skip
-    return table(("machine", "flavour", "state", "since", "why"), rows)
+def _decisions(config: Config, last: int) -> list[dict[str, Any]]:
+    """As ``GET /v1/decisions`` has them, the newest last."""
+    try:
+        found = _broker(config).call("GET", f"/v1/decisions?kind=pool&limit={last}")["decisions"]
+    except BrokerError as error:
+        if error.code not in _UNANSWERED:
+            raise
+        found = _archived(config.broker.archive, last)
+    return list(reversed(found))
 
 
-def _leases(leases: Sequence[Lease]) -> str:
-    now = time.time()
-    rows = [
-        (lease.name, str(lease.slots), str(lease.cores), duration(round(lease.until - now)))
-        for lease in leases
+def _archived(where: str, last: int) -> list[dict[str, Any]]:
+    from adon.dashboard.decisions import of_pool_decision
+    from monitors.archive.archive import Selection
+
+    if "://" not in where and not Path(where).exists():
+        return []  # nobody has recorded anything
+    with opened(where) as archive:
+        page = archive.page(Selection(("pool_decision",)), newest=True, limit=last)
+    return [asdict(of_pool_decision(one)) for _, one in page]
+
+
+def _lines(decision: dict[str, Any]) -> str:
+    """One decision, with a line for each reason."""
+    told = decision["details"]
+    lines = [
+        f"{utc(decision['at'])}  {decision['subject']}: {decision['outcome']}",
+        f"  jobs: {told['demand'] or 'none'}; machines: {told['machines'] or 'none'}",
     ]
-    return table(("for", "slots>", "cores>", "lease>"), rows)
+    for row in decision["choices"]:
+        done = f" {row['done']}" if row["done"] else ""
+        lines.append(f"  {row['what']}{done}: {row['why'] or 'nothing was written down'}")
+    for flavour, at in told["matched"].items():
+        lines.append(f"  {flavour}: HTCondor last had a job for one at {utc(at)}")
+    return "\n".join(map(wrapped, lines))

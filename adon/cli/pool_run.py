@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adon.cli.output import print_json
-from adon.cli.parsing import Nouns, add_command, add_json
+from adon.cli.parsing import DRY_RUN, add_json, config, flag, option
 from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
@@ -27,53 +27,45 @@ if TYPE_CHECKING:
 _LOG_BYTES = 10_000_000
 _LOOKED_S = 1.0
 
-_RUN = """Start machines before they are needed, and let go of those that are not.
-
-Looks at the queues, at the DAGs that run in them and at leases, decides, and acts, again and again
-until it is told to end (SIGTERM). SIGHUP has it read adon.yml anew. One at a time runs in a
-directory. Killed at any moment it leaves nothing that the next one does not find.
-"""
-_RUN_MORE = """
-Examples:
-  adon pool run --once --dry-run      what it would do now, and why
-  adon pool run --config /etc/adon.yml
-  adon install condor --expander --config /etc/adon.yml     has HTCondor run it
-"""
+CONFIG = config("adon.yml with section 'expansion'")
+OPTIONS = (
+    CONFIG,
+    flag("--once", "look and act once, and end"),
+    DRY_RUN,
+    option("--log", "write the log here (default: standard error)", "FILE", Path),
+    add_json,
+)
 
 
-def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``run`` to the verbs of ``adon pool``."""
-    parser = add_command(verbs, "run", _RUN, _run, _RUN_MORE)
-    parser.add_argument(
-        "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
-        help="adon.yml with section 'expansion' (default: ./%(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--once", action="store_true", help="look and act once, and end")
-    parser.add_argument("--dry-run", action="store_true", help="do nothing, say what would be done")
-    parser.add_argument(
-        "--log", type=Path, metavar="FILE", help="where it tells (default: standard error)"
-    )
-    add_json(parser)
+def run(args: argparse.Namespace) -> int:
+    """Start machines before they are needed, and let go of those that are not.
 
+    Looks at the queues, at the DAGs that run in them and at leases, decides, and acts, again and
+    again until SIGTERM. SIGHUP makes it read adon.yml again. One runs at a time in a directory. If
+    it is killed, the next one takes over what it left.
 
-def _run(args: argparse.Namespace) -> int:
+    Examples:
+      adon pool run --once --dry-run      what it would do now, and why
+      adon pool run --config /etc/adon.yml
+      adon install condor --expander --config /etc/adon.yml     has HTCondor run it
+    """
     from adon.config.adon_yml import load_config
     from adon.expansion import section_of
 
-    config = load_config(args.config)
-    directory = Path(section_of(config, args.config).directory)
+    settings = load_config(args.config)
+    directory = Path(section_of(settings, args.config).directory)
     say = _sayer(args.log)
     with contextlib.nullcontext() if args.dry_run else _alone(directory), ExitStack() as held:
-        expander, every_s = held.enter_context(_opened(config, args.config, say))
+        expander, every_s = held.enter_context(_opened(settings, args.config, say))
         if args.once:
             return _show(args, expander.turn(args.dry_run))
         signals = _Signals()
         say(f"at work, every {every_s:g} s")
         while _go_on(args, expander, every_s, signals, say) == signal.SIGHUP:
             try:
-                config = load_config(args.config)
+                settings = load_config(args.config)
                 with ExitStack() as new:
-                    expander, every_s = new.enter_context(_opened(config, args.config, say))
+                    expander, every_s = new.enter_context(_opened(settings, args.config, say))
                     held.close()
                     held.push(new.pop_all())
                 say("adon.yml is read anew")

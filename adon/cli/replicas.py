@@ -10,48 +10,40 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adon.cli.options import note
-from adon.cli.parsing import Nouns, add_command
+from adon.cli.output import note
+from adon.cli.parsing import config, flag, option
 from network_provisioner.base.errors import InputError, MissingError
 
 if TYPE_CHECKING:
     from site_selector.replicas.catalog import Reader, Say, SourceFile
     from site_selector.replicas.order import Paths
 
-_REPLICAS = """Write a replica catalog of what lies at sources of data, with sizes and checksums.
 
-A source is an iRODS collection, a WebDAV collection (its URL ends in /), the URL of one file, or a
-directory of this machine. The logical name of a file is its path below the source; equal files of
-one name are replicas.
-"""
-_MORE = """
-Examples:
-  adon site replicas irods://data.cyverse.org/iplant/home/shared/soykb --site iplant
-  adon site replicas https://dav.example.org/soykb/ /data/soykb --sites sites.yml --rank-for mu
-  adon site replicas reads --checksum --output replicas.yml
-
-Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing is written.
-"""
+OPTIONS = (
+    option("sources", "irods://…, https://…, file://… or a path", "SOURCE", nargs="+"),
+    option("--site", "where all of it is (default: by URL; local for paths)", "NAME"),
+    option("--sites", "site catalog: its file servers belong to their sites", "FILE", Path),
+    config("adon.yml: its hosts too; what was measured (default: none)", None),
+    option("--rank-for", "first the replica that arrives at this site soonest", "SITE"),
+    flag("--checksum", "read the files of directories for their sha256"),
+    option("-o/--output", "write it here, a new file (default: standard output)", "FILE", Path),
+)
 
 
-def add(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site replicas``."""
-    option = add_command(verbs, "replicas", _REPLICAS, _run, _MORE).add_argument
-    option("sources", nargs="+", metavar="SOURCE", help="irods://…, https://…, file://… or a path")
-    option("--site", metavar="NAME", help="where all lies (default: by URL; local for paths)")
-    option(
-        "--sites",
-        type=Path,
-        metavar="FILE",
-        help="site catalog: its file servers are of their sites",
-    )
-    option("--config", type=Path, metavar="FILE", help="adon.yml: its hosts too; what was measured")
-    option("--rank-for", metavar="SITE", help="first the replica that arrives there soonest")
-    option("--checksum", action="store_true", help="read the files of directories for their sha256")
-    option("--output", type=Path, metavar="FILE", help="a new file (default: standard output)")
+def replicas(args: argparse.Namespace) -> int:
+    """Write a replica catalog of what lies at sources of data, with sizes and checksums.
 
+    A source is an iRODS collection, a WebDAV collection (its URL ends in /), the URL of one file,
+    or a directory of this machine. The logical name of a file is its path below the source; equal
+    files of one name are replicas.
 
-def _run(args: argparse.Namespace) -> int:
+    Examples:
+      adon site replicas irods://data.cyverse.org/iplant/home/shared/soykb --site iplant
+      adon site replicas https://dav.example.org/soykb/ /data/soykb --sites sites.yml --rank-for mu
+      adon site replicas reads --checksum --output replicas.yml
+
+    Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing is written.
+    """
     from site_selector.replicas.catalog import merged, place_of, write
     from site_selector.replicas.order import soonest_first
     from site_selector.wholefile import write_whole

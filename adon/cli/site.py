@@ -5,26 +5,29 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli import evaluate, replicas
-from adon.cli.options import OUTPUT_SITE, believed, note, placed, placement_inputs
-from adon.cli.output import print_json, table
+from adon.cli.options import OUTPUT_SITE, believed, placed, placement_inputs
+from adon.cli.output import Column, note, print_json, print_records
 from adon.cli.parsing import (
-    Nouns,
-    add_command,
+    TEMPLATE,
+    Noun,
     add_inputs,
     add_json,
-    add_noun,
+    add_output,
     add_plot,
     names,
+    option,
     whole,
 )
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping as Record
 
     from adon.planning.holdings import Holdings
     from network_provisioner.templates.template import Template
@@ -34,65 +37,30 @@ if TYPE_CHECKING:
     from site_selector.mapping.placement import Mapping
     from site_selector.problem import Problem
 
-
-_MAP = """Map a whole workflow to sites.
-
-Compares every policy that ADON knows under the same beliefs and takes the mapping that ends
-soonest. The same files, archive and seed give the same mapping.
-"""
-_MAP_MORE = """
-Examples:
-  adon site map workflow.yml
-  adon site map workflow.yml --output-site iplant --save mapping.json
-  adon site map workflow.yml --hints hinted.yml     a copy for pegasus-plan
-"""
-_EXPLAIN = """List every candidate site of a job with all terms, and why it goes where it goes.
-
-T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Sources and ages of the inputs
-stand behind the terms, and the last line of each job tells what would change its place.
-"""
-_EXPLAIN_MORE = """
-Examples:
-  adon site explain workflow.yml
-  adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
-  adon site explain workflow.yml --pool --plot gantt.html     with HTCondor's slots and queues
-"""
-_SHOW = """Show the estimates for each site, path and transformation, and where they come from.
-
-Without a workflow: of the sites in a site catalog and the paths between them.
-"""
-_SHOW_MORE = """
-Examples:
-  adon site show --sites sites.yml --pool
-  adon site show workflow.yml --archive archive.sqlite
-"""
+NOUN = Noun("site", __doc__)
+add = NOUN.add
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site map|explain|show|edge|replicas|evaluate``."""
-    verbs = add_noun(nouns, "site", __doc__)
-    mapper = add_command(verbs, "map", _MAP, _map, _MAP_MORE)
-    add_inputs(mapper)
-    mapper.add_argument("--save", type=Path, metavar="FILE", help="write the mapping as JSON")
-    mapper.add_argument(
-        "--hints", type=Path, metavar="FILE",
-        help="write a copy of the workflow with an execution.site hint for every job",
-    )  # fmt: skip
-    add_json(mapper)
-    explain = add_command(verbs, "explain", _EXPLAIN, _explain, _EXPLAIN_MORE)
-    add_inputs(explain)
-    explain.add_argument("--job", metavar="ID", help="only this job of the workflow")
-    add_plot(explain, "draw jobs and transfers over time into this file, a page for the browser")
-    add_json(explain)
-    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
-    add_inputs(show, optional=True)
-    add_json(show)
-    add_edge(verbs)
-    replicas.add(verbs)
-    evaluate.add(verbs)
-
-
+@NOUN.verb(
+    "map",
+    add_inputs,
+    option("--save", "write the mapping as JSON", "FILE", Path),
+    option("--hints", "write a copy of the workflow with an execution.site hint per job", "FILE",
+           Path),
+    add_output,
+)  # fmt: skip
 def _map(args: argparse.Namespace) -> int:
+    """Map a whole workflow to sites.
+
+    Compares every policy that ADON knows with the same estimates and takes the mapping that ends
+    soonest. The same files, archive and seed give the same mapping.
+
+    Examples:
+      adon site map workflow.yml
+      adon site map workflow.yml --output-site iplant --save mapping.json
+      adon site map workflow.yml --hints hinted.yml     a copy for pegasus-plan
+      adon site map workflow.yml --csv --columns job,site,start_s,end_s
+    """
     from site_selector.explain.text import summary_text
     from site_selector.mapping.hinted import hinted_copy
 
@@ -102,15 +70,36 @@ def _map(args: argparse.Namespace) -> int:
     if args.hints:
         variables = placement_inputs(args).sources().variables
         hinted_copy(args.workflow, mapping, args.hints, variables)
-    if args.json:
-        print_json(mapping.as_dict())
-        return 0
-    rows = [(p.job, p.transformation, p.site) for p in mapping.placements]
-    print(f"{summary_text(mapping)}\n\n{table(('job', 'transformation', 'site'), rows)}")
-    return 0
+    records = [placement.as_dict() for placement in mapping.placements]
+    columns = [Column("job"), Column("transformation"), Column("site")]
+    return print_records(
+        args,
+        columns,
+        records,
+        document=mapping.as_dict(),
+        text=lambda shown: f"{summary_text(mapping)}\n\n{shown}",
+    )
 
 
+@NOUN.verb(
+    "explain",
+    add_inputs,
+    option("--job", "only this job of the workflow", "JOB"),
+    add_plot,
+    add_json,
+)
 def _explain(args: argparse.Namespace) -> int:
+    """List every candidate site of a job with all terms, and why it goes where it goes.
+
+    T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Sources and ages of the inputs
+    stand behind the terms, and the last line of each job says what would change its place. --plot
+    draws jobs and transfers over time.
+
+    Examples:
+      adon site explain workflow.yml
+      adon site explain workflow.yml --job ID0000004 --archive archive.sqlite
+      adon site explain workflow.yml --pool --plot gantt.html     with HTCondor's slots and queues
+    """
     from site_selector.explain.text import chosen_jobs, explain_dict, explain_text
     from site_selector.explain.whatif import with_changes
     from site_selector.problem import build_problem
@@ -139,71 +128,76 @@ def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) 
     write_whole(file, lambda stream: stream.write(text), "the plot")
 
 
+_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
+
+
+@NOUN.verb("show", partial(add_inputs, optional=True), add_output)
 def _show(args: argparse.Namespace) -> int:
+    """Show the estimates for each site, path and transformation, and where they come from.
+
+    Without a workflow: of the sites in a site catalog and the paths between them.
+
+    Values in CSV are workers (n), seconds (t_q, setup, first, further, runtime), bits per second
+    (gamma_a, gamma_t) and bytes per second of one worker (rate).
+
+    Examples:
+      adon site show --sites sites.yml --pool
+      adon site show workflow.yml --archive archive.sqlite
+    """
     from site_selector.estimates.beliefs import beliefs_dict
     from site_selector.explain.text import show_text
 
     world = believed(args)
-    if args.json:
-        print_json(beliefs_dict(world))
-        return 0
-    print(show_text(world))
-    return 0
-
-
-_EDGE = """Decide where a whole workflow gets its resources: locally or remotely, over which layer.
-
-Edge optimisation: what running applications hold is subtracted from what there is; of the ways that
-are open the one with the least T_t is taken. Where none is open the workflow waits in the queue:
-the answer names the resource that lacks, who holds it, and who could give way.
-"""
-_EDGE_MORE = """
-Examples:
-  adon site edge workflow.yml --local mu --remote tacc,iplant
-  adon site edge workflow.yml --config adon.yml --holdings running.yml --save running.yml
-
-Exit codes: 0 the workflow has its resources; 1 it waits; 2 could not run as asked.
-"""
-
-
-def add_edge(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon site edge``."""
-    edge = add_command(verbs, "edge", _EDGE, _edge, _EDGE_MORE)
-    add_inputs(edge)
-    edge.add_argument(
-        "--local", type=names, metavar="SITE,...",
-        help="sites at this end (default: of those that can run every job, the one that holds most "
-        "of the inputs)",
-    )  # fmt: skip
-    edge.add_argument(
-        "--remote",
-        type=names,
-        metavar="SITE,...",
-        help="sites elsewhere (default: all others that can)",
+    found = beliefs_dict(world)
+    columns = [*map(Column, ("of", "what", *_ESTIMATE))]
+    return print_records(
+        args, columns, [*_estimates(found)], document=found, text=lambda _: show_text(world)
     )
-    edge.add_argument(
-        "--save", type=Path, metavar="FILE", help="write the holdings with this workflow in them"
-    )
-    edge.add_argument(
-        "--name", metavar="NAME", help="name of the application (default: of the workflow)"
-    )
-    edge.add_argument(
-        "--template", default="default", metavar="NAME",
-        help="QSpec, RSpec and priority, built in or of adon.yml (default: %(default)s)",
-    )  # fmt: skip
-    edge.add_argument(
-        "--priority", type=whole(0, 10**6), metavar="N",
-        help="higher is more important (default: that of the template)",
-    )  # fmt: skip
-    edge.add_argument(
-        "--workers", type=whole(1, 10**9), metavar="N",
-        help="workers that it needs, no fewer and no more (default: from 1 to as many as jobs can "
-        "run at once)",
-    )  # fmt: skip
-    add_json(edge)
 
 
+def _estimates(found: Record[str, Any]) -> Iterator[dict[str, Any]]:
+    """A record for each estimate of :func:`~site_selector.estimates.beliefs.beliefs_dict`."""
+    for group in ("sites", "paths", "compute", "waits"):
+        for name, known in found[group].items():
+            one = {known.get("kind", "t_q"): known} if "source" in known else known
+            for what, estimate in one.items():
+                if isinstance(estimate, dict):
+                    yield {"of": name, "what": what} | {k: estimate.get(k) for k in _ESTIMATE}
+
+
+@NOUN.verb(
+    "edge",
+    add_inputs,
+    option(
+        "--local", "sites at this end (default: of those that can run every job, the one that has "
+        "most of the inputs)", "SITE,...", names,
+    ),
+    option("--remote", "sites elsewhere (default: all others that can)", "SITE,...", names),
+    option("--save", "write the holdings with this workflow in them", "FILE", Path),
+    option("--name", "name of the application (default: of the workflow)", "NAME"),
+    TEMPLATE,
+    option(
+        "--priority", "higher goes first (default: that of the template)", "N", whole(0, 10**6)
+    ),
+    option(
+        "--workers", "workers that it needs, no fewer and no more (default: from 1 to as many as "
+        "jobs can run at once)", "N", whole(1, 10**9),
+    ),
+    add_json,
+)  # fmt: skip
 def _edge(args: argparse.Namespace) -> int:
+    """Decide where a whole workflow gets its resources: locally or remotely, over which layer.
+
+    Edge optimisation: what running applications hold is subtracted from what there is; of the ways
+    that are open the one with the least T_t is taken. Where none is open the workflow waits in the
+    queue: the answer names the missing resource, who holds it, and who could give way.
+
+    Examples:
+      adon site edge workflow.yml --local mu --remote tacc,iplant
+      adon site edge workflow.yml --config adon.yml --holdings running.yml --save running.yml
+
+    Exit codes: 0 the workflow has its resources; 1 it waits; 2 could not run as asked.
+    """
     from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
@@ -250,6 +244,10 @@ def _edge(args: argparse.Namespace) -> int:
     else:
         print(decision_text(decision, edge, place))
     return 0 if mine is not None else 1
+
+
+NOUN.verb("replicas", *replicas.OPTIONS)(replicas.replicas)
+NOUN.verb("evaluate", *evaluate.OPTIONS)(evaluate.evaluate)
 
 
 def _now() -> float:

@@ -3,124 +3,72 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adon.cli.options import answered, client
-from adon.cli.output import duration, table
-from adon.cli.parsing import Nouns, add_broker, add_command, add_noun, whole
+from adon.cli.options import answered_records, client
+from adon.cli.output import Column, duration, grid
+from adon.cli.parsing import Noun, add_broker, add_output, one_of, option, whole
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate, format_size
 
-_LIST = """List all templates: what each needs at least, may have at most, and has reached so far.
-
-'origin' is where the version that stands now comes from: built in, adon.yml, or saved.
-"""
-_SHOW = """Show one template: its figures, where they come from, and what transfers taught."""
-_SHOW_MORE = """
-Example:
-  adon template show soykb
-  adon template show soykb --version 1 --json
-"""
-_SAVE = """Save a template: from a transfer that succeeded, from a file, or an old version again.
-
-Each saving is a new version; transits that run keep the one they were decided with. What the site
-does not allow in self-service is lowered, and the answer says so, or is refused.
-"""
-_SAVE_MORE = """
-Examples:
-  adon template save neuro --from cli:my-transfer     its rates, tuning, and goodput as the peak
-  adon template save neuro --file neuro.yml           the figures as under 'templates' in adon.yml
-  adon template save neuro --version 2                the figures of version 2 again
-"""
-_MATCH = """Find the template for an application and what it asks for, and say why.
-
-First the template of the application's name, then one with a pattern for it, then the nearest
-specification. One that cannot serve what is asked for is passed over.
-"""
-_MATCH_MORE = """
-Examples:
-  adon template match soykb::bwa_mem:1.0
-  adon template match --min '300 Mb/s' --max-delay '100 ms'
-
-Exit codes: 0 found one; 1 found none; 2 refused or no broker.
-"""
-_HISTORY = """List every version of a template, oldest first, with who made it of what."""
-_DELETE = (
-    """Forget what was saved under a name. What is built in or configured stands there again."""
-)
-_RESET = """Forget what transfers taught a template: its peak and the tuning that goes with it.
-
-A researcher's own alone; an engineer's reset is for all. The next transfers teach it anew.
-"""
+NOUN = Noun("template", __doc__)
+add = NOUN.add
+_NAME = option("name", "as 'adon template list' shows it", "NAME")
 
 
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon template list|show|save|match|history|reset|delete``."""
-    verbs = add_noun(nouns, "template", __doc__)
-    add_broker(add_command(verbs, "list", _LIST, _list, "Example:\n  adon template list"))
-    show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
-    _add_name(show)
-    show.add_argument(
-        "--version", type=whole(1, 2**31 - 1), metavar="N", help="an older one (default: newest)"
-    )
-    add_broker(show)
-    save = add_command(verbs, "save", _SAVE, _save, _SAVE_MORE)
-    save.add_argument("name", metavar="NAME", help="letters, digits and . _ -")
-    source = save.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--from", dest="transit", metavar="TRANSIT", help="the id of a transit that succeeded"
-    )
-    source.add_argument("--file", type=Path, metavar="FILE", help="a template in YAML or JSON")
-    source.add_argument(
-        "--version", type=whole(1, 2**31 - 1), metavar="N", help="a version of its history"
-    )
-    add_broker(save)
-    match = add_command(verbs, "match", _MATCH, _match, _MATCH_MORE)
-    match.add_argument(
-        "application", metavar="APPLICATION", nargs="?", default="",
-        help="a workflow or transformation, such as soykb or soykb::bwa_mem:1.0",
-    )  # fmt: skip
-    for option, meaning in (
-        ("min", "least bandwidth that is useful, such as '100 Mb/s'"),
-        ("max", "most bandwidth"),
-        ("max-delay", "longest round trip, such as '100 ms'"),
-        ("max-jitter", "most jitter, such as '5 ms'"),
-    ):
-        match.add_argument(f"--{option}", metavar="VALUE", help=meaning)
-    match.add_argument("--max-loss", type=float, metavar="FRACTION", help="most loss, such as 0.01")
-    add_broker(match)
-    history = add_command(
-        verbs, "history", _HISTORY, _history, "Example:\n  adon template history soykb"
-    )
-    _add_name(history)
-    add_broker(history)
-    reset = add_command(verbs, "reset", _RESET, _reset, "Example:\n  adon template reset soykb")
-    _add_name(reset)
-    add_broker(reset)
-    delete = add_command(
-        verbs, "delete", _DELETE, _delete, "Example:\n  adon template delete neuro"
-    )
-    _add_name(delete)
-    add_broker(delete)
+def _version(meaning: str) -> Any:
+    return option("--version", meaning, "N", whole(1, 2**31 - 1))
 
 
-def _add_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="as 'adon template list' shows it")
-
-
+@NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
-    found = client(args).templates()
-    return answered(args, "template", found, lambda: listed(found))
+    """List all templates: what each needs at least, may have at most, and has reached so far.
+
+    'origin' is where the current version comes from: built in, adon.yml, or saved.
+
+    Example:
+      adon template list
+    """
+    return answered_records(args, "template", _COLUMNS, client(args).templates())
 
 
+@NOUN.verb("show", _NAME, _version("an older one (default: newest)"), add_broker, add_output)
 def _show(args: argparse.Namespace) -> int:
-    return _print(args, client(args).template(args.name, args.version))
+    """Show one template: its figures, where they come from, and what transfers taught.
+
+    Example:
+      adon template show soykb
+      adon template show soykb --version 1 --json
+    """
+    return _print_one(args, client(args).template(args.name, args.version))
 
 
+@NOUN.verb(
+    "save",
+    option("name", "letters, digits and . _ -", "NAME"),
+    one_of(
+        option("--transit", "the id of a transit that succeeded", "ID"),
+        option("--file", "a template in YAML or JSON", "FILE", Path),
+        _version("a version of its history"),
+        required=True,
+    ),
+    add_broker,
+    add_output,
+)
 def _save(args: argparse.Namespace) -> int:
+    """Save a template: from a transfer that succeeded, from a file, or an old version again.
+
+    Each saving is a new version; transits that run keep the one they were decided with. What the
+    site does not allow in self-service is lowered, and the answer says so, or is refused.
+
+    Examples:
+      adon template save neuro --transit cli:my-transfer     its rates, tuning and goodput
+      adon template save neuro --file neuro.yml              the figures as in adon.yml
+      adon template save neuro --version 2                   the figures of version 2 again
+    """
     broker = client(args)
     if args.transit is not None:
         found = broker.save_template_from(args.name, args.transit)
@@ -128,7 +76,7 @@ def _save(args: argparse.Namespace) -> int:
         found = broker.restore_template(args.name, args.version)
     else:
         found = broker.save_template(args.name, _read(args.file))
-    return _print(args, found)
+    return _print_one(args, found)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -143,7 +91,32 @@ def _read(file: Path) -> dict[str, Any]:
     return dict(data)
 
 
+@NOUN.verb(
+    "match",
+    option(
+        "application", "a workflow or transformation, such as soykb or soykb::bwa_mem:1.0",
+        "APPLICATION", nargs="?", default="",
+    ),
+    option("--min", "least useful bandwidth, such as '100 Mb/s'", "RATE"),
+    option("--max", "most bandwidth", "RATE"),
+    option("--max-delay", "longest round trip, such as '100 ms'", "TIME"),
+    option("--max-jitter", "most jitter, such as '5 ms'", "TIME"),
+    option("--max-loss", "most loss, such as 0.01", "FRACTION", float),
+    add_broker,
+    add_output,
+)  # fmt: skip
 def _match(args: argparse.Namespace) -> int:
+    """Find the template for an application and what it asks for, and say why.
+
+    First the template of the application's name, then one with a pattern for it, then the nearest
+    specification. One that cannot serve what is asked for is passed over.
+
+    Examples:
+      adon template match soykb::bwa_mem:1.0
+      adon template match --min '300 Mb/s' --max-delay '100 ms'
+
+    Exit codes: 0 found one; 1 found none; 2 refused or no broker.
+    """
     query = {
         "application": args.application,
         "min_throughput": args.min,
@@ -153,43 +126,64 @@ def _match(args: argparse.Namespace) -> int:
         "max_loss": args.max_loss,
     }
     found = client(args).match_template({k: v for k, v in query.items() if v is not None})
-    answered(args, "match", found, lambda: _matched(found))
-    return 0 if found.get("entry") else 1
+
+    def text(shown: str) -> str:
+        first = [shown] if found["entry"] else []
+        others = (f"passed over: {name} {why}" for name, why in found["passed_over"].items())
+        return "\n".join((*first, found["reason"], *others))
+
+    entries = [found["entry"]] if found.get("entry") else []
+    answered_records(args, "match", _COLUMNS, entries, document=found, text=text)
+    return 0 if entries else 1
 
 
-def _matched(found: Mapping[str, Any]) -> str:
-    first = [listed([found["entry"]])] if found["entry"] else []
-    others = (f"passed over: {name} {why}" for name, why in found["passed_over"].items())
-    return "\n".join((*first, found["reason"], *others))
-
-
+@NOUN.verb("history", _NAME, add_broker, add_output)
 def _history(args: argparse.Namespace) -> int:
-    found = client(args).template_history(args.name)
-    return answered(args, "history", found, lambda: versions(found))
+    """List every version of a template, oldest first, with who made it of what.
+
+    Example:
+      adon template history soykb
+    """
+    return answered_records(args, "history", _VERSIONS, client(args).template_history(args.name))
 
 
+@NOUN.verb("reset", _NAME, add_broker, add_output)
 def _reset(args: argparse.Namespace) -> int:
-    return _print(args, client(args).reset_template(args.name))
+    """Forget what transfers taught a template: its peak and the tuning that goes with it.
+
+    A researcher's own alone; an engineer's reset is for all. The next transfers teach it anew.
+
+    Example:
+      adon template reset soykb
+    """
+    return _print_one(args, client(args).reset_template(args.name))
 
 
+@NOUN.verb("delete", _NAME, add_broker, add_output)
 def _delete(args: argparse.Namespace) -> int:
+    """Forget what was saved under a name. A built-in or configured template comes back.
+
+    Example:
+      adon template delete neuro
+    """
     left = client(args).delete_template(args.name)
 
-    def text() -> str:
+    def text(shown: str) -> str:
         if left is None:
             return f"template {args.name} is forgotten; its history stays"
         origin = left["origin"]
         which = "built-in template" if origin == "built in" else f"template of {origin}"
-        return f"the {which} stands there again\n{listed([left])}"
+        return f"the {which} is in force again\n{shown}"
 
-    return answered(args, "template", left, text)
-
-
-def _print(args: argparse.Namespace, found: dict[str, Any]) -> int:
-    return answered(args, "template", found, lambda: described(found))
+    entries = [] if left is None else [left]
+    return answered_records(args, "template", _COLUMNS, entries, document=left, text=text)
 
 
-_HEAD = ("template", "version>", "origin", "needs>", "may have>", "priority>", "peak>", "for")
+def _print_one(args: argparse.Namespace, found: dict[str, Any]) -> int:
+    return answered_records(
+        args, "template", _COLUMNS, [found], document=found, text=lambda _: described(found)
+    )
+
 
 _MEANWHILE = {
     "wait": "waits for its path",
@@ -197,47 +191,12 @@ _MEANWHILE = {
     "best_effort": "goes without one",
 }
 _SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
-_VERSIONS = ("version>", "at", "origin", "made of", "needs>", "may have>")
-
-
-def listed(entries: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each template."""
-    return table(_HEAD, [_row(entry) for entry in entries])
-
-
-def versions(found: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each version of one template."""
-    return table(_VERSIONS, [_version(version) for version in found])
 
 
 def described(entry: Mapping[str, Any]) -> str:
     """All figures of a template, a line each, and what was lowered for the site's policy."""
-    figures = table(("", ""), [(key, value) for key, value in _figures(entry) if value])
+    figures = grid(("", ""), [(key, value) for key, value in _figures(entry) if value])
     return "\n".join((figures.lstrip("\n "), *entry["lowered"]))
-
-
-def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    t = entry["template"]
-    return (
-        entry["name"],
-        str(entry["version"]),
-        _origin(entry),
-        format_rate(t["qspec"]["min_throughput"]),
-        _most(t),
-        str(t["priority"]),
-        format_rate(t["peak"]) if t["peak"] else "-",
-        _shortened(t["applications"]),
-    )
-
-
-def _version(found: Mapping[str, Any]) -> tuple[str, ...]:
-    entry = found["entry"]
-    when = (str(found["version"]), local_time(found["at"]))
-    if entry is None:
-        return (*when, "deleted", "", "", "")
-    t = entry["template"]
-    rates = (format_rate(t["qspec"]["min_throughput"]), _most(t))
-    return (*when, _origin(entry), _source(entry["source"]), *rates)
 
 
 def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -249,12 +208,16 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
         of = f"{learned['transit']}, " if "transit" in learned else ""
         best = f" ({of}{tuning['streams']} streams, {local_time(learned['at'])})"
     return [
-        ("template", f"{entry['name']}, version {entry['version']}, {_origin(entry)}"),
+        (
+            "template",
+            f"{entry['name']}, version {entry['version']}, "
+            + _origin(entry["origin"], entry["by"]),
+        ),
         ("made of", _source(entry["source"])),
         ("for", ", ".join(t["applications"])),
         ("needs at least", format_rate(qspec["min_throughput"])),
         ("at most", ", ".join(_limit(key, qspec[key]) for key in qspec if key.startswith("max_"))),
-        ("may have", _most(t)),
+        ("may have", _most(t["rspec"])),
         ("weights", ", ".join(f"{metric} {w:.3g}" for metric, w in t["weights"].items())),
         *(
             (f"scores of {metric}", _scores(metric, points))
@@ -271,8 +234,8 @@ def _figures(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _most(t: Mapping[str, Any]) -> str:
-    most_bps = t["rspec"].get("max_throughput")
+def _most(rspec: Mapping[str, Any]) -> str:
+    most_bps = rspec.get("max_throughput")
     return "all" if most_bps is None else format_rate(most_bps)
 
 
@@ -300,8 +263,8 @@ def _scores(metric: str, points: list[list[float]]) -> str:
     return ", ".join(f"{words(value)} {score:g}" for value, score in points)
 
 
-def _origin(entry: Mapping[str, Any]) -> str:
-    return f"{entry['origin']} by {entry['by']}" if entry["by"] else str(entry["origin"])
+def _origin(origin: str, by: str | None) -> str:
+    return f"{origin} by {by}" if by else str(origin)
 
 
 def _source(source: Mapping[str, Any]) -> str:
@@ -321,3 +284,25 @@ def _size(n_bytes: int) -> str:
         if n_bytes and n_bytes % scale == 0:
             return f"{n_bytes // scale} {unit}"
     return format_size(n_bytes)
+
+
+_COLUMNS = (
+    Column("name", "template"),
+    Column("version", "version>"),
+    Column("origin", "origin", _origin, ("by",)),
+    Column("template.qspec.min_throughput", "needs>", format_rate),
+    Column("template.rspec", "may have>", _most),
+    Column("template.priority", "priority>", str),
+    Column("template.peak", "peak>", lambda peak: format_rate(peak) if peak else "-"),
+    Column("template.applications", "for", _shortened),
+)
+_VERSIONS = (
+    Column("version", "version>"),
+    Column("at"),
+    Column(
+        "entry.origin", "origin", lambda o, by: _origin(o, by) if o else "deleted", ("entry.by",)
+    ),
+    Column("entry.source", "made of", _source),
+    Column("entry.template.qspec.min_throughput", "needs>", format_rate),
+    Column("entry.template.rspec", "may have>", _most),
+)

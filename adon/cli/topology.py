@@ -6,12 +6,22 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from adon.cli.options import bad_answer, client, instant_of
-from adon.cli.output import bar, duration, print_json, table
-from adon.cli.parsing import Nouns, add_broker, add_command, add_json, add_noun, add_plot
+from adon.cli.output import Column, duration, print_json, print_records, rendered
+from adon.cli.parsing import (
+    Nouns,
+    add_broker,
+    add_command,
+    add_json,
+    add_noun,
+    add_output,
+    add_plot,
+)
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
@@ -83,6 +93,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     add_plot(show, "draw it into this file, a page for the browser")
     add_broker(show)
+    add_output(show)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
     check.add_argument("file", type=Path, metavar="FILE", help="an adon.yml, .json or .graphml")
     add_json(check)
@@ -102,7 +113,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         "--discovered", action="store_true",
         help="not what adon.yml says, but the switches and links that the controller finds",
     )  # fmt: skip
-    add_broker(export, "the same as --format json")
+    add_broker(export)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -115,18 +126,8 @@ def _show(args: argparse.Namespace) -> int:
     data = client(args).topology(at, until)
     if args.plot:
         _plot(args, data)
-    if args.json:
-        print_json(data)
-        return 0
     with bad_answer(args, "topology"):
-        text = _held(data) if args.until else _loads(data)
-        warnings = [str(words) for words in data.get("warnings", ())]
-        warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("failed"))
-        ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
-        warnings += [f"link {end}: nobody knows whether it works" for end in dict.fromkeys(ends)]
-    print(text)
-    for words in warnings:
-        print(words)
+        print((_held if args.until else _loads)(args, data))
     return 0
 
 
@@ -143,32 +144,27 @@ def _discovered(args: argparse.Namespace) -> int:
 
 
 def _routes(args: argparse.Namespace) -> int:
+    columns = (
+        Column("src", "from"),
+        Column("dst", "to"),
+        Column("who"),
+        Column("path", "path", _by_ports, ("next_hops",)),
+        Column("rtt_s", "rtt>"),
+        Column("rate_bps", "rate>"),
+        Column("state", "state", lambda state, failed: "failed" if failed else state, ("failed",)),
+        Column(
+            "why", "why", lambda why, failed: "; ".join(filter(None, (failed, why))), ("failed",)
+        ),
+    )
     found = client(args).routes(args.routes)
-    if args.json:
-        print_json(found)
-        return 0
     with bad_answer(args, "routes"):
-        rows = [
-            (
-                str(row["src"]),
-                str(row["dst"]),
-                str(row["who"]),
-                _by_ports(row),
-                "-" if row["rtt_s"] is None else duration(row["rtt_s"]),
-                format_rate(row["rate_bps"]),
-                "failed" if row["failed"] else str(row["state"]),
-                "; ".join(filter(None, (str(row["failed"]), str(row["why"])))),
-            )
-            for row in found
-        ]
-    print(table(("from", "to", "who", "path", "rtt>", "rate>", "state", "why"), rows))
-    return 0
+        return print_records(args, columns, found)
 
 
-def _by_ports(row: dict[str, Any]) -> str:
+def _by_ports(path: Sequence[str], next_hops: Sequence[dict[str, Any]]) -> str:
     """The nodes of a path, with the ports that switches send to."""
-    ports = {hop["switch"]: f":{hop['out_port']}" for hop in row["next_hops"]}
-    return " > ".join(f"{node}{ports.get(node, '')}" for node in row["path"]) or "-"
+    ports = {hop["switch"]: f":{hop['out_port']}" for hop in next_hops}
+    return " > ".join(f"{node}{ports.get(node, '')}" for node in path) or "-"
 
 
 def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
@@ -183,48 +179,57 @@ def _plot(args: argparse.Namespace, data: dict[str, Any]) -> None:
     args.plot.write_text(page(title, [network]), encoding="utf-8")
 
 
-def _loads(data: dict[str, Any]) -> str:
-    tagged = any(link.get("vlan") for link in data["links"])
-    head = ["link", "layer", *(["vlan>"] if tagged else []), "capacity>", "reserved>", "load"]
-    head += ["free>", "granted>", "delay>", "transits"]
-    rows = []
-    for link in data["links"]:
-        for load in link["load"]:
-            share = load["reserved_bps"] / link["capacity_bps"]
-            vlan = [str(link.get("vlan") or "-")] if tagged else []
-            rows.append([
-                f"{load['from']} > {load['to']}",
-                str(link["layer"]),
-                *vlan,
-                format_rate(link["capacity_bps"]),
-                format_rate(load["reserved_bps"]),
-                bar(share),
-                format_rate(load["reservable_bps"] - load["reserved_bps"]),
-                format_rate(load.get("granted_bps", 0)),
-                duration(link["delay_s"]),
-                ", ".join(map(str, load["transits"])),
-            ])  # fmt: skip
-    return table(head, rows)
+def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
+    records = [
+        {"vlan": None, "granted_bps": 0, **k, **load} for k in data["links"] for load in k["load"]
+    ]
+    columns = (
+        Column("from", "link", "{} > {}".format, ("to",)),
+        Column("layer"),
+        *([Column("vlan", "vlan>")] if any(link.get("vlan") for link in data["links"]) else []),
+        Column("capacity_bps", "capacity>"),
+        Column("reserved_bps", "reserved>"),
+        Column("reserved_bps", "load>", lambda b, of: f"{100 * b / of:.0f} %", ("capacity_bps",)),
+        Column(
+            "reservable_bps", "free>", lambda most, bps: format_rate(most - bps), ("reserved_bps",)
+        ),
+        Column("granted_bps", "granted>", format_rate),
+        Column("delay_s", "delay>", duration),
+        Column("transits"),
+    )
+    return rendered(args, columns, records, document=data, text=partial(_with_warnings, data))
 
 
-def _held(data: dict[str, Any]) -> str:
-    rows = [
-        (
-            f"{load['from']} > {load['to']}",
-            local_time(held["start"]),
-            local_time(held["end"]),
-            format_rate(held["reserved_bps"]),
-            str(held["id"]),
-        )
+def _with_warnings(data: dict[str, Any], shown: str) -> str:
+    warnings = [str(words) for words in data.get("warnings", ())]
+    warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("failed"))
+    ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
+    warnings += [f"link {end}: nobody knows whether it works" for end in dict.fromkeys(ends)]
+    return "\n".join((shown, *warnings))
+
+
+def _held(args: argparse.Namespace, data: dict[str, Any]) -> str:
+    records = [
+        {"from": load["from"], "to": load["to"], **held}
         for link in data["links"]
         for load in link["load"]
         for held in load["holders"]
     ]
-    if not rows:
-        return (
+    columns = (
+        Column("from", "link", "{} > {}".format, ("to",)),
+        Column("start", "from"),
+        Column("end", "until"),
+        Column("reserved_bps", "reserved>"),
+        Column("id", "transit"),
+    )
+
+    def text(shown: str) -> str:
+        none = (
             f"nothing is reserved from {local_time(data['at'])} until {local_time(data['until'])}"
         )
-    return table(("link", "from", "until", "reserved>", "transit"), rows)
+        return _with_warnings(data, shown if records else none)
+
+    return rendered(args, columns, records, document=data, text=text)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -259,9 +264,7 @@ def _export(args: argparse.Namespace) -> int:
 
     section, said = _found(args) if args.discovered else _configured(args)
     topology = topology_from_dict(section)
-    write = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[
-        "json" if args.json else args.format
-    ]
+    write = {"graphml": graphml_of, "json": json_of, "yaml": yaml_of}[args.format]
     text = write(topology)
     if args.output:
         args.output.write_text(text, encoding="utf-8")

@@ -1,8 +1,4 @@
-"""Give back what hooks could not: follow running workflows until they have ended.
-
-The hooks start a watcher by themselves where none runs, and it ends when no workflow is left. This
-runs it in the foreground, for a service that always runs. It waits where another one runs already.
-"""
+"""``adon watch``: the watcher in the foreground."""
 
 from __future__ import annotations
 
@@ -10,35 +6,37 @@ import argparse
 import logging
 from pathlib import Path
 
-from adon.cli.parsing import Nouns, add_command
-
-_MORE = """
-Examples:
-  adon watch
-  adon watch --config /etc/adon/hooks.json
-
-Exit codes: 0 stopped by SIGTERM or Ctrl-C; 2 the configuration is bad or names no folder.
-"""
+from adon.cli.parsing import Nouns, add_handler, option
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     """Add ``adon watch``."""
-    parser = add_command(nouns, "watch", __doc__, _run, _MORE)
-    parser.add_argument(
-        "--config", type=Path, default=Path("adon-hooks.json"), metavar="FILE",
-        help="the hooks' configuration, whose 'watch' names the folder (default: ./%(default)s)",
-    )  # fmt: skip
+    file = Path("adon-hooks.json")
+    hooks = option("--hooks", "the hooks' configuration, JSON", "FILE", Path, default=file)
+    add_handler(nouns, "watch", _run, hooks)
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Give back what hooks could not: follow running workflows until they have ended.
+
+    The hooks start a watcher by themselves where none runs, and it ends when no workflow is left.
+    This runs it in the foreground, for a service that always runs. It waits where another one runs
+    already. The configuration's 'watch' names the folder of workflows.
+
+    Examples:
+      adon watch
+      adon watch --hooks /etc/adon/hooks.json
+
+    Exit codes: 0 stopped by SIGTERM or Ctrl-C; 2 the configuration is bad or names no folder.
+    """
     from monitors.watcher import program, registry, watcher
     from monitors.watcher.registered import RegisteredWorkflows
     from network_provisioner.client import hookconfig
     from pegasus_hooks.prepost import hookrun, watched_jobs
     from pegasus_hooks.prepost.watched_jobs import listener_of
 
-    config = hookconfig.load(args.config)
-    folder = program.watch_folder(config, args.config)
+    config = hookconfig.load(args.hooks)
+    folder = program.watch_folder(config, args.hooks)
     logging.basicConfig(level=logging.INFO, format="adon: %(message)s")
     stop = watcher.stopped()
     lock = registry.hold(folder)

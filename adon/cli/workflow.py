@@ -5,15 +5,31 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.cli.options import above_0, instant_of
-from adon.cli.output import duration, print_json, table
-from adon.cli.parsing import DEFAULT_BROKER, Nouns, add_command, add_json, add_noun, names, whole
+from adon.cli.output import Column, duration, print_json, print_records, table
+from adon.cli.parsing import (
+    CONF,
+    DEFAULT_BROKER,
+    DRY_RUN,
+    EXECUTION_SITES,
+    REPLICAS,
+    START,
+    UNDO,
+    WORKFLOW,
+    Noun,
+    add_json,
+    add_output,
+    config,
+    flag,
+    option,
+    whole,
+)
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.units import format_rate, format_size, parse_duration
+from network_provisioner.base.units import format_size, parse_duration
 
 if TYPE_CHECKING:
     from pegasus_hooks.advance.booking import WorkflowReservations
@@ -24,79 +40,51 @@ if TYPE_CHECKING:
     from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
 
-
-def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon workflow``."""
-    verbs = add_noun(nouns, "workflow", __doc__)
-    _add_provision(verbs)
-    _add_reserve(verbs)
+NOUN = Noun("workflow", __doc__)
+add = NOUN.add
 
 
-_PROVISION = """Have a workflow enlarge pool and network before its wide levels, and release them.
+@NOUN.verb(
+    "provision",
+    option("workflow", WORKFLOW, "WORKFLOW", Path),
+    option("-o/--output", "write it here (default: in place of WORKFLOW)", "FILE", Path),
+    config("adon.yml, to enlarge the pool as it says (default: leave the pool alone)", None),
+    option(
+        "--hooks", "the hooks' configuration, JSON, to reserve paths (default: reserve none)",
+        "FILE", Path,
+    ),
+    option(
+        "--min-width", "levels with at least so many jobs are wide", "N", whole(2, 10**9), default=8
+    ),
+    EXECUTION_SITES,
+    option(
+        "--staging-site", "where files are kept between jobs, as pegasus-plan's --staging-site",
+        "SITE", default="local",
+    ),
+    REPLICAS,
+    CONF,
+    option(
+        "--lease", "how long pool and paths are kept where nothing releases them", "TIME",
+        default="1h",
+    ),
+    UNDO,
+    DRY_RUN,
+    add_json,
+)  # fmt: skip
+def _provision(args: argparse.Namespace) -> int:
+    """Make a workflow enlarge pool and network before its wide levels, and release them.
 
-Puts a job adon::provision before each stretch of levels with many jobs, and adon::release after it;
-all else in the file stays as it is written. No job waits for another one that it did not wait for
-before. At run time both always succeed: what they cannot get, the workflow does without.
-"""
-_PROVISION_MORE = """
-Examples:
-  adon workflow provision montage.yml --config adon.yml --dry-run     what it would do
-  adon workflow provision montage.yml --config adon.yml               the pool
-  adon workflow provision montage.yml -o out.yml --hooks hooks.json --sites mu,tacc    the network
-  adon workflow provision montage.yml --undo                          as it was before
-"""
-_LEASE = "1h"
+    Puts a job adon::provision before each stretch of levels with many jobs, and adon::release after
+    it; all else in the file stays as it is written. No job waits for another one that it did not
+    wait for before. At run time both always succeed: what they cannot get, the workflow does
+    without. Jobs that name no site may run at --execution-sites: paths go there.
 
-
-def _add_provision(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon workflow provision``."""
-    parser = add_command(verbs, "provision", _PROVISION, _run, _PROVISION_MORE)
-    parser.add_argument(
-        "workflow", type=Path, metavar="WORKFLOW", help="abstract workflow (Pegasus 5 YAML)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT",
-        help="where to write it (default: in place of WORKFLOW)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="adon.yml that says how the pool grows (default: the pool stays as it is)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--hooks", type=Path, metavar="FILE",
-        help="the hooks' configuration, JSON: the broker to ask for paths (default: none is asked)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--min-width", type=whole(2, 10**9), default=8, metavar="N",
-        help="levels with at least so many jobs are wide (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--sites", type=names, default=[], metavar="SITE,...",
-        help="where jobs may run that name no site: paths go there (default: nobody knows)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--between", default="local", metavar="SITE",
-        help="where files are kept between jobs, as pegasus-plan's --staging-site (default: "
-        "%(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--replicas", type=Path, metavar="FILE",
-        help="replica catalog (default: as pegasus-plan finds it, else replicas.yml beside the "
-        "workflow)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--conf", type=Path, metavar="FILE", help="Pegasus's properties, as pegasus-plan's --conf"
-    )
-    parser.add_argument(
-        "--lease", default=_LEASE, metavar="TIME",
-        help="how long pool and paths are kept where nothing releases them (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--undo", action="store_true", help="take out what was put in")
-    parser.add_argument("--dry-run", action="store_true", help="write nothing")
-    add_json(parser)
-
-
-def _run(args: argparse.Namespace) -> int:
+    Examples:
+      adon workflow provision montage.yml --config adon.yml --dry-run     what it would do
+      adon workflow provision montage.yml --config adon.yml               the pool
+      adon workflow provision montage.yml -o out.yml --hooks hooks.json --execution-sites mu,tacc
+      adon workflow provision montage.yml --undo                          as it was before
+    """
     from pegasus_hooks.provisioning.provisioned import program, provisioned
     from site_selector.catalogs.documents import parse_document, read_text
     from site_selector.catalogs.sources import Sources
@@ -151,8 +139,8 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
         "" if args.hooks is None else str(args.hooks.absolute()),
         "" if args.config is None else str(args.config.absolute()),
         max(1, round(lease_s)),
-        tuple(args.sites),
-        args.between,
+        tuple(args.execution_sites or ()),
+        args.staging_site,
     )
 
 
@@ -173,7 +161,7 @@ def _print(found: ProvisionedWorkflow, options: ProvisioningOptions, written: st
     for stretch, step in found.steps:
         print("\n".join(_told(stretch, step)))
     if options.hooks and not all(step.paths for _, step in found.steps):
-        print("no path is asked for where files and jobs are at one site; --sites names others")
+        print("files and jobs are at one site, so no path is reserved; see --execution-sites")
     if written:
         print(f"written to {written}")
 
@@ -213,55 +201,40 @@ def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
     }
 
 
-_RESERVE = """Reserve the paths that a planned workflow will need, before it runs.
+@NOUN.verb(
+    "reserve",
+    option("submit_dir", "what pegasus-plan wrote", "SUBMIT_DIR", Path),
+    option(
+        "--hooks", "the hooks' configuration, JSON (default: what the workflow was planned with)",
+        "FILE", Path,
+    ),
+    config("adon.yml: broker, archive and network (default: what the catalogs say)", None),
+    START,
+    option(
+        "--horizon", "reserve nothing that begins later after the start", "TIME", default="1 h"
+    ),
+    DRY_RUN,
+    flag("--release", "give back what was reserved and has not begun"),
+    add_output,
+)  # fmt: skip
+def _reserve(args: argparse.Namespace) -> int:
+    """Reserve the paths that a planned workflow will need, before it runs.
 
-Plays the planned DAG through with the run times, workers and rates that are believed, and reserves
-for every transfer that is worth it, when it will begin. The hooks begin what is reserved for their
-job, whenever that comes. Where the hooks' configuration says "ahead": true, their watcher does all
-this by itself and corrects it while the workflow runs.
-"""
-_RESERVE_MORE = """
-Examples:
-  adon workflow reserve submit/run0001 --dry-run             the demand, as a table
-  adon workflow reserve submit/run0001                       and reserve it
-  adon workflow reserve submit/run0001 --start '+10 min'     for a run that starts then
-  adon workflow reserve submit/run0001 --release             give all of it back
+    Plays the planned DAG through with the estimated run times, workers and rates, and reserves for
+    every transfer that is worth it, when it will begin. The hooks begin what is reserved for their
+    job, whenever that comes. With "ahead": true in the hooks' configuration, their watcher does all
+    this by itself and corrects it while the workflow runs.
 
-Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
-"""
+    --csv and --columns have the demand alone.
 
+    Examples:
+      adon workflow reserve submit/run0001 --dry-run             the demand, as a table
+      adon workflow reserve submit/run0001                       and reserve it
+      adon workflow reserve submit/run0001 --start '+10 min'     for a run that starts then
+      adon workflow reserve submit/run0001 --release             give all of it back
 
-def _add_reserve(verbs: Nouns[argparse.ArgumentParser]) -> None:
-    """Add ``adon workflow reserve``."""
-    parser = add_command(verbs, "reserve", _RESERVE, _reserve_run, _RESERVE_MORE)
-    parser.add_argument(
-        "submit_dir", type=Path, metavar="SUBMIT_DIR", help="what pegasus-plan wrote"
-    )
-    parser.add_argument(
-        "--hooks", type=Path, metavar="FILE",
-        help="the hooks' configuration, JSON: the broker, which is also asked for measurements "
-        "(default: the one that the workflow was planned with)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE",
-        help="adon.yml: broker, archive and network (default: what the catalogs say)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--start", metavar="TIME",
-        help="when it will be run: ISO 8601, Unix seconds, or '+10 min' (default: now)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--horizon", default="1 h", metavar="TIME",
-        help="reserve nothing that begins later after the start (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="show the demand, reserve nothing")
-    parser.add_argument(
-        "--release", action="store_true", help="give back what was reserved and has not begun"
-    )
-    add_json(parser)
-
-
-def _reserve_run(args: argparse.Namespace) -> int:
+    Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
+    """
     from pegasus_hooks.advance.booking import CorrectionRules
     from pegasus_hooks.advance.predict import predict
 
@@ -279,11 +252,31 @@ def _reserve_run(args: argparse.Namespace) -> int:
         # What is kept for each is known once it was asked for, and how long that takes.
         for _ in range(2):
             booking.fit(found.windows, (), now, rules)
-    shown = _Shown(booking, found, start, beliefs.note, not args.dry_run)
-    if args.json:
-        print_json(shown.as_json())
-    else:
-        print(shown.text())
+    document = _reserved_json(booking, found, start, beliefs.note, not args.dry_run)
+    moved = document["demand"]
+
+    def after(at: float) -> str:
+        return f"+{duration(at - start)}"
+
+    def text(shown: str) -> str:
+        lines = [beliefs.note] if beliefs.note else []
+        lines.append(shown if moved else "nothing moves between sites")
+        lines.append(f"expected to end after {duration(max(0.0, found.end - start))}")
+        if moved and not args.dry_run:
+            lines += ["", table([Column("job"), *between, size, became], document["transfers"])]
+        return "\n".join(lines)
+
+    begins = Column("start", "begins>", after)
+    between, size = (Column("src", "from"), Column("dst", "to"), begins), Column("bytes", "bytes>")
+    became = Column("became")
+    columns = (
+        *between,
+        Column("end", "ends>", after),
+        Column("transfers", "transfers>"),
+        size,
+        Column("bps", "rate>"),
+    )
+    print_records(args, columns, moved, document=document, text=text)
     return 1 if any(held.waits for held in booking.held.values()) else 0
 
 
@@ -339,85 +332,47 @@ def _release(booking: WorkflowReservations, now: float, as_json: bool) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What is told of it: the demand and, where it was reserved, what became of each transfer."""
+def _reserved_json(
+    booking: WorkflowReservations, found: Prediction, start: float, note: str, reserved: bool
+) -> dict[str, Any]:
+    """The demand and, where it was reserved, what became of each transfer."""
+    from pegasus_hooks.advance.predict import demand
 
-    booking: WorkflowReservations
-    found: Prediction
-    start: float
-    note: str
-    reserved: bool
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        from pegasus_hooks.advance.predict import demand
-
-        return {
-            "start": self.start,
-            "end": self.found.end,
-            "note": self.note,
-            "demand": [
-                {
-                    "src": s.pair[0],
-                    "dst": s.pair[1],
-                    "start": s.start,
-                    "end": s.end,
-                    "transfers": s.transfers,
-                    "bytes": s.size_bytes,
-                    "bps": s.rate_bps,
-                }
-                for s in demand(self.found.windows)
-            ],
-            "transfers": [
-                {
-                    "job": w.job,
-                    "src": w.pair[0],
-                    "dst": w.pair[1],
-                    "start": w.start,
-                    "end": w.end,
-                    "bytes": w.size_bytes,
-                    "became": self._became(w),
-                }
-                for w in self.found.windows
-            ],
-        }
-
-    def text(self) -> str:
-        """For people."""
-        from pegasus_hooks.advance.predict import demand
-
-        steps = [
-            (
-                *s.pair,
-                self._after(s.start),
-                self._after(s.end),
-                str(s.transfers),
-                format_size(s.size_bytes),
-                format_rate(s.rate_bps),
-            )
-            for s in demand(self.found.windows)
-        ]
-        head = ("from", "to", "begins>", "ends>", "transfers>", "bytes>", "rate>")
-        lines = [self.note] if self.note else []
-        lines.append(table(head, steps) if steps else "nothing moves between sites")
-        lines.append(f"expected to end after {duration(max(0.0, self.found.end - self.start))}")
-        if self.reserved and steps:
-            became = [
-                (w.job, *w.pair, self._after(w.start), format_size(w.size_bytes), self._became(w))
-                for w in self.found.windows
-            ]
-            lines += ["", table(("job", "from", "to", "begins>", "bytes>", "became"), became)]
-        return "\n".join(lines)
-
-    def _after(self, at: float) -> str:
-        return f"+{duration(at - self.start)}"
-
-    def _became(self, window: Window) -> str:
-        if not self.reserved:
+    def became(window: Window) -> str:
+        if not reserved:
             return ""
         key = window.job, window.pair
-        held = self.booking.held.get(key)
+        held = booking.held.get(key)
         if held is not None:
             return "waits for room" if held.waits else "reserved"
-        return self.booking.declined.get(key, "not worth it, or too far ahead")
+        return booking.declined.get(key, "not worth it, or too far ahead")
+
+    return {
+        "start": start,
+        "end": found.end,
+        "note": note,
+        "demand": [
+            {
+                "src": s.pair[0],
+                "dst": s.pair[1],
+                "start": s.start,
+                "end": s.end,
+                "transfers": s.transfers,
+                "bytes": s.size_bytes,
+                "bps": s.rate_bps,
+            }
+            for s in demand(found.windows)
+        ],
+        "transfers": [
+            {
+                "job": w.job,
+                "src": w.pair[0],
+                "dst": w.pair[1],
+                "start": w.start,
+                "end": w.end,
+                "bytes": w.size_bytes,
+                "became": became(w),
+            }
+            for w in found.windows
+        ],
+    }

@@ -95,7 +95,7 @@ def ask_network(broker: BrokerClient) -> tuple[Topology, dict[tuple[str, str], f
         return network_from_broker(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BrokerError(
-            f"the broker at {broker.url} sent an answer that is no topology "
+            f"the broker at {broker.url} sent an answer that is not a topology "
             f"({type(error).__name__} {error}): is it an ADON broker of this version?",
             "bad_answer",
         ) from None

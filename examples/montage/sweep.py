@@ -18,7 +18,7 @@ from statistics import fmean
 
 from adon.cli.main import main
 from adon.cli.parsing import CommandParser, whole
-from adon.cli.transfer_compare import spread_of
+from adon.cli.transfer import spread_of
 from adon.dashboard.plots import COLOURS, Panel, drawing
 from adon.machine import box, packages, syscalls
 from examples.demo import steps

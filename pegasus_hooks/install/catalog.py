@@ -135,7 +135,7 @@ def _refuse_own_entry(entries: Sequence[Any], name: str, part: InstallPart) -> N
         raise InputError(
             f"{name}: found pegasus::transfer without PRE, which is kept; expected no such entry: "
             f"add 'profiles: {{dagman: {{PRE: {pre}, PRE.ARGUMENTS: "
-            f'"{hookscripts.PRE_ARGUMENTS}"}}}}\' to it by hand, or use --user'
+            f'"{hookscripts.PRE_ARGUMENTS}"}}}}\' to it by hand, or use --me'
         )
 
 

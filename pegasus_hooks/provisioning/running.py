@@ -146,7 +146,7 @@ def release(step: ProvisioningStep, world: JobContext) -> None:
     """Give everything back, also where the other job left no word of it."""
     _paths(step, world, _give_back)
     if step.pool:
-        words = ["shrink", "--config", step.pool, "--for", world.place.demand(step)]
+        words = ["shrink", "--config", step.pool, world.place.demand(step)]
         _pool(step, world, dag_name(RELEASE, step.after), words)
     _warn(world, dag_name(RELEASE, step.after))
 
@@ -246,7 +246,7 @@ def _enlarge(step: ProvisioningStep, place: RunningWorkflow) -> list[str]:
         "bytes": step.bytes,
         "lease": step.lease_s,
     }
-    words = ["enlarge", "--config", step.pool, "--for", place.demand(step)]
+    words = ["enlarge", "--config", step.pool, place.demand(step)]
     return [*words, *(w for name, value in figures.items() for w in (f"--{name}", str(value)))]
 
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from adon.cli.evaluate import each
+from adon.machine.parallel import each
 from site_selector.evaluation.cases import OURS, PEERS, Outcome, Setting, run_case
 from site_selector.evaluation.report import AS_RUN, Row, honesty, summarise
 from site_selector.evaluation.traces import Trace, TraceFile, read_folder

@@ -73,7 +73,7 @@ def submit(
 
 
 def explained(pool: Pool, config: Path) -> str:
-    return " ".join(pool.run(adon(config, "explain", "--last", "1000")).split())
+    return " ".join(pool.run(adon(config, "explain", "--limit", "1000")).split())
 
 
 def servers(world: Any) -> list[Any]:

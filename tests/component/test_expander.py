@@ -109,14 +109,14 @@ def test_500_wide_and_then_1_wide(pool: Pool, tmp_path: Path) -> None:
 
 def test_a_lease_is_a_machine_until_it_is_let_go(pool: Pool, tmp_path: Path) -> None:
     config = configured(pool, tmp_path, cores=4)
-    pool.run(adon(config, "enlarge", "--for", "night", "--slots", "9", "--lease", "1h"))
+    pool.run(adon(config, "enlarge", "night", "--slots", "9", "--lease", "1h"))
     dry = pool.run([*adon(config, "run"), "--once", "--dry-run"])
     assert "start 2 small" in dry
     assert "enough for 2 of" in dry
     with at_work(pool, adon(config, "run"), tmp_path):
         ours = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "TotalSlotCpus"]
         until(lambda: pool.run(ours).split() == ["2", "2"], "two machines")
-        pool.run(adon(config, "shrink", "--for", "night"))
+        pool.run(adon(config, "shrink", "night"))
         until(lambda: none_left(pool, config), "the machines to be gone")
 
 
@@ -197,7 +197,7 @@ def test_cores_that_no_waiting_job_can_have_are_no_supply(pool: Pool, tmp_path: 
     slots = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "TotalSlotDisk"]
     more = "request_memory = 64\nrequest_disk = {:.0f}\nqueue\n"
     with at_work(pool, adon(config, "run"), tmp_path):
-        pool.run(adon(config, "enlarge", "--for", "night", "--slots", "2", "--lease", "1h"))
+        pool.run(adon(config, "enlarge", "night", "--slots", "2", "--lease", "1h"))
         until(lambda: pool.run(slots).split(), "a machine")
         disk = float(pool.run(slots).split()[0])
         for name, seconds, part in (("a", 3600, 0.9), ("b", 1, 0.3)):
@@ -205,11 +205,11 @@ def test_cores_that_no_waiting_job_can_have_are_no_supply(pool: Pool, tmp_path: 
             (tmp_path / f"{name}.sub").write_text(sub + more.format(part * disk))
             pool.run(["condor_submit", "-terse", f"{name}.sub"], cwd=tmp_path)
             until(lambda name=name: happened(tmp_path / f"{name}.log", "001"), f"{name} to begin")
-            pool.run(adon(config, "shrink", "--for", "night"))
+            pool.run(adon(config, "shrink", "night"))
         assert not happened(tmp_path / "a.log", "005")
         pool.run(["condor_rm", "-all"])
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    told = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
     assert "idle cores: 1 that no waiting job can have, on adon-" in told
     assert len(recorded(tmp_path, "machine")) == 2
 
@@ -222,11 +222,11 @@ def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
     config = configured(pool, tmp_path, cores=4)
     workers = tmp_path / "adon-workers"
     with at_work(pool, adon(config, "run"), tmp_path):
-        pool.run(adon(config, "enlarge", "--for", "night", "--slots", "2", "--lease", "1h"))
+        pool.run(adon(config, "enlarge", "night", "--slots", "2", "--lease", "1h"))
         slots = ["condor_status", "-constraint", "AdonWorker isnt undefined", "-af", "AdonWorker"]
         until(lambda: pool.run(slots).split(), "a machine")
         (first,) = pool.run(slots).split()
-        pool.run(adon(config, "shrink", "--for", "night"))
+        pool.run(adon(config, "shrink", "night"))
         with (workers / first / "condor_config").open("a") as settings:
             settings.write("START = False\n")
         master = int((workers / first / "process").read_text().split()[0])
@@ -234,6 +234,6 @@ def test_a_machine_that_idles_and_takes_no_job_is_drained_and_another_started(
         log = submit(pool, tmp_path, 2, 5)
         until(lambda: happened(log, "005") == 2, "the jobs to end")
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--last", "100")).split())
+    told = " ".join(pool.run(adon(config, "explain", "--limit", "100")).split())
     assert f"{first} drained: it idles, and takes no job that waits: 2 cores, " in told
     assert len(recorded(tmp_path, "machine")) == 2

@@ -166,8 +166,8 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
     (pegasus.user / ".bashrc").write_text("PS1=x\n")
     if pegasus.before_5_1_3:
         with pytest.raises(AssertionError, match=r"is not ADON's; before 5.1.3 Pegasus reads no "):
-            pegasus.adon("install", "pegasus", "--user", "--yes")
-        pegasus.adon("install", "pegasus", "--user", "--only", "selector", "--yes")
+            pegasus.adon("install", "pegasus", "--me", "--yes")
+        pegasus.adon("install", "pegasus", "--me", "--only", "selector", "--yes")
         out = pegasus.adon("install", "pegasus", "--conf", "pegasus.properties", "--yes")
         assert "verified: PRE and POST around its" in out
         sites, selector, _ = pegasus.plan(". ~/.bashrc")
@@ -175,20 +175,20 @@ def test_one_user_installs_without_touching_pegasus(pegasus: Set) -> None:
         assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
         assert pegasus.hooked(pegasus.case.root / "pegasus.adon")
         return
-    out = pegasus.adon("install", "pegasus", "--user", "--yes")
+    out = pegasus.adon("install", "pegasus", "--me", "--yes")
     assert "verified: ADON answered: first at adon-b, second at adon-b" in out
     sites, selector, _ = pegasus.plan(". ~/.bashrc")
     assert selector == "org.adon.pegasus.AdonSiteSelector"
     assert sites == dict.fromkeys(("ID1", "ID2", "ID3", "ID4"), "tacc")
     programs = pegasus.user / ".local/share/adon"
     assert pegasus.hooked(programs)
-    pegasus.adon("install", "pegasus", "--user", "--callout", "--yes")
+    pegasus.adon("install", "pegasus", "--me", "--callout", "--yes")
     assert (pegasus.user / ".bashrc").read_text() == "PS1=x\n"
     _, selector, log = pegasus.plan(". ~/.bashrc")
     assert selector == "NonJavaCallout"
     assert WARNING in log
     assert pegasus.hooked(programs)
-    pegasus.adon("install", "pegasus", "--user", "--undo", "--yes")
+    pegasus.adon("install", "pegasus", "--me", "--undo", "--yes")
     assert not (pegasus.user / ".pegasusrc").exists()
     assert tree(pegasus.home) == before
 

@@ -478,7 +478,7 @@ def test_a_broker_is_sent_what_a_command_follows(
     submit_outer(pool, folder)
     with broker_process(tmp_path_factory.mktemp("broker"), CONFIG) as url:
         env = pool.env() | {"PYTHONPATH": str(Path(__file__).parents[2])}
-        command = [sys.executable, "-m", "adon", "monitor", "run", "--all", "--broker", url,
+        command = [sys.executable, "-m", "adon", "monitor", "run", "--all-users", "--broker", url,
                    "--json"]  # fmt: skip
         with subprocess.Popen(
             pool.command(command), env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,

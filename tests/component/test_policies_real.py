@@ -197,13 +197,13 @@ else:
         # What was on its way when the last was counted is not in the report.
         assert 20e6 < more <= _moved(rig, begun)
         assert int(after["ligo"]["transits"]) == int(before["ligo"]["transits"]) + 1
-        assert int(after["ligo"]["byte_seconds"]) > int(before["ligo"]["byte_seconds"])
+        assert float(after["ligo"]["byte_seconds"]) > float(before["ligo"]["byte_seconds"])
 
     def _moved(rig: Rig, begun: Reading) -> int:
         return rig.load.read().bytes["ligo"] - begun.bytes["ligo"]
 
     def _by_name(text: str) -> dict[str, dict[str, str]]:
-        return {row["project"]: row for row in csv.DictReader(io.StringIO(text))}
+        return {row["name"]: row for row in csv.DictReader(io.StringIO(text))}
 
     def _same_tree(now: list[str], before: list[str]) -> bool:
         """The same classes; what the two transits are given of the link may have moved on."""

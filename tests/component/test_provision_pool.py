@@ -135,7 +135,7 @@ def for_pegasus(case: Case) -> None:
 def provision(case: Case, config: Path, broker: BrokerClient, **more: Any) -> Path:
     hooks = write_hooks(case.root / "hooks.json", broker.url, **more)
     words = ["workflow", "provision", str(case.sources.workflow), "--config", str(config)]
-    assert main([*words, "--hooks", str(hooks), "--sites", "mu", "--min-width", "4"]) == 0
+    assert main([*words, "--hooks", str(hooks), "--execution-sites", "mu", "--min-width", "4"]) == 0
     return hooks
 
 

@@ -17,6 +17,7 @@ import yaml
 from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import REPLICAS, SITES, adon, changed, config_file, write_world
+from test_docs import leaves
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
@@ -79,6 +80,17 @@ def test_every_option_has_help() -> None:
     assert not list(silent(build_parser()))
 
 
+def test_an_option_takes_the_same_kind_of_value_everywhere() -> None:
+    kinds: dict[str, set[object]] = {}
+    for leaf in leaves(build_parser()):
+        for action in leaf._actions:
+            for name in action.option_strings:
+                kinds.setdefault(name, set()).add((action.nargs == 0, action.metavar))
+    several = {name for name, found in kinds.items() if len(found) > 1}
+    # An end of a path by address or by name; two formats; one site, or one for each other.
+    assert several == {"--to", "--plot", "--staging-site"}
+
+
 def test_help_and_refusals_import_no_library() -> None:
     """What makes `adon --help` quick: nothing large is imported before a command runs."""
     code = (
@@ -92,6 +104,20 @@ def test_help_and_refusals_import_no_library() -> None:
             [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
         )
         assert not MOST_IMPORTED & set(done.stderr.splitlines()[-1].split())
+
+
+def test_a_command_imports_no_other() -> None:
+    code = (
+        "import sys; from adon.cli.main import main\n"
+        "try: main(['--debug', 'transit', 'list', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(*(m for m in sys.modules if m.startswith('adon.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = done.stdout.splitlines()[-1].split()
+    assert {*names} == {
+        f"adon.cli.{n}" for n in ("main", "options", "output", "parsing", "transit")
+    }
 
 
 def test_version() -> None:

@@ -102,11 +102,11 @@ def test_estimate(run: Run) -> None:
     code, out, _ = run("estimate", "gamma_a", "mu>tacc")
     assert code == 0 and out.startswith("1.07e+08 bit/s ± ")
     assert "from 100 of throughput of mu>tacc" in out
-    found = json.loads(run("estimate", "throughput", "mu>tacc", "--now", "50 h", "--json")[1])
+    found = json.loads(run("estimate", "throughput", "mu>tacc", "--at", "50 h", "--json")[1])
     assert found["count"] == 50
     assert run("estimate", "gamma_c", "t@mu")[:2] == (1, "nothing is known of gamma_c of t@mu\n")
     assert run("estimate", "t_q", "mu")[0] == 1
-    assert run("estimate", "throughput", "mu>tacc", "--now", "0")[0] == 1  # a moment as any other
+    assert run("estimate", "throughput", "mu>tacc", "--at", "0")[0] == 1  # a moment as any other
     for what, subject in (("gamma_a", "mu"), ("gamma_c", "t")):
         code, _, err = run("estimate", what, subject)
         assert code == 2 and "SUBJECT: found" in err
@@ -124,7 +124,7 @@ def test_rollups(run: Run) -> None:
 
 def test_what_is_printed_as_a_time_is_taken_as_one(run: Run) -> None:
     newest = json.loads(run("estimate", "throughput", "mu>tacc", "--json")[1])["at"]
-    found = json.loads(run("estimate", "throughput", "mu>tacc", "--now", str(newest), "--json")[1])
+    found = json.loads(run("estimate", "throughput", "mu>tacc", "--at", str(newest), "--json")[1])
     assert (found["at"], found["count"]) == (newest, 100)
     since = run("query", "throughput", "--since", str(newest), "--json")[1]
     assert [json.loads(line)["at"] for line in since.splitlines()] == [newest]

@@ -34,14 +34,14 @@ def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
 ) -> None:
     first, second, other = (tmp_path / name for name in ("a.json", "b.json", "c.json"))
     options = ("--instances", traces, "--platforms", 2, "--staging", staging)
-    assert evaluate(*options, "--jobs", 2, "--json", first) == 0
+    assert evaluate(*options, "--jobs", 2, "--save", first) == 0
     out = capsys.readouterr()
     assert f"{traces}/schema.json: not a trace, left out" in out.err
     assert "4 of 4 cases" in out.err
-    assert evaluate(*options, "--jobs", 1, "--json", second) == 0
+    assert evaluate(*options, "--jobs", 1, "--save", second) == 0
     assert capsys.readouterr().out == out.out
     assert first.read_bytes() == second.read_bytes()
-    assert evaluate(*options, "--seed", 1, "--jobs", 1, "--json", other) == 0
+    assert evaluate(*options, "--seed", 1, "--jobs", 1, "--save", other) == 0
     assert first.read_bytes() != other.read_bytes()
     found = json.loads(first.read_text())
     assert len(found["cases"]) == 4
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_file_whatever_jobs_is(
 
 def test_without_errors_the_first_three_regimes_are_one(traces: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.json"
-    options = ("--platforms", 1, "--errors", 0, "--jobs", 1, "--json", out)
+    options = ("--platforms", 1, "--errors", 0, "--jobs", 1, "--save", out)
     assert evaluate("--instances", traces, *options) == 0
     for case in json.loads(out.read_text())["cases"]:
         exact, errors, waits, _ = (case["regimes"][name]["makespan_s"] for name in REGIMES)
@@ -71,7 +71,7 @@ def test_the_adversary_writes_what_it_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a.json"
-    assert evaluate("--adversary", 1, "--platforms", 1, "--jobs", 1, "--json", out) == 0
+    assert evaluate("--adversary", 1, "--platforms", 1, "--jobs", 1, "--save", out) == 0
     assert "adon ÷ best built-in" in capsys.readouterr().out
     found = json.loads(out.read_text())["found"]
     assert len(found) == 1
@@ -82,14 +82,14 @@ def test_a_bad_trace_stops_it_before_anything_is_written(traces: Path, tmp_path:
     bad = traces / "bad-1.json"
     bad.write_text("{")
     out = tmp_path / "a.json"
-    said = refusal("site", "evaluate", "--instances", traces, "--json", out)
+    said = refusal("site", "evaluate", "--instances", traces, "--save", out)
     assert said.startswith(f"{bad}: found Expecting property name")
     assert not out.exists()
 
 
 def test_where_it_cannot_write_is_said_at_once(traces: Path, tmp_path: Path) -> None:
     def said(path: Path) -> str:
-        return refusal("site", "evaluate", "--instances", traces, "--json", path)
+        return refusal("site", "evaluate", "--instances", traces, "--save", path)
 
     gone = tmp_path / "gone"
     assert said(gone / "a.json").endswith(f"found no folder {gone}, expected it to be there")

@@ -33,7 +33,7 @@ def written(folder: Path, **monitoring: Any) -> Path:
 
 def test_the_schedule_as_tables(tmp_path: Path) -> None:
     path = written(tmp_path, tasks=TASKS, agreement={"domains": {"all": DOMAIN}})
-    ran = adon("measure", "plan", "--config", path, "--slots", "3")
+    ran = adon("measure", "plan", "--config", path, "--limit", "3")
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0] == "tasks 3, measurements 6, again every 1:00:00"
@@ -42,7 +42,7 @@ def test_the_schedule_as_tables(tmp_path: Path) -> None:
     assert " ".join(lines[4].split()) == "host mu ####...... 41.7% 2 1 - 1 Gb/s -"
     assert lines[-5].split() == ["from", "until", "deadline", "task"]
     assert lines[-3].split() == ["0:00:00", "0:05:00", "0:20:00", "echo"]
-    assert lines[-1] == "and 3 more (--slots 6)"
+    assert lines[-1] == "and 3 more (--limit 6)"
 
 
 def test_who_has_what_at_which_time(tmp_path: Path) -> None:

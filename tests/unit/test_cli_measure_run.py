@@ -13,7 +13,8 @@ from broker_rig import Rig
 from cli_world import NOBODY, adon
 from coordinator_rig import CoordinatorRig
 
-from adon.cli.measure_text import agents, planned
+from adon.cli.measure_text import agents, planned, with_errors
+from adon.cli.output import table
 from monitors.api import archive as archive_api
 from monitors.api import measuring as measuring_api
 from monitors.rules import Rules
@@ -84,7 +85,7 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
         "offset_s": None, "error_s": None, "unsent": 0, "to_do": 0, "version": "\x1b[2J",
         "last_error": "no\x1b[31m\nmore", "last_error_at": 940.0,
     }  # fmt: skip
-    shown = agents([told], 1000.0)
+    shown = with_errors([told], 1000.0, table(agents(1000.0), [told]))
     assert "\x1b" not in shown and "mu, 60 s ago: no\\x1b[31m\\nmore" in shown
     assert "mu: never seen; 'adon agent run --config agent.yml' starts an agent" in shown
     for offset_s, error_s, words in (
@@ -94,7 +95,7 @@ def test_what_agents_say_is_text_and_when_is_said() -> None:
         (-7200.0, None, "-7200 s  "),
     ):
         clock = told | {"offset_s": offset_s, "error_s": error_s}
-        assert words in agents([clock], 1000.0)
+        assert words in table(agents(1000.0), [clock])
     run = {"id": "r", "tool": "tcp", "subject": "a>b", "at": 86_500.0, "until": 86_512.0}
     assert "at 00:01:40 UTC, " in planned(run, 86_410.0)
     assert "at 1970-01-02 00:01:40 UTC, " in planned(run, 86_399.0)

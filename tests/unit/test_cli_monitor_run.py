@@ -42,7 +42,7 @@ def test_all_workflows_of_a_user(tmp_path: Path) -> None:
     one, two = registered(tmp_path / "one", "uuid-1"), registered(tmp_path / "two", "uuid-2")
     one.out.write_text(whole_run())
     two.out.write_text(starting() + table(START, fail=2) + exiting(START + 1, 1))
-    ran = adon("monitor", "run", "--user", "--json")
+    ran = adon("monitor", "run", "--me", "--json")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["id"]: line["state"] for line in lines} == {"uuid-1": "done", "uuid-2": "failed"}
     assert (ran.code, ran.err) == (1, "")
@@ -51,7 +51,7 @@ def test_all_workflows_of_a_user(tmp_path: Path) -> None:
 
 
 def test_nobody_has_a_workflow() -> None:
-    ran = adon("monitor", "run", "--user", "--since", "2026-01-01")
+    ran = adon("monitor", "run", "--me", "--since", "2026-01-01")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith("adon: no workflows found in the hooks' registry, ")
 
@@ -132,15 +132,15 @@ def test_a_directory_with_several_dags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "found no DIR, expected submit directories, --user or --all"),
-        (["--user", "--since", "soon"],
+        ([], "found no DIR, expected submit directories, --me or --all-users"),
+        (["--me", "--since", "soon"],
          "--since is 'soon', expected ISO 8601 such as '2026-11-21T14:00:00Z', or Unix seconds,"
          " or how long ago such as '2 h'"),
-        (["--user", "--broker", "nowhere"],
+        (["--me", "--broker", "nowhere"],
          "broker URL 'nowhere', expected one like 'http://127.0.0.1:8470'"),
-        (["--user", "--broker", "--token-file", "none"],
+        (["--me", "--broker", "--token-file", "none"],
          "none: cannot be read: No such file or directory, expected a token"),
-        (["--user", "--broker", "--archive", "a.sqlite"],
+        (["--me", "--broker", "--archive", "a.sqlite"],
          "argument --archive: not allowed with argument --broker (see 'adon monitor run --help')"),
     ],
 )  # fmt: skip
@@ -164,7 +164,7 @@ def test_somebody_is_told(tmp_path: Path) -> None:
     assert said == "adon.yml: found no monitoring.notices, expected whom to tell"
     Path("adon.yml").write_text(CONFIG + NOTICES)
     said = refusal("monitor", "run", planned.path, "--notify", "adon.yml", "--broker")
-    assert said == "--notify: found beside --broker, which tells by itself"
+    assert said == "--notify: found with --broker, which sends notices itself"
     # What ended before anybody was there to be told is not told.
     soon = time.time() + 3600  # however long the start takes
     planned.out.write_text(starting(soon) + table(soon, fail=2) + exiting(soon, 1))

@@ -93,7 +93,7 @@ def test_the_latest_status_is_figure_16s(source: tuple[str, str]) -> None:
     assert said[3:6] == [
         "0 0 0 2 0 5 0 100.00 done outer",
         "0 0 0 2 0 5 0 100.00 done inner",
-        "10 0 100.00 done all 10 jobs",
+        "- - - - - 10 0 100.00 done all 10 jobs",
     ]
     assert json.loads(adon("monitor", "status", "w2", "--json", *source).out)["children"] == ["w3"]
 

@@ -60,7 +60,7 @@ def as_json(*words: str) -> Any:
 @pytest.mark.usefixtures("store")
 class TestPolicies:
     def test_start_show_list_stop(self) -> None:
-        text = said(*CMS, "--strategy", "10-3", "--until", "2026-11-21T15:00:00Z")
+        text = said(*CMS, "--strategy", "10-3", "--end", "2026-11-21T15:00:00Z")
         assert "running  cms first  project  10-3      cms    ligo" in text
         assert "2026-11-21T14:00:00Z  2026-11-21T15:00:00Z  cms-first-" in text
         made = as_json("policy", "show", "cms first")
@@ -103,8 +103,8 @@ REFUSED = [
     (("policy", "start", "--type", "user"), "found no name, expected NAME or --file"),
     (("policy", "start", "x"), "has no 'type', expected it to start one"),
     ((*CMS, "--strategy", "8-2"), "strategy: found '8-2', expected one of"),
-    ((*CMS, "--strategy", "7-3", "--until", "1"), "its end 1970-01-01T00:00:01Z is past"),
-    ((*CMS, "--strategy", "7-3", "--until", "soon"), "is 'soon', expected ISO 8601"),
+    ((*CMS, "--strategy", "7-3", "--end", "1"), "its end 1970-01-01T00:00:01Z is past"),
+    ((*CMS, "--strategy", "7-3", "--end", "soon"), "is 'soon', expected ISO 8601"),
     ((*CMS, "--strategy", "7-3", "--for", "1 q"), "--for: found '1 q'"),
     ((*CMS, "--strategy", "7-3", "--link", "s1", "mars"), "no link between 's1' and 'mars'"),
     ((*CMS, "--strategy", "7-3", "--parts", "1", "2"), "expected none with the strategy '7-3'"),
@@ -112,7 +112,7 @@ REFUSED = [
     (("policy", "modify", "x", "--strategy", "7-3"), "'x' is unknown"),
     (("policy", "stop", "x"), "unknown policy 'x'"),
     (("policy", "show", "x"), "unknown policy 'x'"),
-    (("policy", "usage", "--csv", "--json"), "--csv: found beside --json"),
+    (("policy", "usage", "--csv", "--json"), "argument --json: not allowed with argument --csv"),
     (("policy", "usage", "--since", "yesterday"), "expected ISO 8601"),
     (("policy", "usage", "--since", "7 q"), "--since is '7 q'"),
 ]
@@ -149,9 +149,9 @@ class TestUsage:
         assert rows[1].split() == ["cms", "2", "2", "GB", "3", "GB", "10", "s"]
         text = said("policy", "usage", "--by", "project", "--since", "2026-11-21", "--csv")
         assert text == (
-            "project,transits,bytes,byte_seconds,seconds\n"
-            "cms,1,2000000000,3000000000,10.000\n"
-            "ligo,1,1000000000,1000000000,10.000\n"
+            "name,transits,bytes,byte_seconds,seconds\n"
+            "cms,1,2000000000,3000000000.0,10.0\n"
+            "ligo,1,1000000000,1000000000.0,10.0\n"
         )
         (only,) = as_json("policy", "usage", "--by", "user", "--until", f"{NOW - 3600:.0f}")
         assert only == {"name": "", "transits": 1, "bytes": 1, "byte_seconds": 0, "seconds": 0}

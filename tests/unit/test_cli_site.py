@@ -183,7 +183,7 @@ def test_the_broker_tells_the_network_and_what_is_reserved(section: dict[str, An
 
 def test_an_answer_that_is_no_topology_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BrokerClient, "topology", lambda _: {"links": [{"a": 1}]})
-    with pytest.raises(BrokerError, match="sent an answer that is no topology"):
+    with pytest.raises(BrokerError, match="sent an answer that is not a topology"):
         live.ask_network(BrokerClient(f"http://{NOBODY}"))
 
 

@@ -16,8 +16,8 @@ from api_rig import application, serving
 from broker_rig import Rig, fill
 from cli_world import adon, refusal
 
-from adon.cli import transfer_compare
-from adon.cli.transfer_compare import WITH, WITHOUT, by_chance, rounds, spread_of
+from adon.cli import transfer as transfer_compare
+from adon.cli.transfer import WITH, WITHOUT, by_chance, rounds, spread_of
 from network_provisioner.base.model import LIVE, Transit, TransitState
 
 NOTHING = shlex.join([sys.executable, "-c", "pass"])
@@ -76,7 +76,7 @@ class TestCompare:
         ] * 3
 
     def test_text_and_plot(self, rig: Rig, tmp_path: Path) -> None:
-        ran = compare("--command", NOTHING, "--out", str(tmp_path / "plot.svg"))
+        ran = compare("--command", NOTHING, "--plot", str(tmp_path / "plot.svg"))
         assert ran.code == 0
         head, without, with_path, words = ran.out.splitlines()
         assert "IQR" in head and without.split()[:2] == ["without", "2"]

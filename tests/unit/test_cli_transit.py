@@ -214,7 +214,7 @@ def test_a_new_token_is_shown_once_with_its_entry() -> None:
 
 def test_a_token_goes_into_a_file_of_its_owners(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    words = ("broker", "token", "new", "--name", "x", "--role", "operator", "--file", file)
+    words = ("broker", "token", "new", "--name", "x", "--role", "operator", "--output", file)
     made = json.loads(adon(*words, "--expires", "2030-01-01", "--json").out)
     assert made.keys() == {"entry"} and made["entry"]["expires"] == "2030-01-01"
     assert hash_of(file.read_text().strip()) == made["entry"]["sha256"]

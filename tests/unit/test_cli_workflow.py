@@ -47,7 +47,7 @@ def write_config(folder: Path, expansion: dict[str, Any] | None) -> None:
 def test_a_workflow_is_provisioned_in_place_and_restored(world: Path) -> None:
     before = (world / "w.yml").read_text()
     told = adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--hooks", "hooks.json",
-                "--sites", "mu").out  # fmt: skip
+                "--execution-sites", "mu").out  # fmt: skip
     assert told.splitlines() == [
         "level 1: 8 jobs, provisioned after split",
         "  8 slots of 1 core",
@@ -57,7 +57,7 @@ def test_a_workflow_is_provisioned_in_place_and_restored(world: Path) -> None:
     after = (world / "w.yml").read_text()
     assert after != before
     adon("workflow", "provision", "w.yml", "--config", "adon.yml", "--hooks", "hooks.json",
-         "--sites", "mu")  # fmt: skip
+         "--execution-sites", "mu")  # fmt: skip
     assert (world / "w.yml").read_text() == after
     assert adon("workflow", "provision", "w.yml", "--undo").out == "w.yml: as it was before\n"
     assert (world / "w.yml").read_text() == before
@@ -92,7 +92,7 @@ def test_a_narrow_workflow_stays_as_it_is(world: Path) -> None:
 
 def test_without_sites_it_says_why_no_path_is_asked_for(world: Path) -> None:
     told = adon("workflow", "provision", "w.yml", "--hooks", "hooks.json", "--dry-run").out
-    assert "no path is asked for where files and jobs are at one site; --sites" in told
+    assert "files and jobs are at one site, so no path is reserved; see" in told
 
 
 def test_what_cannot_be_provisioned_is_one_line(world: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_cannot_be_provisioned_is_one_line(world: Path) -> None:
 
 
 def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
-    words = ("pool", "enlarge", "--for", "night", "--slots", "4", "--lease", "2 h")
+    words = ("pool", "enlarge", "night", "--slots", "4", "--lease", "2 h")
     where = world / "adon-archive.sqlite"
     assert adon(*words).out == f"night: 4 slots leased for 2 h 0 min, recorded in {where}\n"
     with Archive(where, read_only=True) as archive:
@@ -131,7 +131,7 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
     assert (row["name"], row["slots"], row["cores"]) == ("night", 4, 1)
     (world / "adon-workers").mkdir()
     (world / "adon-workers/lock").touch()
-    told = adon("pool", "shrink", "--for", "night").out.splitlines()
+    told = adon("pool", "shrink", "night").out.splitlines()
     assert told[0] == f"night: let go, recorded in {where}"
     assert told[1:] == ["no 'adon pool run' is at work on this machine"]
     shown = json.loads(adon("pool", "show", "--json").out)
@@ -140,17 +140,17 @@ def test_room_in_the_pool_is_recorded_shown_and_let_go(world: Path) -> None:
 
 def test_room_that_cannot_be_recorded_is_a_failure(world: Path) -> None:
     (world / "adon-archive.sqlite").mkdir()
-    ran = adon("pool", "shrink", "--for", "night")
+    ran = adon("pool", "shrink", "night")
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
     assert ran.err.startswith("adon: not recorded: ")
 
 
 def test_what_a_pool_cannot_do_is_one_line(world: Path) -> None:
-    said = refusal("pool", "enlarge", "--for", "a b", "--slots", "1")
+    said = refusal("pool", "enlarge", "a b", "--slots", "1")
     assert said == "lease: found name 'a b', expected letters, digits and any of _.:@+-"
-    said = refusal("pool", "enlarge", "--for", "a", "--slots", "1", "--lease", "0")
+    said = refusal("pool", "enlarge", "a", "--slots", "1", "--lease", "0")
     assert said == "--lease: found '0 s', expected more than 0"
     write_config(world, {"driver": "startd", "flavours": {"small": {"cores": 1}}})
     assert "found no pool.collector" in refusal("pool", "show")
     write_config(world, None)
-    assert "found no section 'expansion'" in refusal("pool", "shrink", "--for", "a")
+    assert "found no section 'expansion'" in refusal("pool", "shrink", "a")

@@ -100,13 +100,13 @@ def test_undo_says_what_it_leaves(run: Run, pegasus: FakePegasus) -> None:
 
 def test_before_6_a_user_is_told_what_works(run: Run, pegasus: FakePegasus, tmp_path: Path) -> None:
     pegasus.mood("old")
-    code, out, _ = run("--user", "--only", "hooks", "--yes")
+    code, out, _ = run("--me", "--only", "hooks", "--yes")
     assert code == 1
     assert (
         "not accepted: the planner planned, but PRE of stage_in_1 is not ADON's; before 5.1.3 "
         in out
     )
-    assert "--user --only selector, and the hooks into that file by --conf FILE" in out
+    assert "--me --only selector, and the hooks into that file by --conf FILE" in out
     file = tmp_path / "my.properties"
     file.write_text("a = b\n")
     code, out, _ = run("--conf", str(file), "--yes")
@@ -223,7 +223,7 @@ def test_one_user_without_a_pegasus(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SHELL", "/bin/zsh")
-    code, out, _ = run("--user", "--only", "selector", "--yes", home=None)
+    code, out, _ = run("--me", "--only", "selector", "--yes", home=None)
     start = tmp_path / "user" / ".zshenv"
     assert code == 0
     assert out.splitlines()[-2:] == [
@@ -231,7 +231,7 @@ def test_one_user_without_a_pegasus(
         f"from the next shell on; in this one: . {start}",
     ]
     monkeypatch.setenv("SHELL", "/bin/bash")
-    code, out, _ = run("--user", "--undo", "--yes", home=None)
+    code, out, _ = run("--me", "--undo", "--yes", home=None)
     assert code == 0
     assert not start.exists()
 
@@ -367,9 +367,9 @@ def test_the_hooks_of_one_catalog(run: Run, pegasus: FakePegasus, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--user"], "--catalog: found beside --user, expected one of both"),
-        (["--only", "selector"], "found beside --only selector"),
-        (["--callout"], "found beside --callout"),
+        (["--me"], "--catalog: found with --me, expected one of them"),
+        (["--only", "selector"], "found with --only selector"),
+        (["--callout"], "found with --callout"),
         ([], "absent.yml: found no such file"),
     ],
 )

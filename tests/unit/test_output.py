@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
+from argparse import Namespace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from adon.cli import output
+from network_provisioner.base.errors import InputError
 
 HEAD = ("name", "size>")
 ROWS = [("[bold]short", "1 MB"), ("a name of many words " * 4, "20 MB")]
@@ -24,7 +28,7 @@ def test_into_a_pipe_columns_are_as_wide_as_they_need_to_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    head, first, second = output.table(HEAD, ROWS).splitlines()
+    head, first, second = output.grid(HEAD, ROWS).splitlines()
     assert head.split() == ["name", "size"] and second.endswith("  20 MB")
     assert len(head) == len(first) == len(second) > 80
 
@@ -32,10 +36,47 @@ def test_into_a_pipe_columns_are_as_wide_as_they_need_to_be(
 def test_on_a_terminal_nothing_is_wider_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Terminal())
     monkeypatch.setenv("COLUMNS", "40")
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", output.table(HEAD, ROWS)).splitlines()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", output.grid(HEAD, ROWS)).splitlines()
     assert len(lines) > 3 and max(map(len, lines)) <= 40
     assert lines[1].split() == ["[bold]short", "1", "MB"]  # a name is no mark-up
     assert " ".join(lines).split().count("words") == 4
+
+
+def test_on_a_narrow_terminal_no_number_and_no_word_is_folded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "30")
+    text = output.grid(("state", "rate>", "path"), [("installed", "180 Mb/s", "mu-s1-s2-tacc")])
+    head, *lines = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert head.split() == ["state", "rate", "path"]
+    assert lines[0].startswith("installed  180 Mb/s  ") and len(lines) > 1
+
+
+def test_records_are_the_same_in_every_form() -> None:
+    records = [{"id": "=a", "totals": {"done": 1}, "ends": ["x", "y"], "at": None, "rate_bps": 2e6}]
+    columns = (
+        output.Column("id"),
+        output.Column("ends.1", "end"),
+        output.Column("rate_bps", "rate>"),
+        output.Column("totals.done", "done>"),
+    )
+
+    def printed(**chosen: Any) -> str:
+        given = {"json": False, "csv": False, "columns": None} | chosen
+        return output.rendered(Namespace(**given), columns, records)
+
+    assert printed() == "id  end    rate  done\n=a  y    2 Mb/s     1"
+    assert printed(csv=True) == "id,ends.1,rate_bps,totals.done\n'=a,y,2000000.0,1"
+    assert json.loads(printed(json=True)) == records
+    picked = ["totals.done", "at", "ends"]
+    assert printed(columns=picked) == "done  at  ends\n   1  -   x, y"
+    assert printed(csv=True, columns=picked) == 'totals.done,at,ends\n1,,"[""x"", ""y""]"'
+    assert json.loads(printed(json=True, columns=picked)) == [
+        {"totals.done": 1, "at": None, "ends": ["x", "y"]}
+    ]
+    with pytest.raises(InputError, match=r"found 'totals', expected some of id, .*, totals.done, "):
+        printed(columns=["totals"])
 
 
 def test_on_a_terminal_there_is_a_bar() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.cli.evaluate import each
+from adon.machine.parallel import each
 from network_provisioner.base.errors import AdonError, InputError
 
 
@@ -56,7 +56,7 @@ def test_a_killed_process_is_an_error_that_says_so() -> None:
 SCRIPT = """
     import signal, sys, time
     from pathlib import Path
-    from adon.cli.evaluate import each
+    from adon.machine.parallel import each
 
     def wait(folder):
         import os

@@ -47,7 +47,7 @@ def test_each_decision_has_its_reasons_the_newest_last(
             )
         )
         archive.record(decision(NOW + 60, drain=["adon-8"], why={"adon-8": "no job fits"}))
-    assert main(["pool", "explain", "--config", str(config), "--last", "2"]) == 0
+    assert main(["pool", "explain", "--config", str(config), "--limit", "2"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "2023-11-14 22:13:20  adon: 2 m1 started, 1 deleted",
         "  jobs: 5 queued, 1 leased; machines: 2 booting",
@@ -61,7 +61,7 @@ def test_each_decision_has_its_reasons_the_newest_last(
         "  jobs: none; machines: none",
         "  adon-8 drained: no job fits",
     ]
-    assert main(["pool", "explain", "--config", str(config), "--last", "1", "--json"]) == 0
+    assert main(["pool", "explain", "--config", str(config), "--limit", "1", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["decisions"]
     assert (told["kind"], told["outcome"]) == ("pool", "1 drained")
 

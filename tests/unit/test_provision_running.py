@@ -65,7 +65,7 @@ def test_paths_and_slots_are_asked_for_in_one_call_each(submit: Path) -> None:
     ]  # fmt: skip
     (words,) = pool.calls
     assert " ".join(words) == (
-        f"enlarge --config /adon.yml --for {WF_UUID}:level3 --slots 20 --cores 2 --memory-mb 512 "
+        f"enlarge --config /adon.yml {WF_UUID}:level3 --slots 20 --cores 2 --memory-mb 512 "
         "--bytes 1000000000 --lease 600"
     )
     assert [line["event"] for line in journal(submit)] == ["decision", "decision", "pool"]
@@ -88,7 +88,7 @@ def test_everything_is_given_back(submit: Path) -> None:
     running.provision(STEP, world(submit, broker, pool))
     running.release(STEP, world(submit, broker, pool))
     assert [name for name, *_ in broker.released] == IDS
-    assert pool.calls[1] == ["shrink", "--config", "/adon.yml", "--for", f"{WF_UUID}:level3"]
+    assert pool.calls[1] == ["shrink", "--config", "/adon.yml", f"{WF_UUID}:level3"]
     assert decision(submit)["given_back"] is True
     running.release(STEP, world(submit, broker, pool))
     assert len(broker.released) == 2

@@ -241,7 +241,7 @@ def test_the_command_says_what_is_wrong(
 ) -> None:
     file = tmp_path / "hooks.json"
     file.write_text(text)
-    assert main(["watch", "--config", str(file)]) == 2
+    assert main(["watch", "--hooks", str(file)]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -260,7 +260,7 @@ def test_the_command_runs_until_it_is_stopped(
     seen = []
     monkeypatch.setattr(watcher, "stopped", Stop)
     monkeypatch.setattr(program, "watch", lambda *arguments: seen.append(arguments))
-    assert main(["watch", "--config", str(world.config)]) == 0
+    assert main(["watch", "--hooks", str(world.config)]) == 0
     assert "another watcher" in capsys.readouterr().out
     ((watching, lock, _stop, _run_hook),) = seen
     found = watching.folder, watching.config.broker
