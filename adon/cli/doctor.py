@@ -180,6 +180,20 @@ def _configured(file: Path) -> Iterator[CheckResult]:
     yield from _followed(config)
     yield from _fail_modes(config)
     yield from _slow(config)
+    yield from _bridges(config)
+
+
+def _bridges(config: Config) -> Iterator[CheckResult]:
+    """What Open vSwitch's settings of the topology's switches would cost."""
+    from network_provisioner.controllers.bridge_settings import bridge_warnings
+    from network_provisioner.controllers.shaping.shapes import CommandRunner
+    from network_provisioner.topology.data import topology_from_dict
+
+    if config.controller.driver == "simulated":
+        return
+    dpids = {node.dpid for node in topology_from_dict(config.topology).nodes.values() if node.dpid}
+    for words in bridge_warnings(CommandRunner(config.controller.exec), dpids):
+        yield CheckResult("the switches", f"warning: {words}", False, False)
 
 
 def _kept(config: Config, file: Path, key: str) -> CheckResult:

@@ -22,7 +22,7 @@ from network_provisioner.topology.paths import PathFinder
 KINDS = ("site", "switch", "router", "relay")
 LINK = "link"  # the kind of node that stands for a link with a name
 LAYERS = ("l2", "l3", "lan")
-COST_BITS = 1e6
+COST_BITS = 120e3  # ten packets: what TCP sends before it hears of any (RFC 6928)
 # Layers and small differences of other kinds are worth no path that costs more than this.
 DETOUR, DETOUR_S = 2.0, 0.01
 
