@@ -178,7 +178,6 @@ def _configured(file: Path) -> Iterator[CheckResult]:
         if line.startswith("warning: "):
             yield CheckResult("one archive, one state", line, False, False)
     yield from _followed(config)
-    yield from _fail_modes(config)
     yield from _slow(config)
     yield from _bridges(config)
 
@@ -211,27 +210,6 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     except (AdonError, OSError) as error:
         found, works = str(error), False
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
-
-
-def _fail_modes(config: Config) -> Iterator[CheckResult]:
-    """Whether Open vSwitch's bridges wait for the broker, and do not forward as they like."""
-    from network_provisioner.controllers.backend import switch_names
-    from network_provisioner.controllers.shaping.ovsdb import insecure_bridges
-    from network_provisioner.controllers.shaping.shapes import CommandRunner
-    from network_provisioner.topology.data import topology_from_dict
-
-    if config.controller.driver != "openflow":
-        return
-    advice = "for each of Open vSwitch's: ovs-vsctl set-fail-mode SWITCH secure"
-    what = "switches with fail_mode secure"
-    try:
-        names = switch_names(topology_from_dict(config.topology))
-        found = insecure_bridges(CommandRunner(config.controller.exec), names)
-    except AdonError as error:
-        yield CheckResult(what, f"not known: {error}", False, False, advice)
-        return
-    wrong = "; ".join(f"{names[dpid]} {why}" for dpid, why in found.items())
-    yield CheckResult(what, wrong or "none is without", not found, False, advice)
 
 
 def _followed(config: Config) -> Iterator[CheckResult]:

@@ -151,10 +151,8 @@ def _routes(args: argparse.Namespace) -> int:
         Column("path", "path", _by_ports, ("next_hops",)),
         Column("rtt_s", "rtt>"),
         Column("rate_bps", "rate>"),
-        Column("state", "state", lambda state, failed: "failed" if failed else state, ("failed",)),
-        Column(
-            "why", "why", lambda why, failed: "; ".join(filter(None, (failed, why))), ("failed",)
-        ),
+        Column("state", cell=lambda state, failed: "failed" if failed else state, also=("failed",)),
+        Column("why", cell=lambda why, failed: failed or why, also=("failed",)),
     )
     found = client(args).routes(args.routes)
     with bad_answer(args, "routes"):
