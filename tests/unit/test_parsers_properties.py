@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from monitors.workflows.logs import kickstart
-from monitors.workflows.planned.job_files import braindump, dag_file, job_file
+from monitors.workflows.planned.job_files import PlannedFiles
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.errors import InputError
 from site_selector.mapping.placement import Alternative, Mapping, Move, Placement
@@ -86,8 +86,8 @@ def test_any_submit_directory(dump: bytes, dag: bytes, sub: bytes) -> None:
                 assert found.job(name).name == name
 
         def as_the_hooks_do() -> None:
-            found = dag_file(path, braindump(path))
-            assert job_file(path, found, "stage_in_1", ".in").name == "stage_in_1.in"
+            files = PlannedFiles(path, "stage_in_1")
+            assert files.file(".in").name == "stage_in_1.in"
 
         refused_in_one_line(as_the_monitors_do)
         refused_in_one_line(as_the_hooks_do)
@@ -99,9 +99,8 @@ def test_the_good_directory_is_good(tmp_path: Path) -> None:
     (tmp_path / "00" / "00").mkdir(parents=True)
     (tmp_path / "00" / "00" / "stage_in_1.sub").write_text(SUB)
     assert SubmitDir(tmp_path).job("stage_in_1").site == "mu"
-    assert job_file(tmp_path, dag_file(tmp_path, braindump(tmp_path)), "stage_in_1", ".in") == (
-        tmp_path / "00" / "00" / "stage_in_1.in"
-    )
+    listing = PlannedFiles(tmp_path, "stage_in_1").file(".in")
+    assert listing == tmp_path / "00" / "00" / "stage_in_1.in"
 
 
 # ------------------------------------------------------------------------------- kickstart
