@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from network_provisioner.controllers.base import (
     SwitchStatus,
     WatchesLinks,
     WatchesSwitches,
+    Way,
 )
 from network_provisioner.topology.graph import Link, Topology
 
@@ -93,7 +94,7 @@ class LinkFailures:
         self._away: dict[str, str] = {}
         self._failed_at: dict[str, deque[float]] = {}
         self._unstable: set[str] = set()
-        self._saved: dict[str, Any] = {}
+        self._saved: tuple[dict[str, LinkNews], Set[Way]] = ({}, set())
         self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
 
     def recall(self, remembered: Mapping[str, Any]) -> None:
@@ -115,16 +116,18 @@ class LinkFailures:
     def remembered(self) -> dict[str, Any]:
         """What is to be known after a restart, JSON-ready: the links that have failed, and the
         ways that probes come through."""
-        ways = set() if self._probes is None else self._probes.known_ways()
-        return {"links": self.described(), "ways": sorted(ways)}
+        return {"links": self.described(), "ways": sorted(self._ways())}
 
     def save(self, put: Callable[[dict[str, Any]], object]) -> None:
         """Hand what is to be remembered to ``put`` where that has changed since it took it. Raises
         what it raises."""
-        found = self.remembered()
-        if found != self._saved:
-            put(found)
+        found = self._failed, self._ways()
+        if found != self._saved:  # to be asked with every turn: so nothing is put together before
+            put(self.remembered())
             self._saved = found
+
+    def _ways(self) -> Set[Way]:
+        return set() if self._probes is None else self._probes.known_ways()
 
     def statuses(self) -> list[SwitchStatus]:
         """Every switch as it is now; none where the controller does not say."""
