@@ -94,7 +94,7 @@ def test_the_demo_is_what_make_says() -> None:
 def test_a_workflow_is_written_and_its_sites_explained(soykb: Path, tmp_path: Path) -> None:
     ada = scientist(tmp_path / "ada", soykb / "sites.yml")
     out = typed(LOOK, ada)
-    assert re.findall(r"^ID000000\d  (\w+) -> (?:mu|tacc)$", out, re.MULTILINE) == [
+    assert re.findall(r"^ID000000\d  (\w+) -> (?:mu|tacc), \w+$", out, re.MULTILINE) == [
         "wc", "wc", "cat"
     ]  # fmt: skip
     assert out.count("why: ") == 3

@@ -48,13 +48,13 @@ def test_in_advance_only_its_own_time_counts() -> None:
 def test_what_is_likely_is_what_the_roomiest_path_leaves() -> None:
     found = desk()
     one = found.transit("t", "A", "C", 5, max_bps=80)
-    assert found.admission.likely_bps(one, NOW) == 50
+    assert found.selector.likely_bps(one, NOW) == 50
     found.ask("x", "A", "C", 45)
-    assert found.admission.likely_bps(one, NOW) == 30
-    assert found.admission.likely_bps(one, NOW + 20) == 50
+    assert found.selector.likely_bps(one, NOW) == 30
+    assert found.selector.likely_bps(one, NOW + 20) == 50
     found.ask("y", "B", "D", 28)
-    assert found.admission.likely_bps(one, NOW) == 5  # never below what it would be promised
-    assert found.admission.likely_bps(found.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
+    assert found.selector.likely_bps(one, NOW) == 5  # never below what it would be promised
+    assert found.selector.likely_bps(found.transit("t", "A", "C", 1, max_bps=3), NOW) == 3
 
 
 def test_a_wait_names_links_holders_and_the_earliest_start() -> None:
@@ -169,8 +169,8 @@ def test_a_path_with_room_is_found_where_no_candidate_has_any() -> None:
 def test_the_largest_path_is_a_candidate_however_long_it_is() -> None:
     links = {"A-p": 100, "q-C": 100, "p-q": 10, "p-x": 40, "x-q": 40, "p-y": 90, "y-q": 80}
     found = Desk(network(links, {"p-x": 0.01, "p-y": 0.02}), template(), max_paths=1)
-    assert ["".join(p.nodes) for p in found.admission.paths("A", "C")] == ["ApqC", "ApyqC"]
-    assert found.admission.largest("A", "C") == 80
+    assert ["".join(p.nodes) for p in found.selector.paths("A", "C")] == ["ApqC", "ApyqC"]
+    assert found.selector.largest("A", "C") == 80
     assert nodes_of(found.ask("t", "A", "C", 80)) == ["ApyqC"]
     assert isinstance(found.ask("u", "A", "C", 50), Wait)
     assert never(found.ask("v", "A", "C", 81)).code == "impossible_rate"
@@ -290,7 +290,7 @@ def test_grants_fit_and_waits_are_as_short_as_can_be(world: Any, ask: Any) -> No
         return
     assert made.decide(transit, push=False) == verdict
     if isinstance(verdict, Never):
-        assert low > made.admission.largest(src, dst, made.template.paths)
+        assert low > made.selector.largest(src, dst, made.template.paths)
         return
     assert verdict.blocking and all(
         b.free_bps < low and set(b.holders) <= set(before) for b in verdict.blocking
@@ -308,7 +308,7 @@ def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reserv
     assert sum(part.min_bps for part in grant.parts) == need
     assert len(grant.parts) <= made.template.paths
     if len(grant.parts) > 1:
-        assert divisible([part.path for part in grant.parts], made.admission.switches)
+        assert divisible([part.path for part in grant.parts], made.selector.switches)
     for part in grant.parts:
         assert (part.path.nodes[0], part.path.nodes[-1]) == (transit.src, transit.dst)
         assert 0 < part.min_bps <= part.max_bps

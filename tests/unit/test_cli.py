@@ -146,7 +146,9 @@ def test_site_map_prints_and_saves(workflow: Path, tmp_path: Path) -> None:
 
 def test_site_explain_and_show(workflow: Path) -> None:
     ran = adon("site", "explain", workflow, "--job", "ID2")
-    assert ran.code == 0 and ran.out.startswith("ID2  call -> mu\n") and "ID1" not in ran.out
+    assert (
+        ran.code == 0 and ran.out.startswith("ID2  call -> mu, sharedfs\n") and "ID1" not in ran.out
+    )
     found = json.loads(adon("site", "explain", workflow, "--job", "ID2", "--json").out)
     assert [p["job"] for p in found] == ["ID2"]
     assert {a["site"] for a in found[0]["alternatives"]} == {"mu", "tacc"}

@@ -42,8 +42,11 @@ def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
     assert [t.ports for t in given] == [[1024, 1279], [1280, 1535], [1536, 1791], []]
     blocks.leave(given[0])
     again = transit("e", job="e")
-    assert blocks.choose(again) == [1024, 1279]
+    again.ports = blocks.choose(again)
+    blocks.enter(again)
+    assert again.ports == [1024, 1279]
     assert blocks.choose(transit("f", "tacc", "local", job="f")) == [1280, 1535]
+    blocks.leave(again)
     assert blocks.holder("tacc", "mu", 1300) == "b" and blocks.holder("tacc", "mu", 1100) is None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problem_world import fetches
 from site_world import (
     inputs_from,
     inputs_of,
@@ -105,7 +106,8 @@ def test_a_file_that_moves_to_a_site_counts_for_the_first_job_there_only() -> No
 
 
 def test_with_staging_per_job_it_counts_for_every_job() -> None:
-    problem = replace(problem_of(readers(3)), staging="per-job")
+    problem = problem_of(readers(3))
+    problem = replace(problem, fetches=fetches(problem.allowed, "per-job"))
     found = terms_of(problem, [TACC, TACC, TACC])
     assert found.s_t_bytes[:, TACC].tolist() == [100 * MB] * 3
     assert found.s_t_bytes[:, MU].tolist() == [0, 0, 0]
@@ -157,7 +159,8 @@ def test_s_t_is_what_moves_and_every_file_moves_once_to_a_site(seed: int, stagin
     rng = Random(seed)
     sites = {f"s{i}": {"adon.workers": rng.randint(1, 3)} for i in range(3)}
     inputs = inputs_from(*resequencing(2, 2, sites, "s1"))
-    problem = replace(problem_of(inputs, "s2"), staging=staging)
+    problem = problem_of(inputs, "s2")
+    problem = replace(problem, fetches=fetches(problem.allowed, staging))
     assignment = [rng.choice(allowed) for allowed in problem.allowed]
     schedule = Estimator(problem)(assignment)
     found = job_terms(problem, assignment, schedule)
