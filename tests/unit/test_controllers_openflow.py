@@ -15,6 +15,7 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
+from network_provisioner.controllers import switched
 from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.connections import parse_listen
@@ -379,7 +380,10 @@ def test_what_is_released_is_no_loss(rig: FakeRig) -> None:
     assert rig.openflow.switches()[1].repairs == {}
 
 
-def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRig) -> None:
+def test_who_deletes_them_again_and_again_is_reported_until_it_ends(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switched, "CHECK_S", 3600.0)
     rig.controller.apply([])
 
     def lost_again() -> bool:
@@ -388,6 +392,12 @@ def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRi
 
     rig.wait_for("what is said of s1", lost_again)
     assert rig.openflow.switches()[1].problem == ""
+    rig.openflow._switches.check_s = 0.01
+    rig.s1.lose()
+    rig.wait_for("its rules", lambda: rig.owners(rig.s1) == [ROUTE_OWNER] * 6)
+    later = time.monotonic() + 5.0
+    monkeypatch.setattr(rig.openflow._monitor, "_monotonic", lambda: later)
+    assert rig.openflow.switches()[0].problem == ""
 
 
 def test_a_switch_that_never_came_is_named_at_once() -> None:
