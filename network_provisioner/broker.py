@@ -82,6 +82,7 @@ log = logging.getLogger(__name__)
 
 _FAILED_LINKS = ("network", "failed_links")  # the document that says which
 _READ_AT_START = 1000  # of the newest transits
+_WRITE_EVERY_S = 0.9  # a small write, for health: with each sweep that is not early
 WATCHED = 32  # installed transits whose bytes one sweep looks for
 
 
@@ -121,6 +122,9 @@ class Broker(Queries):
         self._clock = steady(clock)
         self._latest = 0.0
         self._lock = threading.Lock()
+        self._written_at = 0.0
+        self._unstarted = "the broker is starting"
+        self._start_ended = threading.Event()
         self._reported: deque[Transit] = deque()  # for the recorder
         self._turnless = ""
         self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
@@ -206,10 +210,23 @@ class Broker(Queries):
         )
 
     def start(self, timeout_s: float = 10.0) -> None:
-        """Connect the controller, then bring store, ledger and switches together again.
+        """Connect the controller, waiting so long for switches, then bring store, ledger and
+        switches together again. Others may ask meanwhile: changes wait.
 
         Raises ControllerError, StoreError.
         """
+        try:
+            self._start(timeout_s)
+        except BaseException as error:
+            self._unstarted = f"the broker could not start: {error}"
+            raise
+        else:
+            self._unstarted = ""
+        finally:
+            self._start_ended.set()
+        self._notify()
+
+    def _start(self, timeout_s: float) -> None:
         self._controller.start(timeout_s)
         can = self._controller.capabilities()
         self._state.can = can
@@ -232,7 +249,6 @@ class Broker(Queries):
             self._lifecycle.apply(now)
         with suppress(StoreError):  # what cannot be read is told by health from the beginning
             self.list(limit=_READ_AT_START)
-        self._notify()
 
     def stop(self) -> None:
         """Leave the switches and close the store. Rules stay on the switches, and live transits in
@@ -251,8 +267,11 @@ class Broker(Queries):
         """The lock, and the turn among brokers; Unix seconds now. What others did and what time
         brought is taken in first, and the switches know all of it at the end.
 
-        Raises BrokerError ``store_unavailable`` where the turn cannot be had.
+        Raises BrokerError ``store_unavailable`` where the turn cannot be had, ``busy`` where the
+        start has failed that it waited for.
         """
+        self._start_ended.wait()
+        self.check_started()
         with self._lock, ExitStack() as stack:
             try:
                 news = stack.enter_context(self._store.turn())
@@ -313,11 +332,15 @@ class Broker(Queries):
 
     def sweep(self) -> None:
         """Do what time asks for: begin and end what is due, serve the queue, see who moves bytes,
-        share what many have, follow the policies, mend the switches.
+        share what many have, follow the policies, mend the switches, try whether the store can be
+        written.
 
         Call it about once a second; requests do the urgent part of it themselves. Raises
         BrokerError ``store_unavailable``.
         """
+        if not 0 <= self._clock() - self._written_at < _WRITE_EVERY_S:
+            self._written_at = self._clock()
+            self.store_works()
         moving = self._lifecycle.moving(WATCHED)
         with self._turn() as now:
             self._repository.retry()

@@ -11,7 +11,7 @@ was cut short.
 
 Where the switches refuse, those that were about to start are told apart: one that they will not
 take fails, and the others go on; where they take nothing at all, they wait or fail as whoever
-started them said.
+started them said. One that ran before does not fail: it waits for a path again.
 """
 
 from __future__ import annotations
@@ -52,12 +52,14 @@ Write = Callable[[Sequence[Transit]], None]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A transit to be put on the switches, what becomes of it where they do not answer, and the
-    transits that moved away for it, as they were before."""
+    """A transit to be put on the switches, what becomes of it where they do not answer, the
+    transits that moved away for it, as they were before, and for one that had lost its path, the
+    Unix second until which it waits for another."""
 
     transit: Transit
     otherwise: TransitState
     before: tuple[Transit, ...] = ()
+    waits_until: float = 0.0
 
     @property
     def at_once(self) -> bool:
@@ -79,6 +81,7 @@ class Lifecycle:
     _desired: DesiredState
     _clock: Callable[[], float]
     _starts: list[Start] = field(default_factory=list)
+    _moved: list[Transit] = field(default_factory=list)  # that the switches were not told of yet
     _unseen: deque[str] = field(default_factory=deque)  # installed ones that no byte was seen of
     _named_at: dict[str, float] = field(default_factory=dict)  # when packets were said to be theirs
     ended: deque[Transit] = field(default_factory=deque)  # for whoever keeps accounts
@@ -156,14 +159,15 @@ class Lifecycle:
             otherwise = TransitState.QUEUED if known else TransitState.FAILED
             if was.state in LIVE:
                 otherwise = TransitState.HELD
-            self._starts.append(Start(transit, otherwise, before))
+            waits_until = was.lease_until if was.lost_path else 0.0
+            self._starts.append(Start(transit, otherwise, before, waits_until))
         if before:  # by itself: were others refused with it, it could not be tried again
             self.apply(now)
 
     def move(self, moves: Sequence[Reroute], why: str, now: float, may_stay: bool = False) -> None:
         """Put transits on other ways, with what is reserved for them. The switches are to be told;
-        where the transits ``may_stay``, they are told at once, and if they refuse all is as it was.
-        """
+        if they refuse, the transits wait for a path. Where these ``may_stay``, the switches are
+        told at once, and if they refuse all is as it was."""
         was = [self._ledger.reservations.get(move.id) for move in moves]
         lanes = [
             (move.id, tuple(way.lane for way in move.ways))
@@ -187,6 +191,7 @@ class Lifecycle:
                 self._desired.share(now, everything=False)
                 self._mended(now)
                 return
+        self._moved += (transit for transit in moved if transit.state in ON_SWITCHES)
         self._repository.save(moved)
         for held in filter(None, was):
             self._room_on(held)
@@ -344,7 +349,8 @@ class Lifecycle:
         once."""
         meter(transit, now)
         if transit.state in ON_SWITCHES:
-            transit.switch_bytes = self._desired.bytes_of(transit.id)
+            counted = self._desired.bytes_of(transit.id)
+            transit.switch_bytes = max(transit.switch_bytes, counted)
         self._free(transit.id)
         self._take_off(transit)
         circuits.leave(transit)
@@ -377,6 +383,7 @@ class Lifecycle:
     def _take_off(self, transit: Transit) -> None:
         """A transit is to be on the switches no more, nor to start."""
         self._starts = [start for start in self._starts if start.transit is not transit]
+        self._moved = [moved for moved in self._moved if moved is not transit]
         self._desired.drop(transit.id)
 
     def _move_back(self, before: Sequence[Transit], now: float) -> list[Transit]:
@@ -415,6 +422,7 @@ class Lifecycle:
             except ControllerError as error:
                 self._refused(starts, error, known, now)
             else:
+                self._moved.clear()
                 self._installed([s for s in starts if s.transit.start <= now])
 
     def begin(self, now: float) -> None:
@@ -439,6 +447,11 @@ class Lifecycle:
     ) -> None:
         """Nothing of the last change is on the switches. ``known``: nor was what went before."""
         log.warning("the switches refused: %s", error)
+        reason = f"the switches refused: {error}"
+        moved = list(self._moved)
+        for transit in moved:
+            transit.switch_bytes = self._desired.bytes_of(transit.id)
+            self._desired.drop(transit.id)
         for start in starts:
             self._take_off(start.transit)
             if start.before:
@@ -446,18 +459,27 @@ class Lifecycle:
                 # Not before the end of the one they moved for, which has their room till then.
                 self._repository.save_later(self._move_back(start.before, now))
         self._desired.share(now, everything=False)
-        mended = bool(starts) and not known and self._mended(now)
+        mended = bool(moved or (starts and not known)) and self._mended(now)
+        for transit in moved:
+            if mended:
+                self.wait_for_path(transit, reason, now)
+            else:  # it is not for them
+                self._desired.put(transit, now)
         alone = len(starts) == 1 and starts[0].transit.relayed and not starts[0].before
-        if mended and (len(starts) > 1 or alone):
+        if mended and starts and (len(starts) > 1 or alone or moved):
             for start in starts:  # which of them was it, and was it for its relays?
-                if alone:
-                    start.transit.relay = {"why": f"the switches refused: {error}"}
+                if alone and not moved:
+                    start.transit.relay = {"why": reason}
                 self._starts = [start]
                 self.apply(now)
             return
         for start in starts:
+            if start.waits_until:
+                self._requeue(start.transit, reason, start.waits_until, now)
+                self._active.waitlist.waits_for(start.transit, {}, now)  # not at once again
+                continue
             otherwise = TransitState.FAILED if mended else start.otherwise
-            self.not_started(start.transit, otherwise, f"the switches refused: {error}", now)
+            self.not_started(start.transit, otherwise, reason, now)
 
     def _mended(self, now: float) -> bool:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
@@ -48,8 +48,12 @@ class Queries:
     _store: Store
     _lock: threading.Lock
     _now: Callable[[], float]
+    _unstarted: str
+    """Why nothing can be changed yet, in words; "" once the broker has started."""
     _turnless: str
     """Why the last turn could not be had, for everybody to read; "" where it could."""
+    _unwritten: str = ""
+    """Why the store did not take its last small write, "" where it did."""
     _ledger: Ledger
     _active: ActiveTransits
     _repository: Repository
@@ -81,31 +85,47 @@ class Queries:
 
     def problem(self) -> str:
         """What is out of step now, in words; "" where nothing is."""
+        return next(filter(None, self._problems()), "")
+
+    def _problems(self) -> Iterator[str]:
+        if self._unstarted:
+            awaited = [f"{s.label} {s.problem}" for s in self._failures.statuses() if s.problem]
+            yield "; ".join((self._unstarted, *awaited))
         if self._desired.out_of_step:
-            return "the switches did not take the last change"
-        if self._turnless:
-            return self._turnless
+            yield "the switches did not take the last change"
+        yield self._turnless
         if self._repository.behind:
-            return "the store did not take the last change"
+            yield "the store did not take the last change"
+        if self._unwritten:
+            yield "the store cannot be written"
         if self._failing_list is not None:
             try:
                 self.list(*self._failing_list)
             except StoreError:
-                return "the store cannot be read"
+                yield "the store cannot be read"
         if self._store.unreadable:
             count = len(self._store.unreadable)
-            return f"the store is damaged: what cannot be read is left out ({count} in the log)"
-        others = (problem() for problem in self.other_problems)
-        return self._failures.problem or next((why for why in others if why), "")
+            yield f"the store is damaged: what cannot be read is left out ({count} in the log)"
+        yield self._failures.problem
+        yield from (problem() for problem in self.other_problems)
 
     def store_works(self) -> bool:
         """Whether the store takes a small write now."""
+        before = self._unwritten
         try:
             self._store.put_document("network", "written", {}, keep=1)
         except StoreError as error:
-            log.warning("the store cannot be written: %s", error)
-            return False
-        return True
+            self._unwritten = str(error)
+            if self._unwritten != before:
+                log.warning("the store cannot be written: %s", error)
+        else:
+            self._unwritten = ""
+        return not self._unwritten
+
+    def check_started(self) -> None:
+        """Raises BrokerError ``busy`` for a broker that has not started."""
+        if self._unstarted:
+            raise BrokerError(f"{self._unstarted}; ask again", "busy")
 
     def links_changed(self) -> bool:
         """Whether links have failed, or work again, since the last turn. Waits for nobody."""

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from network_provisioner.broker import Broker
 
 _SWITCHES_CONNECT_S = 10.0  # Open vSwitch tries every 8 s; who comes later is served then
+_ALONE_S = 1.0  # a start that takes longer goes on while others may ask
 _BACKLOG = 128
 
 
@@ -127,8 +129,9 @@ def serve(
     except BaseException:
         archive.close()
         raise
-    broker.start(_SWITCHES_CONNECT_S)
+    start = _Start(broker)
     try:
+        start.wait(_ALONE_S)
         monitoring.start()
         app = create_app(
             broker,
@@ -140,6 +143,7 @@ def serve(
             own_host(config),
         )
         web = server(app, tls)
+        start.on_failure(lambda: setattr(web, "should_exit", True))
         # uvicorn passes the signal that stopped it on to the handler that was there before. That
         # must not be the default one: it would end the process before the store is closed.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,12 +157,44 @@ def serve(
         for words in used_files(config, config_file):
             say(f"broker: {words}")
         web.run(sockets=[sock])
+        start.wait()
     finally:
         monitoring.stop()
+        start.join()
         broker.stop()
         archive.close()
         sock.close()
     return 0
+
+
+class _Start(threading.Thread):
+    """Starts a broker, beside whoever asks for its health meanwhile."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(name="adon-start", daemon=True)
+        self._broker = broker
+        self._error: BaseException | None = None
+        self._failed: Callable[[], object] = lambda: None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._broker.start(_SWITCHES_CONNECT_S)
+        except BaseException as error:  # the other thread raises it
+            self._error = error
+            self._failed()
+
+    def on_failure(self, failed: Callable[[], object]) -> None:
+        """Have this called if the start fails, or has failed."""
+        self._failed = failed
+        if self._error is not None:
+            failed()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Until it has ended, or for so long. Raises what the start raised."""
+        self.join(timeout_s)
+        if self._error is not None:
+            raise self._error
 
 
 def monitoring_of(

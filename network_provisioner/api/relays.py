@@ -34,6 +34,7 @@ def router(broker: Broker, turns: Turns) -> APIRouter:
         ``revision`` than it has, or after 0.3 s. For that agent alone."""
         need_own(caller, name)
         broker.relaying.check_known(name)
+        broker.check_started()  # before, nobody knows what an agent is to carry
         agents = broker.relaying.agents
         agents.heard(name, AgentStatus(**body.model_dump() | {"unready": printable(body.unready)}))
         await _news(agents, name, body.revision, request)

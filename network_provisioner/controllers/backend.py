@@ -86,9 +86,10 @@ class SwitchBackend(ABC):
         """Look at the ports at both ends, for :meth:`dead_ends`; and prepare for probes."""
 
     @abstractmethod
-    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """Let the next :meth:`look_at_ports` lay what probes need on these switches: none of them
-        came through, and somebody may have removed it."""
+        came through, and somebody may have removed it. Returns the ports where it is known to be
+        missing."""
 
     def blind(self) -> Set[int]:
         """The switches where the last :meth:`look_at_ports` could not lay what probes need; asks

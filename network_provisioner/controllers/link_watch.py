@@ -44,6 +44,7 @@ class LinkWatch:
         """What a probe has come through once, or was expected to."""
         self._missed: dict[Way, int] = {}  # rounds, of those that can be probed now
         self._awaited: set[Way] = set()  # those of them that were not heard since they can be
+        self._unpunted: set[Way] = set()  # those whose last switch lacked the rules for probes
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
         self._silent: dict[tuple[str, str], str] = {}
@@ -71,8 +72,9 @@ class LinkWatch:
         return {w for w, n in self._missed.copy().items() if n <= 1 and w not in awaited}
 
     def unheard(self) -> set[tuple[str, str]]:
-        """The directed links that no probe has come through, nor was expected to."""
-        return self._hops(self.segments) - self._hops(self.known)
+        """The directed links that no probe has come through, nor was expected to; and those whose
+        last switch lacked the rules for probes since one did."""
+        return self._hops(self.segments) - self._hops(self.known - self._unpunted)
 
     def _hops(self, ways: Iterable[Way]) -> set[tuple[str, str]]:
         return {hop for way in ways for hop in self.segments[way].hops}
@@ -92,6 +94,7 @@ class LinkWatch:
         heard = self._backend.heard()
         self.expect(heard - self.known)
         self._missed |= dict.fromkeys(heard, 0)
+        self._unpunted -= heard
         problem = None
         try:
             self._backend.look_at_ports(self.segments.values())
@@ -131,10 +134,16 @@ class LinkWatch:
     def _judge(self) -> None:
         """Which segments are silent, and not only full."""
         doubtful = {way: missed for way, missed in self._missed.items() if missed > 1}
-        # Before a link is blamed, its last switch gets the rules for probes once more.
+        # Before a link is blamed, its last switch gets the rules for probes once more. Where they
+        # were missing, nothing is known of it.
         late = {way[1][0] for way, missed in doubtful.items() if missed >= _DOUBTFUL}
         if late:
-            self._backend.lay_probe_rules_again(late)
+            missing = self._backend.lay_probe_rules_again(late)
+            for way in [way for way in doubtful if way[1] in missing]:
+                self._missed[way] = 0
+                self._awaited.add(way)
+                self._unpunted.add(way)
+                del doubtful[way]
         counts = self._backend.port_bytes({end[0] for way in doubtful for end in way})
         now, heard = time.monotonic(), self.heard
         silent = set()

@@ -15,6 +15,10 @@ _AWAY_AFTER_S = 1.0
 # So many repairs within so many seconds are somebody else's work, not an accident; so many
 # connections are a fault of the line or of the switch.
 _CONTESTED, _CONTESTED_S = 5, 60.0
+# It is over when no repair was needed for longer than this, and than was usual between them.
+_QUIET_S, _QUIET_GAPS = 2.0, 1.5
+# Who undoes repairs for long is answered less and less often: after this share of the time so far.
+_PAUSE_SHARE = 0.05
 
 
 @dataclass
@@ -25,7 +29,7 @@ class _Switch:
     left_at: float | None = None  # monotonic second at which it was first seen to be away
     since: float = 0.0  # Unix second of that
     problems: dict[str, str] = field(default_factory=dict)  # why it is not as it should be
-    contested: bool = False  # whether somebody else undoes what is repaired
+    contested_at: float | None = None  # since when somebody else undoes what is repaired
     repairs: Counter[str] = field(default_factory=Counter)
     repaired_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
     came_at: deque[float] = field(default_factory=lambda: deque(maxlen=_CONTESTED))
@@ -85,12 +89,27 @@ class SwitchMonitor:
         with self._lock:
             return dpid in self._switches and self._contested(self._switches[dpid])
 
+    def pause_s(self, dpid: int) -> float:
+        """How long to wait with the next repair: the longer, the longer a switch is contested; 0
+        for one that is not."""
+        with self._lock:
+            switch = self._switches.get(dpid)
+            if switch is None or not self._contested(switch) or switch.contested_at is None:
+                return 0.0
+            return _PAUSE_SHARE * (self._monotonic() - switch.contested_at)
+
     def _contested(self, switch: _Switch) -> bool:
         """From many repairs on, until none was needed for a while."""
         times = switch.repaired_at
-        lately = bool(times) and self._monotonic() - times[-1] < _CONTESTED_S
-        switch.contested = self._are_many(times) or (switch.contested and lately)
-        return switch.contested
+        if len(times) < _CONTESTED:
+            return False
+        took_s = times[-1] - times[0]
+        quiet_s = max(_QUIET_S, _QUIET_GAPS * took_s / (_CONTESTED - 1))
+        if self._monotonic() - times[-1] >= quiet_s:
+            switch.contested_at = None
+        elif took_s < _CONTESTED_S and switch.contested_at is None:
+            switch.contested_at = times[0]
+        return switch.contested_at is not None
 
     def _are_many(self, times: deque[float]) -> bool:
         return len(times) == _CONTESTED and self._monotonic() - times[0] < _CONTESTED_S

@@ -418,7 +418,9 @@ class SwitchedController:
             for dpid, changes in happened.items():
                 lost = changes == {SwitchChange.RULES_REMOVED}
                 if lost and self._monitor.is_contested(dpid):
-                    continue  # the next check puts them back
+                    soon = now + max(self._backend.check_s, self._most_pause_s(dpid))
+                    next_check[dpid] = min(next_check.get(dpid, soon), soon)
+                    continue  # that puts them back
                 began = time.monotonic()
                 if dpid == _DEVICES:
                     changed = self._check_devices()
@@ -440,11 +442,13 @@ class SwitchedController:
         times.append(took_s)
         if changed is None:
             return RETRY_S
-        if self._monitor.is_contested(dpid):
-            return CHECK_S
         if changed:  # perhaps by somebody who is still at it
-            return self._backend.check_s
+            return max(self._backend.check_s, self._most_pause_s(dpid))
         return max(self._backend.check_s, min(min(times) / _CHECK_SHARE, CHECK_S))
+
+    def _most_pause_s(self, dpid: int) -> float:
+        """How long a switch may be left alone that somebody else changes again and again."""
+        return min(self._monitor.pause_s(dpid), CHECK_S)
 
     def _bring_up_to_date(self, dpid: int, changes: set[SwitchChange]) -> bool | None:
         """Compare a switch with what it should have after these changes, none for a check. Returns
@@ -516,8 +520,7 @@ class SwitchedController:
         for dpid in self._backend.connected():
             if now >= self._devices_due.get(dpid, 0.0):
                 due.add(dpid)
-                contested = self._monitor.is_contested(dpid)
-                self._devices_due[dpid] = now + CHECK_S if contested else 0.0
+                self._devices_due[dpid] = now + self._most_pause_s(dpid)
         with self._lock:
             if not self._running or self._cleared:
                 return False

@@ -81,6 +81,22 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
     assert rig.broker.health()["status"] == "ok"
 
 
+def test_a_store_that_is_full_is_noticed_though_nobody_writes(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("state file s: database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "put_document", full)
+        for _ in range(3):
+            rig.let_pass(1)
+            assert rig.broker.problem() == "the store cannot be written"
+    rig.let_pass(1)
+    assert rig.broker.health()["status"] == "ok"
+    assert caplog.text.count("the store cannot be written") == 1
+
+
 def test_a_release_is_answered_where_the_file_has_it_and_nowhere_else(rig: Rig) -> None:
     names = [f"t{number}" for number in range(10)]
     for name in names:

@@ -15,8 +15,10 @@ from fake_switch import ECHO_REQUEST, FakeSwitch
 from examples.testbed.ports import free_port
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
+from network_provisioner.controllers import switched
 from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
+from network_provisioner.controllers.openflow import connections
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import (
@@ -379,7 +381,10 @@ def test_what_is_released_is_no_loss(rig: FakeRig) -> None:
     assert rig.openflow.switches()[1].repairs == {}
 
 
-def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRig) -> None:
+def test_who_deletes_them_again_and_again_is_reported_until_it_ends(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switched, "CHECK_S", 3600.0)
     rig.controller.apply([])
 
     def lost_again() -> bool:
@@ -388,6 +393,12 @@ def test_who_deletes_them_again_and_again_is_reported_and_not_fought(rig: FakeRi
 
     rig.wait_for("what is said of s1", lost_again)
     assert rig.openflow.switches()[1].problem == ""
+    rig.openflow._switches.check_s = 0.01
+    rig.s1.lose()
+    rig.wait_for("its rules", lambda: rig.owners(rig.s1) == [ROUTE_OWNER] * 6)
+    later = time.monotonic() + 5.0
+    monkeypatch.setattr(rig.openflow._monitor, "_monotonic", lambda: later)
+    assert rig.openflow.switches()[0].problem == ""
 
 
 def test_a_switch_that_never_came_is_named_at_once() -> None:
@@ -413,18 +424,33 @@ def test_an_auxiliary_connection_leaves_the_switch_as_it_is(rig: FakeRig) -> Non
 
 
 def test_of_two_switches_with_one_id_the_first_is_kept(
-    rig: FakeRig, caplog: pytest.LogCaptureFixture
+    rig: FakeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_RIVAL_S", 0.0)
+    rig.controller.apply([rig.circuit("a")])
+    twin = FakeSwitch(rig.port, 1, [1], rig.now)
+    named = "has the datapath id of another switch, at 127.0.0.2, which is not used"
+    rig.wait_for("the news", lambda: rig.openflow.switches()[0].problem == named)
+    other = FakeSwitch(rig.port, 1, [1], rig.now)
+    rig.wait_for("a second try of a third one", lambda: other.connections > 1)
+    other.close()
+    assert rig.openflow.switches()[0].problem == named and rig.openflow.switches()[0].connected
+    assert rig.s1.connections == 1 == twin.connections  # it stays, so that its end is seen
+    twin.close()
+    rig.wait_for("its end", lambda: rig.openflow.switches()[0].problem == "")
+    assert twin.table == {} == other.table and rig.controller.installed() == ["a"]
+    assert caplog.text.count("two switches have the same datapath id") == 1
+
+
+def test_where_the_first_of_two_switches_with_one_id_goes_the_other_takes_its_place(
+    rig: FakeRig,
 ) -> None:
     rig.controller.apply([rig.circuit("a")])
     twin = FakeSwitch(rig.port, 1, [1], rig.now)
-    rig.wait_for("a second try of it", lambda: twin.connections > 1)
+    rig.wait_for("the other", lambda: 1 in rig.openflow._switches._rivals)
+    rig.s1.close()
+    rig.wait_for("its rules", lambda: rig.owners(twin) == rig.owners(rig.s1))
     twin.close()
-    assert rig.s1.connections == 1 and twin.table == {}
-    assert caplog.text.count("two switches have the same datapath id") == 1
-    status = rig.openflow.switches()[0]
-    assert status.connected and status.problem == (
-        "has the datapath id of another switch, at 127.0.0.2, which is not used"
-    )
 
 
 @pytest.mark.parametrize("has_meters", [True, False])

@@ -90,6 +90,44 @@ def test_both_parts_come_back_where_one_has_failed(tmp_path: Path, hop: tuple[st
     ]
 
 
+def test_a_move_that_the_switches_refuse_waits_for_a_path_and_keeps_no_other_back(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    until = rig.ask("a", "mu", "tacc", min_bps=20e6, flows=port(1)).lease_until
+    rig.ask("b", "mu", "tacc", min_bps=20e6, flows=port(2))
+    fail_l2(rig)
+    rig.controller.cursed = {"a"}
+    for _ in range(20):
+        rig.let_pass(1)
+        left = rig.broker.get("a")
+        assert (left.state, left.path, left.lease_until) == (TransitState.QUEUED, [], until)
+        assert left.reason == "the switches refused: switch 2 does not take that rule"
+        assert rig.broker.get("b").path == L3 and list(rig.controller.circuits) == ["b"]
+        assert "switches" not in rig.broker.problem()
+    rig.ask("c", "mu", "tacc", min_bps=20e6, flows=port(3))
+    assert rig.broker.get("c").state is TransitState.INSTALLED
+    tried = len(rig.controller.applied)
+    rig.let_pass(1)
+    assert len(rig.controller.applied) - tried <= 1  # it is not tried with each sweep
+    rig.controller.cursed = set()
+    rig.let_pass(6)
+    back = rig.broker.get("a")
+    assert (back.state, back.path, back.lease_until) == (TransitState.INSTALLED, L3, until)
+
+
+def test_who_starts_with_a_move_that_is_refused_starts_all_the_same(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    rig.ask("a", "mu", "tacc", min_bps=20e6, flows=port(1))
+    start = rig.clock.now + 10
+    rig.ask("b", "mu", "tacc", min_bps=20e6, flows=port(2), start=start, end=start + 60)
+    rig.controller.cursed = {"a"}
+    fail_l2(rig)
+    rig.let_pass(10)
+    assert rig.broker.get("a").lost_path
+    assert rig.broker.get("b").state is TransitState.INSTALLED
+
+
 def test_who_waits_for_a_path_again_ends_with_its_lease_unless_it_is_renewed(rig: Rig) -> None:
     for name in ("ends", "renewed", "released"):
         rig.ask(name, "mu", "tacc", lease_s=30.0, min_bps=30e6)

@@ -309,15 +309,31 @@ def test_rules_that_are_deleted_fail_no_link(rig: FakeRig) -> None:
             assert look(rig) == set()
 
 
-def test_links_come_back_when_a_table_evicts_the_rules_to_watch_by_no_more(rig: FakeRig) -> None:
+def test_links_are_unknown_while_a_table_evicts_the_rules_to_watch_by(rig: FakeRig) -> None:
     rig.wait_for("probes every way", lambda: heard(rig))
+    rig.openflow._watch = True
     rig.openflow._switches._all_again_at = math.inf  # that round is far away
     # Open vSwitch tells OpenFlow 1.3 of no eviction.
     rig.s2.on_message = lambda _: rig.s2.lose(quietly=True)
     rig.s2.lose(quietly=True)
-    rig.wait_for("silence", lambda: look(rig) >= L2)
+    for _ in range(20):
+        assert look(rig) == set()
+    assert rig.openflow.unheard_links() == {("s1", "s2"), ("s1", "r1"), ("r1", "s2")}
     rig.s2.on_message = lambda _: None
-    rig.wait_for("their return", lambda: look(rig) == set())
+    rig.wait_for("their return", lambda: look(rig) == set() == rig.openflow.unheard_links())
+    rig.s1.wires.pop(10)
+    rig.wait_for("silence", lambda: look(rig) == L2)
+
+
+def test_a_link_that_dies_while_a_table_evicts_has_failed_once_it_is_watched(rig: FakeRig) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    rig.openflow._switches._all_again_at = math.inf
+    rig.s2.on_message = lambda _: rig.s2.lose(quietly=True)
+    rig.s1.wires.pop(10)
+    for _ in range(10):
+        assert look(rig) == set()
+    rig.s2.on_message = lambda _: None
+    rig.wait_for("silence", lambda: look(rig) == L2)
 
 
 def test_ports_that_swapped_their_numbers_fail_their_links(rig: FakeRig) -> None:

@@ -18,7 +18,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial, reduce
 from operator import or_
 from typing import Any
@@ -243,9 +243,10 @@ class OpenDaylightSwitches(SwitchBackend):
             if not port.up
         }
 
-    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
-        """See SwitchBackend."""
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
+        """See SwitchBackend. What is missing is not looked for."""
         self._expect_again_at = 0.0
+        return frozenset()
 
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of

@@ -26,8 +26,8 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_K
 _HANDSHAKE_S = 10.0
 # What a connected switch takes at most to answer a barrier when another one claims its id.
 _ALIVE_S = 2.0
-# A switch that is turned away tries again sooner than this (Open vSwitch: 8 s).
-_RIVAL_S = 30.0
+# A switch whose connection broke tries again sooner than this.
+_RIVAL_S = 3.0
 # A switch from which nothing has come for so long, though it was asked every half second, is
 # silent: nothing new is begun there, and what runs goes on. A packet that is lost on a path of 300
 # ms costs less than that, and so does an ordinary batch of rules.
@@ -284,8 +284,10 @@ class Connections(SwitchBackend):
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
         self._greeting: set[Channel] = set()
-        # Where others with the id of a connected switch came from last, and at which second.
-        self._rivals: dict[int, tuple[str, float]] = {}
+        # Of others with the id of a connected switch, those that came first: connected, but not
+        # used; and where the last of them was, and the monotonic second at which it went.
+        self._rivals: dict[int, Channel] = {}
+        self._rivals_gone: dict[int, tuple[str, float]] = {}
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
 
@@ -322,7 +324,7 @@ class Connections(SwitchBackend):
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         with self._lock:
-            channels = [*self._channels.values(), *self._greeting]
+            channels = [*self._channels.values(), *self._greeting, *self._rivals.values()]
             threads = list(self._threads)
         for channel in channels:
             channel.close("the controller was stopped")
@@ -352,10 +354,13 @@ class Connections(SwitchBackend):
         return rival and f"has the datapath id of another switch, at {rival}, which is not used"
 
     def _rival(self, dpid: int) -> str:
-        """Where another switch with this one's datapath id has come from lately, "" for none."""
+        """Where another switch with this one's datapath id is connected from, or was a moment
+        ago; "" for none."""
         with self._lock:
-            host, at = self._rivals.get(dpid, ("", 0.0))
-        return host if time.monotonic() - at < _RIVAL_S else ""
+            if dpid in self._rivals:
+                return _host(self._rivals[dpid])
+            host, gone_at = self._rivals_gone.get(dpid, ("", -math.inf))
+        return host if time.monotonic() - gone_at < _RIVAL_S else ""
 
     def _notice_silence(self, closing: threading.Event) -> None:
         before = time.monotonic()
@@ -462,9 +467,7 @@ class Connections(SwitchBackend):
                     "the same datapath id, and the second is not used",
                     self.label(dpid), before.peer, channel.peer,
                 )  # fmt: skip
-            with self._lock:
-                self._rivals[dpid] = channel.peer.rpartition(":")[0], time.monotonic()
-            channel.close()
+            self._keep_rival(dpid, channel)
             return
         with self._lock:
             if self._listener is None:
@@ -483,6 +486,30 @@ class Connections(SwitchBackend):
             with self._lock:
                 if self._channels.get(dpid) is channel:
                     del self._channels[dpid]
+                rival = self._rivals.get(dpid)
+            if rival is not None:
+                rival.close("the switch with its datapath id has gone")  # it may come again
         if wrong:
             LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
+
+    def _keep_rival(self, dpid: int, channel: Channel) -> None:
+        """Stay connected with a switch that is not used, to see when it goes: with one for each
+        datapath id."""
+        with self._lock:
+            is_first = self._listener is not None and dpid not in self._rivals
+            if is_first:
+                self._rivals[dpid] = channel
+        if not is_first:
+            channel.close()
+            return
+        try:
+            channel.serve(lambda _: None)
+        finally:
+            with self._lock:
+                del self._rivals[dpid]
+                self._rivals_gone[dpid] = _host(channel), time.monotonic()
+
+
+def _host(channel: Channel) -> str:
+    return channel.peer.rpartition(":")[0]

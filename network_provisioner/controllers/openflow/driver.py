@@ -148,6 +148,7 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
+        self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
@@ -330,10 +331,17 @@ class OpenFlowSwitches(Connections):
         with self._lock:
             return set(self._blind)
 
-    def lay_probe_rules_again(self, dpids: Collection[int]) -> None:
+    def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """See SwitchBackend."""
         with self._lock:
             self._unasked.update(dpids)
+        request = wire.flows_request(_WATCH_COOKIE, _EVERY_BIT)
+        found = self._ask(self.connected() & set(dpids), request)
+        return {
+            (dpid, number)
+            for dpid, entries in found.items()
+            for number, kind in self._watched.get(dpid, set()) - set(map(wire.comes_in, entries))
+        }
 
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend: LLDP on links, UDP through routers."""
@@ -377,6 +385,7 @@ class OpenFlowSwitches(Connections):
             for kind in one.eth_types if one.is_routed else (lldp.ETH_TYPE,):
                 if last == dpid:
                     rules[number, kind] = punt(kind, in_port=number, **udp if one.is_routed else {})
+        self._watched[dpid] = set(rules)
         self._tell({dpid: [(rule, "the rule to watch by") for rule in rules.values()]})
         found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
         for port in found:

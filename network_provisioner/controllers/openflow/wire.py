@@ -386,6 +386,13 @@ def _read_ends(value: Any) -> str:
 LOG = logging.getLogger(__name__)
 
 
+def comes_in(entry: FlowEntry) -> tuple[int, int]:
+    """The port and the Ethernet type that one entry of a flow statistics reply matches, 0 for
+    any."""
+    match = dict(PARSER.OFPMatch.parser(entry.contents, 0).items())
+    return match.get("in_port", 0), match.get("eth_type", 0)
+
+
 def read_rule(dpid: int, entry: FlowEntry, now: float) -> SeenRule | None:
     """One entry of a flow statistics reply; None for one that is not shaped like ours."""
     try:

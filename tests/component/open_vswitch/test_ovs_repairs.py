@@ -123,15 +123,20 @@ def test_what_no_switch_tells_of_comes_back(rig: Served, words: list[str]) -> No
     [
         ["qdisc", "del", "dev", "{device}", "root"],
         ["class", "change", "dev", "{device}", "classid", "1:2", "htb", "rate", "1kbit"],
+        ["filter", "del", "dev", "{device}", "parent", "1:"],
     ],
     ids=lambda words: words[0],
 )
 def test_what_somebody_does_to_a_device_is_undone(rig: Served, words: list[str]) -> None:
     rig.ask("a")
     device = LAYOUT.device(LAYOUT.link("l2"), "s1")
-    before = rig.classes(device)
+
+    def seen() -> tuple[object, list[str]]:
+        return rig.classes(device), rig.tc("filter", device)
+
+    before = seen()
     subprocess.run([*IN_SWITCHES, "tc", *(w.format(device=device) for w in words)], check=True)
-    rig.wait_for("the classes", lambda: rig.classes(device) == before)
+    rig.wait_for("all as before", lambda: seen() == before)
     rig.wait_for("the count", lambda: "devices' classes" in rig.status("s1").repairs)
 
 
