@@ -100,13 +100,17 @@ def configurations_of(
     default: str = DATA_CONFIGURATION,
 ) -> dict[str, tuple[str, ...]]:
     """Pegasus's data configuration of each job at each of its candidates: that of its program
-    there, of the site (for the job's tag, else for all), of the job itself, the ``general`` one of
-    an option or the properties, the default: the first that there is. What Pegasus does not know in
+    there, of the site (for the tag of its own profiles, else the job's, before that for all), of
+    the job itself, the ``general`` one of an option or the properties, the default: the first that
+    there is. What Pegasus does not know in
     a profile it plans as ``sharedfs``."""
 
     def known(profiles: Mapping[str, Mapping[str, str]]) -> str | None:
         text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
         return _FETCHING.get(text.lower(), SHARED) if text else None
+
+    def tag_of(profiles: Mapping[str, Mapping[str, str]]) -> str:
+        return profiles.get("pegasus", {}).get("tag", "")
 
     @cache
     def row(program: str, places: tuple[str, ...], own: str | None, tag: str) -> tuple[str, ...]:
@@ -116,7 +120,7 @@ def configurations_of(
         return tuple(
             known(there.get(place, staged))
             or known(entry.profiles)
-            or known(sites[place].tags.get(tag, {}))
+            or known(sites[place].tags.get(tag_of(sites[place].profiles) or tag, {}))
             or known(sites[place].profiles)
             or own
             or general
@@ -129,7 +133,7 @@ def configurations_of(
             job.transformation,
             candidates[job.id],
             known(job.profiles),
-            job.profiles.get("pegasus", {}).get("tag", ""),
+            tag_of(job.profiles),
         )
         for job in workflow.jobs.values()
     }

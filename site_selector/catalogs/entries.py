@@ -21,12 +21,13 @@ from site_selector.catalogs.fields import (
     Profiles,
     brief,
     full_name,
+    is_hint,
     is_name,
     positive_number,
     profiles_of,
     size_of,
 )
-from site_selector.catalogs.hints import Hints, is_hint, parse_hints, refuse_hints, unknown_sites
+from site_selector.catalogs.hints import Hints, parse_hints, refuse_hints, unknown_sites
 from site_selector.catalogs.javapattern import compiled
 
 Path = tuple[Key, ...]

@@ -213,6 +213,33 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
     assert load(sites_yml=catalog).configurations["J1"] == ("nonsharedfs",)
     tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
     assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+    # The site's own profiles are the job's there, its tag among them.
+    catalog = sites({**GROVE, **profiles(style="condor", tag="fast"), "x-tags": [tag]})
+    assert load(sites_yml=catalog).configurations["J1"] == ("sharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="slow")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+
+
+def test_keys_of_pegasus_profiles_are_in_any_case(load: Load) -> None:
+    def profiles(**values: str) -> dict[str, Any]:
+        return {"profiles": {"pegasus": values}}
+
+    shared = profiles(**{"Data.Configuration": "sharedfs"})
+    assert load(sites_yml=sites({**GROVE, **shared})).configurations["J1"] == ("sharedfs",)
+    of_job = {**FLOW, "jobs": [JOB | shared | {"id": "J1"}]}
+    assert load(workflow=of_job).configurations["J1"] == ("sharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(TAG="fast", Cores="2")]}
+    inputs = load(
+        sites_yml=sites({**GROVE, "x-tags": [{"name": "fast", **shared}]}), workflow=tagged
+    )
+    assert (inputs.configurations["J1"], inputs.workflow.jobs["J1"].cores) == (("sharedfs",), 2)
+    named = "pegasus.catalog.site.sites.grove.profiles.pegasus.DATA.Configuration = sharedfs"
+    inputs = load(files={"pegasus.properties": named})
+    assert inputs.configurations["J1"] == ("sharedfs",)
+    # Names of sites in ADON's own keys stay as they are.
+    hint = profiles(**{"adon.rtt.Far": "5 ms"})
+    far = load(sites_yml=sites({**GROVE, **hint}, {**GROVE, "name": "Far"})).sites["grove"]
+    assert far.hints.rtt_s == {"Far": 0.005}
 
 
 def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path) -> None:
