@@ -100,23 +100,27 @@ def configurations_of(
     default: str = DATA_CONFIGURATION,
 ) -> dict[str, tuple[str, ...]]:
     """Pegasus's data configuration of each job at each of its candidates: that of its program
-    there, of the site (for the job's tag, else for all), of the job itself, the ``general`` one of
-    an option or the properties, the default: the first that there is. What Pegasus does not know in
+    there, of the site (for the tag of its own profiles, else the job's, before that for all), of
+    the job itself, the ``general`` one of an option or the properties, the default: the first that
+    there is. What Pegasus does not know in
     a profile it plans as ``sharedfs``."""
 
     def known(profiles: Mapping[str, Mapping[str, str]]) -> str | None:
         text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
         return _FETCHING.get(text.lower(), SHARED) if text else None
 
+    def tag_of(profiles: Mapping[str, Mapping[str, str]]) -> str:
+        return profiles.get("pegasus", {}).get("tag", "")
+
     @cache
     def row(program: str, places: tuple[str, ...], own: str | None, tag: str) -> tuple[str, ...]:
         entry = transformations.get(program, Transformation(program, (), None))
-        staged = next((e.profiles for e in entry.executables if e.stageable), {})
+        staged = next((e.profiles for e in entry.executables if e.movable), {})
         there = {e.site: e.profiles for e in entry.executables if not e.stageable}
         return tuple(
             known(there.get(place, staged))
             or known(entry.profiles)
-            or known(sites[place].tags.get(tag, {}))
+            or known(sites[place].tags.get(tag_of(sites[place].profiles) or tag, {}))
             or known(sites[place].profiles)
             or own
             or general
@@ -129,7 +133,7 @@ def configurations_of(
             job.transformation,
             candidates[job.id],
             known(job.profiles),
-            job.profiles.get("pegasus", {}).get("tag", ""),
+            tag_of(job.profiles),
         )
         for job in workflow.jobs.values()
     }
@@ -221,6 +225,7 @@ def check_inputs(
     execution_sites: Iterable[str] | None = None,
 ) -> Inputs:
     """Bring workflow and catalogs together. Raises InputError that names file and line or job."""
+    transformations = _as_sites_are_spelt(transformations, sites)
     usual = _usual_sites(sites, transformations.values())
     allowed = dict.fromkeys(usual if execution_sites is None else execution_sites)
     if allowed.pop("*", "") is None:
@@ -287,6 +292,25 @@ def size_note(inputs: Inputs) -> str:
         f"no size is known of {len(inputs.estimated)} of {len(inputs.raw_bytes)} inputs "
         f"({', '.join(names)}): taken as {' or '.join(parts)}"
     )
+
+
+def _as_sites_are_spelt(
+    transformations: Mapping[str, Transformation], sites: Mapping[str, Site]
+) -> dict[str, Transformation]:
+    """With sites as the site catalog spells them: Pegasus compares their names in any case."""
+    spelt = {name.lower(): name for name in sites}
+    return {
+        name: t
+        if all(e.site in sites for e in t.executables)
+        else replace(
+            t,
+            executables=tuple(
+                e if e.site in sites else replace(e, site=spelt.get(e.site.lower(), e.site))
+                for e in t.executables
+            ),
+        )
+        for name, t in transformations.items()
+    }
 
 
 def _usual_sites(
@@ -412,14 +436,21 @@ def _candidates(
         return (hint,)
     found = runs_at[job.transformation]
     if not found:
-        places = [e.site for e in transformations[job.transformation].executables] or ["no site"]
-        listed = ", ".join(dict.fromkeys(places))
+        executables = transformations[job.transformation].executables
+        places = [e.site for e in executables] or ["no site"]
+        listed = ", ".join(dict.fromkeys(_where(e, allowed) for e in executables)) or places[0]
         raise workflow.job_error(
             job.id,
             f"no site can run {job.transformation}: it is at {listed}, execution sites are among "
             f"{', '.join(allowed)}{did_you_mean(places[0], allowed)}",
         )
     return found
+
+
+def _where(executable: Executable, allowed: Iterable[str]) -> str:
+    """The site, and the system where that is what does not fit."""
+    matters = executable.movable or executable.site in allowed
+    return f"{executable.site} for {executable.for_people}" if matters else executable.site
 
 
 def _raw_input(workflow: Workflow, replicas: ReplicaCatalog, lfn: str) -> Replica | None:

@@ -153,7 +153,7 @@ def _summary(workflow: Row, found: Row) -> Iterable[str]:
 
 def _why_none(workflow: Row) -> str:
     total = workflow["totals"]
-    if workflow["state"] in ("planned", "running"):
+    if workflow["state"] in ("planned", "running") or workflow["status"]["in_queue"]:
         return "none has ended"
     if not total["done"] + total["fail"]:
         return "no job was submitted"

@@ -123,9 +123,11 @@ class ExecutableCatalog:
                     "planner cannot plan; use pegasus-plan"
                 )
             profiles = merged(known.profiles if known else {}, executable.profiles)
+            if not executable.fits(self.sites[site]):
+                continue
             if executable.site == site and not executable.stageable:
                 return JobExecutable(executable.pfn, site, False, profiles)
-            if executable.stageable and stageable is None and executable.fits(self.sites[site]):
+            if executable.stageable and stageable is None:
                 stageable = JobExecutable(executable.pfn, executable.site, True, profiles)
         return stageable
 

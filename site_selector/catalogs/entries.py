@@ -21,12 +21,13 @@ from site_selector.catalogs.fields import (
     Profiles,
     brief,
     full_name,
+    is_hint,
     is_name,
     positive_number,
     profiles_of,
     size_of,
 )
-from site_selector.catalogs.hints import Hints, is_hint, parse_hints, refuse_hints, unknown_sites
+from site_selector.catalogs.hints import Hints, parse_hints, refuse_hints, unknown_sites
 from site_selector.catalogs.javapattern import compiled
 
 Path = tuple[Key, ...]
@@ -67,6 +68,12 @@ class Site:
     grids: bool = False
     declared: bool = True
     tags: Mapping[str, Profiles] = field(default_factory=dict)
+    release: tuple[str, str] = ("", "")  # and version of the OS
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """See :func:`_system`."""
+        return _system(self.arch, self.os, self.release)
 
     @property
     def only_stores(self) -> bool:
@@ -122,7 +129,8 @@ def merged(one: Replica, other: Replica) -> Replica:
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """A transformation at one site. A stageable one can be carried to any site that fits it."""
+    """A transformation at one site. One that is ``movable`` runs at any site that it fits: it is
+    ``stageable``, or installed in a container."""
 
     site: str
     stageable: bool
@@ -132,14 +140,33 @@ class Executable:
     pfn: str = ""
     container: bool = False
     profiles: Profiles = field(default_factory=dict)
+    release: tuple[str, str] = ("", "")  # and version of the OS
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may run elsewhere."""
+        return self.stageable or self.container
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """See :func:`_system`."""
+        return _system(self.arch, self.os, self.release)
+
+    @property
+    def for_people(self) -> str:
+        """The system in words."""
+        return " ".join(filter(None, self.system))
 
     def fits(self, site: Site) -> bool:
-        """Whether it could run at ``site`` after staging: same arch and OS. Where nothing is said,
-        Pegasus takes both as x86_64 and linux."""
-        return (self.arch or "x86_64", self.os or "linux") == (
-            site.arch or "x86_64",
-            site.os or "linux",
-        )
+        """Whether it could run at ``site``, were it there: the same system, as Pegasus asks for
+        also where it is installed."""
+        return self.system == site.system
+
+
+def _system(arch: str | None, os: str | None, release: tuple[str, str]) -> tuple[str, ...]:
+    """What a program and a site have in common. Where nothing is said, Pegasus takes x86_64 and
+    linux, and no release."""
+    return (arch or "x86_64", os or "linux", *release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +180,12 @@ class Transformation:
 
     def sites(self, sites: Mapping[str, Site]) -> tuple[str, ...]:
         """The sites that can run it, in the order of the site catalog."""
-        installed = {e.site for e in self.executables if not e.stageable}
-        movable = [e for e in self.executables if e.stageable]
+        installed = {(e.site, e.system) for e in self.executables}
+        movable = {e.system for e in self.executables if e.movable}
         return tuple(
             name
             for name, site in sites.items()
-            if name in installed or any(e.fits(site) for e in movable)
+            if site.system in movable or (name, site.system) in installed
         )
 
     def runtime_at(self, site: str) -> float | None:
@@ -205,6 +232,7 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             hints,
             bool(entry.get("grids")),
             tags=dict(_tags(document, path, entry, name)),
+            release=_release(entry),
         )
     if not found:
         raise document.error((*at, "sites"), "the site catalog lists no site")
@@ -275,6 +303,7 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     _optional(site, "pfn") or "",
                     bool(site.get("container") or entry.get("container")),
                     own,
+                    _release(site),
                 )
             )
         runtime, general = _profiles(document, path, entry, name)
@@ -319,6 +348,10 @@ def _is_text(value: Any) -> TypeGuard[str]:
 def _optional(entry: Mapping[str, Any], key: str) -> str | None:
     value = entry.get(key)
     return value if isinstance(value, str) else None
+
+
+def _release(entry: Mapping[str, Any]) -> tuple[str, str]:
+    return _optional(entry, "os.release") or "", _optional(entry, "os.version") or ""
 
 
 def _profiles(

@@ -15,6 +15,7 @@ from site_selector.catalogs.documents import Document, Key, kind_of
 
 Profiles = Mapping[str, Mapping[str, str]]
 
+HINT = "adon."  # begins the keys of hints
 EXPECTED_NAME = "expected a name without line breaks and control characters"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -36,7 +37,8 @@ def is_name(text: str) -> bool:
 
 
 def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str) -> Profiles:
-    """Profiles by namespace and key, without extensions (``x-…``). Raises InputError where they
+    """Profiles by namespace and key, without extensions (``x-…``). Keys of ``pegasus`` are in lower
+    case, as Pegasus takes them, but for the names of sites in hints. Raises InputError where they
     are no mapping of mappings."""
     if value is None:
         return {}
@@ -52,7 +54,19 @@ def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str
                 for key, v in keys.items()
                 if key[:2] != "x-"
             }
+        if namespace == "pegasus":
+            found[namespace] = {pegasus_key(key): v for key, v in found[namespace].items()}
     return found
+
+
+def pegasus_key(key: str) -> str:
+    """A key of Pegasus's own profiles, written in any case."""
+    return key if is_hint(key) else key.lower()
+
+
+def is_hint(key: str) -> bool:
+    """Whether a profile's key is meant for ADON, be it known or not."""
+    return key[: len(HINT)].lower() == HINT
 
 
 def _profile(document: Document, path: tuple[Key, ...], value: Any, what: str) -> str:

@@ -23,11 +23,10 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
 from site_selector.catalogs.documents import Document, Key
-from site_selector.catalogs.fields import Profiles
+from site_selector.catalogs.fields import HINT, Profiles, is_hint
 
 T = TypeVar("T", int, float)
 
-PREFIX = "adon."
 _MOST = 10_000_000  # workers or streams: more is a slip
 
 
@@ -79,14 +78,9 @@ def unknown_sites(hints: Hints, known: Mapping[str, object]) -> Iterator[tuple[s
     for kind, by_site in by_kind.items():
         for other in by_site:
             if other not in known:
-                key = f"{PREFIX}{kind}.{other}"
+                key = f"{HINT}{kind}.{other}"
                 expected = f"expected one of {', '.join(known)}{did_you_mean(other, known)}"
                 yield key, f"{key} names the unknown site {other!r}, {expected}"
-
-
-def is_hint(key: str) -> bool:
-    """Whether a profile's key is meant for ADON, be it known or not."""
-    return key[: len(PREFIX)].lower() == PREFIX
 
 
 def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, what: str) -> None:
@@ -98,7 +92,7 @@ def refuse_hints(document: Document, path: tuple[Key, ...], profiles: Profiles, 
             if is_hint(key) and namespace != "metadata":
                 raise document.error(
                     (*path, namespace, key),
-                    f"{what}: found {key!r} in profiles: {namespace}, expected {PREFIX}* only in "
+                    f"{what}: found {key!r} in profiles: {namespace}, expected {HINT}* only in "
                     "profiles: pegasus of a site of the site catalog",
                 )
 

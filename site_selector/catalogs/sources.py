@@ -15,6 +15,7 @@ from pathlib import Path
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs import properties as java
 from site_selector.catalogs.documents import read_text
+from site_selector.catalogs.fields import pegasus_key
 
 DEFAULT_NAMES: Mapping[str, tuple[str, ...]] = {
     "site": ("sites.yml", "sites.xml"),
@@ -136,6 +137,7 @@ class Sources:
         for key, value in self.properties.items():
             if key.startswith(prefix):
                 namespace, _, name = key.removeprefix(prefix).partition(".")
+                name = pegasus_key(name) if namespace == "pegasus" else name
                 found.setdefault(namespace, {})[name] = value
         return found
 

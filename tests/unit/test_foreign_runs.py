@@ -404,6 +404,16 @@ def test_a_finished_workflow_without_any_events_says_so(
     assert "(no event of its jobs was found" in adon("monitor", "show", "wf").out
 
 
+def test_a_job_that_dagman_left_in_the_queue_was_submitted(
+    planned: Submitted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned.nodes.write_text(submitted(1, START, ONE) + held(1, START + 1))
+    planned.out.write_text(starting() + table(START + 2, queued=1, ready=2) + exiting(START, 1))
+    adon("monitor", "run", str(planned.path))
+    assert "0 attempts (none has ended)" in adon("monitor", "show", "wf").out
+
+
 TEXT = b"""000 (042.000.000) 2026-05-11T08:00:05Z Job submitted from host: <192.0.2.10:1?alias=ap>
     DAG Node: count
 ...

@@ -115,6 +115,51 @@ def test_where_jobs_run_where_nobody_says_so(
     assert {"local", "condorpool"} <= inputs.sites.keys()
 
 
+def at(site: str, **more: object) -> dict[str, Any]:
+    catalog = program(site)
+    catalog["transformations"][0]["sites"][0] |= more
+    return catalog
+
+
+@pytest.mark.parametrize(
+    ("grove", "transformations"),
+    [
+        ({}, at("GROVE")),  # sites' names in any case
+        ({}, at("local", container="box")),  # what is inside a container runs anywhere
+        ({"arch": "aarch64"}, at("grove", arch="aarch64")),
+        ({"arch": "aarch64"}, at("local", container="box", arch="aarch64")),
+        ({"os.release": "rhel", "os.version": "9"},
+         at("grove", **{"os.release": "rhel", "os.version": "9"})),
+    ],
+)  # fmt: skip
+def test_a_program_runs_where_its_system_is(
+    load: Load, grove: dict[str, str], transformations: dict[str, Any]
+) -> None:
+    inputs = load(sites_yml=sites({**GROVE, **grove}), transformations_yml=transformations)
+    assert inputs.candidates["J1"] == ("grove",)
+    (executable,) = inputs.transformations["count"].executables
+    assert executable.site in inputs.sites
+
+
+@pytest.mark.parametrize(
+    ("grove", "transformations", "found"),
+    [
+        ({"arch": "aarch64"}, at("grove"), "grove for x86_64 linux"),
+        ({"os.type": "macosx"}, at("grove"), "grove for x86_64 linux"),
+        ({}, at("grove", **{"os.release": "rhel"}), "grove for x86_64 linux rhel"),
+        ({"os.release": "rhel", "os.version": "8"},
+         at("grove", **{"os.release": "rhel", "os.version": "9"}), "grove for x86_64 linux rhel 9"),
+        ({}, at("local", container="box", arch="ppc64le"), "local for ppc64le linux"),
+    ],
+)  # fmt: skip
+def test_a_program_for_another_system_is_refused(
+    load: Load, grove: dict[str, str], transformations: dict[str, Any], found: str
+) -> None:
+    message = f"no site can run count: it is at {found}, execution sites"
+    with pytest.raises(InputError, match=message):
+        load(sites_yml=sites({**GROVE, **grove}), transformations_yml=transformations)
+
+
 def test_local_takes_jobs_only_where_it_is_named(load: Load) -> None:
     with pytest.raises(InputError, match="no site can run count: it is at local, execution sites"):
         load(transformations_yml=program("local"))
@@ -213,6 +258,33 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
     assert load(sites_yml=catalog).configurations["J1"] == ("nonsharedfs",)
     tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
     assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+    # The site's own profiles are the job's there, its tag among them.
+    catalog = sites({**GROVE, **profiles(style="condor", tag="fast"), "x-tags": [tag]})
+    assert load(sites_yml=catalog).configurations["J1"] == ("sharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="slow")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+
+
+def test_keys_of_pegasus_profiles_are_in_any_case(load: Load) -> None:
+    def profiles(**values: str) -> dict[str, Any]:
+        return {"profiles": {"pegasus": values}}
+
+    shared = profiles(**{"Data.Configuration": "sharedfs"})
+    assert load(sites_yml=sites({**GROVE, **shared})).configurations["J1"] == ("sharedfs",)
+    of_job = {**FLOW, "jobs": [JOB | shared | {"id": "J1"}]}
+    assert load(workflow=of_job).configurations["J1"] == ("sharedfs",)
+    tagged = {**FLOW, "jobs": [JOB | profiles(TAG="fast", Cores="2")]}
+    inputs = load(
+        sites_yml=sites({**GROVE, "x-tags": [{"name": "fast", **shared}]}), workflow=tagged
+    )
+    assert (inputs.configurations["J1"], inputs.workflow.jobs["J1"].cores) == (("sharedfs",), 2)
+    named = "pegasus.catalog.site.sites.grove.profiles.pegasus.DATA.Configuration = sharedfs"
+    inputs = load(files={"pegasus.properties": named})
+    assert inputs.configurations["J1"] == ("sharedfs",)
+    # Names of sites in ADON's own keys stay as they are.
+    hint = profiles(**{"adon.rtt.Far": "5 ms"})
+    far = load(sites_yml=sites({**GROVE, **hint}, {**GROVE, "name": "Far"})).sites["grove"]
+    assert far.hints.rtt_s == {"Far": 0.005}
 
 
 def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path) -> None:
