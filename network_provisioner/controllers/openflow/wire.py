@@ -18,6 +18,7 @@ from typing import Any
 
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.rules import (
     IPV6,
     PORT_BITS,
@@ -392,7 +393,8 @@ def read_rule(dpid: int, entry: FlowEntry, now: float) -> SeenRule | None:
         contents = _contents(entry.contents)
     except Exception as error:
         # The library's decoders raise whatever a wrong length or number leads them to.
-        LOG.warning("a rule of switch %d cannot be read: %s", dpid, type(error).__name__)
+        name = type(error).__name__
+        LOG.warning("a rule of switch %s cannot be read: %s", format_dpid(dpid), name)
         return None
     if contents is None or entry.table_id:
         return None
@@ -441,7 +443,8 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),
         "dst_port": _masked(fields.pop(f"{protocol}_dst", None)),
     }
-    return None if fields else found
+    without_ends = protocol != "stamp" and not (found["src"] and found["dst"])
+    return None if fields or without_ends else found
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
