@@ -377,7 +377,8 @@ def _ends(address: str) -> Any:
     return str(prefix.network_address), str(prefix.netmask)
 
 
-def _read_ends(value: Any) -> str:
+def read_ends(value: Any) -> str:
+    """An address or a prefix as it was matched; "" for none. Raises ValueError."""
     if isinstance(value, tuple):
         address, mask = value
         return str(ip_network((address, int(ip_address(mask)).bit_count())))
@@ -436,8 +437,8 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
     ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
     found = {
         "protocol": protocol,
-        "src": _read_ends(fields.pop(ends[0], "")),
-        "dst": _read_ends(fields.pop(ends[1], "")),
+        "src": read_ends(fields.pop(ends[0], "")),
+        "dst": read_ends(fields.pop(ends[1], "")),
         "in_port": fields.pop("in_port", 0),
         "mark": fields.pop("ip_dscp", None),
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),
