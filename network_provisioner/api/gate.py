@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from network_provisioner.access import ANYBODY, Keyring, Principal
 from network_provisioner.api.problems import answer_to
@@ -20,6 +21,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
+_ABSOLUTE = ("http://", "https://")
 _OPEN = frozenset({"/", "/openapi.json"})  # the first leads to the pages, where there are any
 
 
@@ -49,6 +51,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
+        if scope["path"].lower().startswith(_ABSOLUTE):  # RFC 9112, section 3.2.2
+            target = urlsplit(scope["path"])
+            scope = {**scope, "path": target.path or "/", "raw_path": target.path.encode()}
         try:
             if scope["path"].endswith("\n"):  # the end of a route's pattern passes over it
                 raise BrokerError(f"unknown path {scope['path']!r}", "not_found")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from ipaddress import ip_address
@@ -9,7 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 OSDF = "osg-htc.org"
 """The federation of ``osdf:`` and ``stash:``, as ``pelican://`` names it."""
-_SAME = {"stash": "osdf", "dav": "http", "davs": "https", "xroot": "root", "xroots": "roots"}
+_SAME = {
+    "stash": "osdf", "stashcp": "osdf", "dav": "http", "davs": "https", "xroot": "root",
+    "xrootd": "root", "xroots": "roots",
+}  # fmt: skip
+_SCHEME = re.compile(r"(?:[\w.-]+\+)*([A-Za-z][A-Za-z0-9.-]*):(?=/)")
 _PORTS = {
     "http": 80, "https": 443, "pelican": 443, "ftp": 21, "gsiftp": 2811, "irods": 1247,
     "root": 1094, "roots": 1094, "ssh": 22, "scp": 22, "sftp": 22,
@@ -19,8 +24,8 @@ _PORTS = {
 def plain(url: str) -> str:
     """A URL without the name of the credential that HTCondor takes for it: ``name+https://…``. What
     has no scheme stays as it is."""
-    scheme, colon, rest = url.partition("://")
-    return f"{scheme.rpartition('+')[2].lower()}://{rest}" if colon else url
+    match = _SCHEME.match(url)
+    return url if match is None else f"{match[1].lower()}:{url[match.end() :]}"
 
 
 def host_of(url: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 _URL = re.compile(
-    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<scheme>(?i:https?))://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
     r"(?P<prefix>/[!-~]*)?\Z"
 )
 _EXPECTED = "expected one like 'http://127.0.0.1:8470'"
@@ -50,10 +50,8 @@ class Server:
         found = _URL.match(url)
         if found is None or any(mark in url for mark in "?#"):
             raise InputError(f"broker URL {url!r}, {_EXPECTED}")
-        host, port = (
-            found["host"],
-            int(found["port"] or (443 if found["scheme"] == "https" else 80)),
-        )
+        is_https = found["scheme"].lower() == "https"
+        host, port = found["host"], int(found["port"] or (443 if is_https else 80))
         if not 0 < port < 65536:
             raise InputError(f"broker URL {url!r}: port {port}, {_EXPECTED}")
         if not 0 < timeout_s < float("inf"):
@@ -62,7 +60,7 @@ class Server:
         self._host, self._port = host.strip("[]"), port
         self._prefix = (found["prefix"] or "").rstrip("/")
         self._timeout_s = timeout_s
-        self._tls = tls if found["scheme"] == "https" else None
+        self._tls = tls if is_https else None
         lines = {"Host": f"{host}:{port}", "Accept": "application/json", **headers}
         if bad := next((k for k, v in lines.items() if not (v.isascii() and v.isprintable())), ""):
             raise InputError(f"{bad} of requests to the broker: expected printable ASCII")

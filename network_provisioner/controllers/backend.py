@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
@@ -15,6 +15,7 @@ from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,
     Changes,
+    FlowRule,
     SeenRule,
     TableEntry,
     contents,
@@ -143,6 +144,11 @@ class SwitchBackend(ABC):
         rules, odd = self.read_rules({dpid}, OURS, ANY_OWNER_MASK, 0.0)
         found = {contents(seen.rule) for seen in rules[dpid]}
         return hash((frozenset(found | odd[dpid]), frozenset(self.read_entries({dpid})[dpid])))
+
+    def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
+        """In words, that a rule of somebody else takes packets of these before they do, as far as
+        is known; "" for none. Asks nobody."""
+        return ""
 
     def free_entries(self, dpid: int) -> int | None:
         """How many rules more a switch's table has room for, None where nobody knows."""

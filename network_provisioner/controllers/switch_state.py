@@ -155,7 +155,7 @@ class SwitchState:
         for dpid in dpids:
             for cookie in odd[dpid]:
                 self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
-            rules = [seen.rule for seen in found[dpid]]
+            rules = [seen.rule for seen in found[dpid] if seen.rule.cookie not in odd[dpid]]
             self._known[dpid] = _SwitchContents(
                 {rule.key: rule for rule in rules if not is_stamp(rule)},
                 {entry.key: entry for entry in entries[dpid]},

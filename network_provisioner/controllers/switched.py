@@ -461,6 +461,10 @@ class SwitchedController:
             # Before all else: what changes from now on makes another one of it.
             fingerprint = self._backend.fingerprint(dpid) if there else None
             with self._lock:
+                plan = self._reconciler.plan()
+            ours = (rule for rule in (*plan.routes, *plan.rules) if rule.dpid == dpid)
+            self._monitor.set_problem(dpid, "others", self._backend.in_front(dpid, ours))
+            with self._lock:
                 if not self._running or self._cleared:
                     return False
                 if not changes and self._reconciler.is_as_before(dpid, fingerprint):

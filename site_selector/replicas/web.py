@@ -120,9 +120,9 @@ def _tree(answer: requests.Response, folder: str) -> ElementTree.Element:
         )
     try:
         try:
-            return ElementTree.fromstring(answer.content)
+            return ElementTree.fromstring(answer.content.lstrip())
         except ElementTree.ParseError:
-            return ElementTree.fromstring(_BARE.sub(b"&amp;", answer.content))
+            return ElementTree.fromstring(_BARE.sub(b"&amp;", answer.content.lstrip()))
     except ElementTree.ParseError as error:
         raise InputError(
             f"{folder}: found a WebDAV listing that is not well-formed XML: {error}"

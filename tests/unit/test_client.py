@@ -243,6 +243,11 @@ def test_urls_that_are_none(url: str) -> None:
         BrokerClient(url)
 
 
+def test_a_scheme_has_several_spellings(url: str) -> None:
+    found = BrokerClient(url.replace("http", "HTTP"), FOR_EVER_S, TOKEN).health()
+    assert found["status"] == "ok"
+
+
 def test_timeouts_that_are_none() -> None:
     with pytest.raises(InputError, match="expected more than 0 s"):
         BrokerClient("http://127.0.0.1:1", 0)

@@ -182,6 +182,15 @@ def test_http_1_0_without_a_host_is_answered(rig: Rig) -> None:
         assert b" 400 " in raw(port, b"GET /v1/health HTTP/1.1\r\n\r\n").splitlines()[0]
 
 
+def test_a_target_may_be_a_whole_url(rig: Rig) -> None:
+    app = create_app(rig.broker, own_host=lambda name: name == "localhost")
+    with serving(app) as port:
+        for host, status in (("localhost", b" 200 "), ("evil.example", b" 403 ")):
+            asked = f"GET http://{host}/v1/health?x=1 HTTP/1.1\r\nHost: {host}\r\n"
+            said = raw(port, asked.encode() + b"Connection: close\r\n\r\n")
+            assert status in said.splitlines()[0]
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_body_of_100_mb_is_refused_before_it_is_kept(
     rig: Rig, declared: bool, monkeypatch: pytest.MonkeyPatch

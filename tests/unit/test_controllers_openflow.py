@@ -475,6 +475,67 @@ def test_rates_are_kept_by_meters_where_no_device_is_named_and_switches_have_the
             switch.close()
 
 
+def test_a_rule_with_our_cookie_that_we_would_not_make_is_removed_and_ours_stay(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    there = rig.cookies(rig.s1)
+    ours = next(e for e in rig.s1.table.values() if e.cookie >> OWNER_SHIFT == TRANSIT_OWNER)
+    # An OFPMatch of the Ethernet type alone: no addresses.
+    match = struct.pack("!HHIH", 1, 10, 0x80000A02, 0x0800)
+    odd = replace(ours, priority=3, match=match, rest=match.ljust(16, b"\0"))
+    rig.s1.put(odd)
+    rig.check_often()
+    rig.wait_for("repair", lambda: rig.cookies(rig.s1) == there)
+    assert "not up to date" not in caplog.text
+
+
+IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
+
+
+@pytest.mark.parametrize(
+    ("priority", "fields", "is_in_front"),
+    [
+        (65535, [], True),
+        (65535, [IP], True),
+        (11, [IP], True),
+        (9, [IP], False),
+        (65535, [(0x80000A02, 0x0806)], False),
+        (65535, [(0x80000604, 0x12345678)], False),  # of a MAC address, cut short
+        (65535, [(0x80000004, 77)], True),  # any port may be best effort's
+    ],
+)
+def test_rules_of_others_before_ours_are_reported_and_left_alone(
+    rig: FakeRig, priority: int, fields: list[tuple[int, int]], is_in_front: bool
+) -> None:
+    oxm = b"".join(
+        struct.pack("!I", head) + value.to_bytes(head & 0xFF, "big") for head, value in fields
+    )
+    match = struct.pack("!HH", 1, 4 + len(oxm)) + oxm
+    ours = next(iter(rig.s1.table.values()))
+    rest = match.ljust(-(-len(match) // 8) * 8, b"\0")
+    rig.s1.put(replace(ours, priority=priority, cookie=0x77, match=match, rest=rest))
+    assert rig.openflow._bring_up_to_date(1, set()) is False
+    problem = rig.openflow.switches()[0].problem
+    assert ("cookie 0x77, priority" in problem) is is_in_front
+    assert 0x77 in rig.cookies(rig.s1).values()
+    rig.s1.lose(quietly=True, cookies=lambda cookie: cookie == 0x77)
+    rig.openflow._bring_up_to_date(1, set())
+    assert rig.openflow.switches()[0].problem == ""
+
+
+def test_a_switch_of_somebody_else_is_named_once(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    stranger = FakeSwitch(rig.port, 0xAA10, [1])
+    try:
+        rig.wait_for("another attempt", lambda: stranger.connections > 2)
+    finally:
+        stranger.close()
+    lines = [line for line in caplog.messages if "0xaa10" in line]
+    assert len(lines) == 1 and lines[0].endswith("expected one of 0x1, 0x2")
+
+
 @pytest.mark.parametrize("listen", ["", "6653", "host:", "host:http", "host:70000"])
 def test_an_address_that_is_none_is_refused(listen: str) -> None:
     with pytest.raises(InputError, match="expected HOST:PORT"):

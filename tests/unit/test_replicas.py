@@ -192,6 +192,7 @@ LISTINGS = {
     "/encoded/": listing("/encoded/", "/encoded/a%20b", "/encoded/c#1", "/encoded/ü"),
     "/amp/": listing("/amp/", "/amp/oak&elm.csv", "/amp/a&amp;b", "/amp/&#97;"),
     "/twice/": listing("//twice/", "//twice//ash.csv"),
+    "/late/": listing("/late/", "/late/ash.csv"),
     "/latin/": listing("/latin/", "/latin/%E9.csv", "/latin/ash.csv"),
     "/relative/": listing("./", "ash.csv", "./elm.csv", "relative/oak.csv"),
     "/changed/": listing("/", "/ash.csv", "/elm.csv"),
@@ -247,7 +248,8 @@ class Answers(BaseHTTPRequestHandler):
         if listing is None:
             self.send_error(501)
             return
-        body = f'<?xml version="1.0"?>{listing}'.encode()
+        begin = "\n " if self.path == "/late/" else ""
+        body = f'{begin}<?xml version="1.0"?>{listing}'.encode()
         self.send_response(207)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -311,6 +313,7 @@ def test_an_odd_listing_leads_nowhere_else(web: str) -> None:
         ("/encoded/", {"a b": "a%20b", "c#1": "c%231", "ü": "%C3%BC"}),
         ("/amp/", {"oak&elm.csv": "oak&elm.csv", "a&b": "a&b", "a": "a"}),
         ("//twice/", {"ash.csv": "ash.csv"}),
+        ("/late/", {"ash.csv": "ash.csv"}),
         ("/latin/", {"\udce9.csv": "%E9.csv", "ash.csv": "ash.csv"}),
         ("/relative/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv", "oak.csv": "oak.csv"}),
         ("/changed/", {"ash.csv": "ash.csv", "elm.csv": "elm.csv"}),

@@ -72,6 +72,8 @@ PATIENT_S = 300.0  # far above what any answer takes
         ("pelican://osg-htc.org/ospool/a", "uchicago"),
         ("pelican://OSG-htc.org:443/ospool/a", "uchicago"),
         ("token+pelican://osg-htc.org/ospool/a", "uchicago"),
+        ("token+osdf:/ospool/a", "uchicago"),
+        ("stashcp:///ospool/a", "uchicago"),
         ("pelican://elsewhere.org/ospool/a", ""),
         ("pelican://osg-htc.org/ospoolx/a", ""),
         ("osdf:///OSPOOL/a", ""),
@@ -98,6 +100,7 @@ def test_prefixes_have_several_spellings_too(prefix: str) -> None:
     [
         ("https://[2001:db8::1]/", "https://[2001:DB8:0::1]:443/a"),
         ("root://data.example.org//store", "xroot://data.example.org:1094/store/a"),
+        ("root://data.example.org//store", "xrootd://data.example.org//store/a"),
         ("/data", "//data/a"),
     ],
 )

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import wire
@@ -33,6 +34,7 @@ _RIVAL_S = 3.0
 # ms costs less than that, and so does an ordinary batch of rules.
 SILENT_AFTER_S = 1.5
 _ECHO_S = 0.5
+_MOST_STRANGERS = 100  # unknown datapath ids that are logged
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -168,7 +170,7 @@ class Channel:
                 if ready.poll(0):
                     self._sock.sendall(wire.encode(wire.echo_request(), 0))
             except (OSError, ValueError):  # it was closed: whoever reads tells
-                LOG.debug("switch %d has hung up", self.dpid)
+                LOG.debug("switch %s has hung up", format_dpid(self.dpid))
             finally:
                 self._write_lock.release()
 
@@ -193,7 +195,7 @@ class Channel:
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            LOG.debug("switch %d had hung up already", self.dpid)
+            LOG.debug("switch %s had hung up already", format_dpid(self.dpid))
         self._sock.close()
 
     @staticmethod
@@ -288,6 +290,7 @@ class Connections(SwitchBackend):
         # used; and where the last of them was, and the monotonic second at which it went.
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
+        self._strangers: set[int] = set()  # datapath ids of no switch of ours
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
 
@@ -450,9 +453,13 @@ class Connections(SwitchBackend):
                 self._greeting.discard(channel)
         dpid = channel.dpid
         if dpid not in self._names:
-            LOG.warning(
-                "a switch with dpid %d connected, expected one of %s", dpid, sorted(self._names)
-            )
+            if dpid not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
+                self._strangers.add(dpid)  # it will come again and again
+                ours = ", ".join(map(format_dpid, sorted(self._names)))
+                LOG.warning(
+                    "a switch with dpid %s connected from %s, expected one of %s",
+                    format_dpid(dpid), channel.peer, ours,
+                )  # fmt: skip
             channel.close()
             return
         if channel.auxiliary_id:  # OpenFlow 1.3, section 6.3.7: an option, which nothing here needs

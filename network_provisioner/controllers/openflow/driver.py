@@ -14,7 +14,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -28,10 +28,12 @@ from network_provisioner.controllers.openflow.connections import (
     Ticket,
     parse_listen,
 )
+from network_provisioner.controllers.openflow.others import in_front
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,
     Changes,
+    FlowRule,
     SeenRule,
     TableEntry,
     item_text,
@@ -150,6 +152,7 @@ class OpenFlowSwitches(Connections):
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
+        self._others: dict[int, list[wire.FlowEntry]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
@@ -215,9 +218,26 @@ class OpenFlowSwitches(Connections):
 
     def fingerprint(self, dpid: int) -> Hashable:
         """See SwitchBackend. No rule is looked into: there may be thousands."""
-        found = self._ask({dpid}, wire.flows_request(OURS, ANY_OWNER_MASK))[dpid]
-        rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in found)
+        ours, others = [], []
+        for entry in self._ask({dpid}, wire.flows_request(0, 0))[dpid]:
+            if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+                ours.append(entry)
+            elif entry.cookie >> 48 != _DISCOVERY_COOKIE >> 48 and not entry.table_id:
+                others.append(entry)
+        self._others[dpid] = others
+        rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in ours)
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
+
+    def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
+        """See SwitchBackend: as of the last fingerprint."""
+        others = self._others.get(dpid)
+        found = in_front(others, list(rules)) if others else None
+        if found is None:
+            return ""
+        return (
+            f"has a rule of somebody else before ours, cookie {found.cookie:#x}, priority "
+            f"{found.priority}: what it takes gets no path of ours"
+        )
 
     def free_entries(self, dpid: int) -> int | None:
         """See SwitchBackend. All of ours are in table 0."""

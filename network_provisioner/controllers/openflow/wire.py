@@ -18,6 +18,7 @@ from typing import Any
 
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
+from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.rules import (
     IPV6,
     PORT_BITS,
@@ -376,7 +377,8 @@ def _ends(address: str) -> Any:
     return str(prefix.network_address), str(prefix.netmask)
 
 
-def _read_ends(value: Any) -> str:
+def read_ends(value: Any) -> str:
+    """An address or a prefix as it was matched; "" for none. Raises ValueError."""
     if isinstance(value, tuple):
         address, mask = value
         return str(ip_network((address, int(ip_address(mask)).bit_count())))
@@ -399,7 +401,8 @@ def read_rule(dpid: int, entry: FlowEntry, now: float) -> SeenRule | None:
         contents = _contents(entry.contents)
     except Exception as error:
         # The library's decoders raise whatever a wrong length or number leads them to.
-        LOG.warning("a rule of switch %d cannot be read: %s", dpid, type(error).__name__)
+        name = type(error).__name__
+        LOG.warning("a rule of switch %s cannot be read: %s", format_dpid(dpid), name)
         return None
     if contents is None or entry.table_id:
         return None
@@ -441,14 +444,15 @@ def _read_match(fields: dict[str, Any]) -> dict[str, Any] | None:
     ends = ("arp_spa", "arp_tpa") if protocol == "arp" else (f"{family}_src", f"{family}_dst")
     found = {
         "protocol": protocol,
-        "src": _read_ends(fields.pop(ends[0], "")),
-        "dst": _read_ends(fields.pop(ends[1], "")),
+        "src": read_ends(fields.pop(ends[0], "")),
+        "dst": read_ends(fields.pop(ends[1], "")),
         "in_port": fields.pop("in_port", 0),
         "mark": fields.pop("ip_dscp", None),
         "src_port": _masked(fields.pop(f"{protocol}_src", None)),
         "dst_port": _masked(fields.pop(f"{protocol}_dst", None)),
     }
-    return None if fields else found
+    without_ends = protocol != "stamp" and not (found["src"] and found["dst"])
+    return None if fields or without_ends else found
 
 
 def _read_actions(actions: list[Any]) -> dict[str, Any] | None:
