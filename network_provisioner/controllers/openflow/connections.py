@@ -452,17 +452,9 @@ class Connections(SwitchBackend):
             with self._lock:
                 self._greeting.discard(channel)
         dpid = channel.dpid
-        if dpid not in self._names:
-            if dpid not in self._strangers and len(self._strangers) < _MOST_STRANGERS:
-                self._strangers.add(dpid)  # it will come again and again
-                ours = ", ".join(map(format_dpid, sorted(self._names)))
-                LOG.warning(
-                    "a switch with dpid %s connected from %s, expected one of %s",
-                    format_dpid(dpid), channel.peer, ours,
-                )  # fmt: skip
-            channel.close()
-            return
-        if channel.auxiliary_id:  # OpenFlow 1.3, section 6.3.7: an option, which nothing here needs
+        # Auxiliary connections are an option (OpenFlow 1.3, section 6.3.7), which nothing here needs.
+        if dpid not in self._names or channel.auxiliary_id:
+            self._report_stranger(channel)
             channel.close()
             return
         with self._lock:
@@ -499,6 +491,19 @@ class Connections(SwitchBackend):
         if wrong:
             LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
+
+    def _report_stranger(self, channel: Channel) -> None:
+        """Log a switch that the topology does not have, once: it will come again and again."""
+        dpid = channel.dpid
+        if dpid in self._names or dpid in self._strangers:
+            return
+        if len(self._strangers) < _MOST_STRANGERS:
+            self._strangers.add(dpid)
+            ours = ", ".join(map(format_dpid, sorted(self._names)))
+            LOG.warning(
+                "a switch with dpid %s connected from %s, expected one of %s",
+                format_dpid(dpid), channel.peer, ours,
+            )  # fmt: skip
 
     def _keep_rival(self, dpid: int, channel: Channel) -> None:
         """Stay connected with a switch that is not used, to see when it goes: with one for each
