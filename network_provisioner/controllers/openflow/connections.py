@@ -452,7 +452,7 @@ class Connections(SwitchBackend):
             with self._lock:
                 self._greeting.discard(channel)
         dpid = channel.dpid
-        # Auxiliary connections are an option (OpenFlow 1.3, section 6.3.7), which nothing here needs.
+        # Auxiliary connections are an option (OpenFlow 1.3, 6.3.7), which nothing here needs.
         if dpid not in self._names or channel.auxiliary_id:
             self._report_stranger(channel)
             channel.close()
