@@ -118,6 +118,22 @@ def test_a_restarted_controller_finds_its_circuits_until_it_is_said_what_is_want
     assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
 
 
+def test_routes_that_are_others_by_now_stay_until_it_is_said_what_is_wanted(rig: FakeRig) -> None:
+    rig.controller.apply([])
+    rig.openflow._running = False
+    rig.openflow._disconnect()
+    key, planned = next(
+        (k, e) for k, e in rig.s1.table.items() if e.cookie >> OWNER_SHIFT == ROUTE_OWNER
+    )
+    earlier = replace(planned, cookie=ROUTE_OWNER << OWNER_SHIFT | 7)  # along another path
+    rig.s1.table[key] = earlier
+    rig.controller = rig.openflow = rig.new_controller()
+    rig.controller.start(60.0)
+    assert rig.s1.table[key].cookie == earlier.cookie
+    rig.controller.apply([])
+    assert rig.s1.table[key].cookie == planned.cookie
+
+
 def test_rules_of_others_stay_and_strange_ones_of_ours_go(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     entry = next(iter(rig.s1.table.values()))
