@@ -478,6 +478,7 @@ def test_a_rule_with_our_cookie_that_we_would_not_make_is_removed_and_ours_stay(
     rig.check_often()
     rig.wait_for("repair", lambda: rig.cookies(rig.s1) == there)
     assert "not up to date" not in caplog.text
+    assert caplog.text.count(f"removed: {ours.cookie:#x}") == 1
 
 
 IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
