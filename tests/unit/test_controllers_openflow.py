@@ -515,6 +515,12 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     assert rig.openflow.switches()[0].problem == ""
 
 
+def test_names_of_ports_are_printable(rig: FakeRig) -> None:
+    rig.s1.names = {1: "a\x1b[2J\n"}
+    names = {port.name for port in rig.openflow.discover().ports[1].values()}
+    assert names == {"eth", r"a\x1b[2J\n"}
+
+
 def test_a_switch_of_somebody_else_is_named_once(
     rig: FakeRig, caplog: pytest.LogCaptureFixture
 ) -> None:
