@@ -19,7 +19,6 @@ from network_provisioner.controllers.rules import (
     LATER_S,
     OURS,
     OWNER_MASK,
-    ROUTE_OWNER,
     Changes,
     FlowRule,
     SeenRule,
@@ -261,8 +260,11 @@ class Reconciler:
         plan = self.plan()
         rules, entries = [*plan.routes, *plan.rules], list(plan.entries)
         if self.circuits is None:
-            # Circuits of an earlier run stay until it is said what is wanted.
-            rules += [rule for rule in self._state.rules({dpid}) if rule.owner != ROUTE_OWNER]
+            # What is there of an earlier run stays until it is said what is wanted: a route that
+            # is another one by now changes on all switches together, the first one last.
+            there_before = self._state.rules({dpid})
+            keys = {rule.key for rule in there_before}
+            rules = [*there_before, *(rule for rule in plan.routes if rule.key not in keys)]
             entries = self._state.entries({dpid})
         if self._shaper is not None:
             if self.circuits is None:

@@ -13,6 +13,7 @@ have read the switch between them.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from network_provisioner.controllers.rules import (
     stamp_rule,
 )
 
+LOG = logging.getLogger(__name__)
 # Believed no longer than this, whatever the stamp says.
 AUDIT_S = 300.0
 # Of 48 bits; 30 are left for epochs: ten a second for three years.
@@ -153,6 +155,11 @@ class SwitchState:
         found, odd = self._backend.read_rules(dpids, OURS, ANY_OWNER_MASK, now)
         entries = self._backend.read_entries(dpids)
         for dpid in dpids:
+            if odd[dpid]:
+                LOG.warning(
+                    "%s had rules with cookies of ours that we would not make, removed: %s",
+                    self._backend.label(dpid), ", ".join(f"{c:#x}" for c in sorted(odd[dpid])[:5]),
+                )  # fmt: skip
             for cookie in odd[dpid]:
                 self._backend.delete_by_cookie(dpid, cookie, 2**64 - 1)
             rules = [seen.rule for seen in found[dpid] if seen.rule.cookie not in odd[dpid]]

@@ -120,6 +120,22 @@ def test_a_restarted_controller_finds_its_circuits_until_it_is_said_what_is_want
     assert rig.owners(rig.s1) == [ROUTE_OWNER] * 6
 
 
+def test_routes_that_are_others_by_now_stay_until_it_is_said_what_is_wanted(rig: FakeRig) -> None:
+    rig.controller.apply([])
+    rig.openflow._running = False
+    rig.openflow._disconnect()
+    key, planned = next(
+        (k, e) for k, e in rig.s1.table.items() if e.cookie >> OWNER_SHIFT == ROUTE_OWNER
+    )
+    earlier = replace(planned, cookie=ROUTE_OWNER << OWNER_SHIFT | 7)  # along another path
+    rig.s1.table[key] = earlier
+    rig.controller = rig.openflow = rig.new_controller()
+    rig.controller.start(60.0)
+    assert rig.s1.table[key].cookie == earlier.cookie
+    rig.controller.apply([])
+    assert rig.s1.table[key].cookie == planned.cookie
+
+
 def test_rules_of_others_stay_and_strange_ones_of_ours_go(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     entry = next(iter(rig.s1.table.values()))
@@ -488,6 +504,7 @@ def test_a_rule_with_our_cookie_that_we_would_not_make_is_removed_and_ours_stay(
     rig.check_often()
     rig.wait_for("repair", lambda: rig.cookies(rig.s1) == there)
     assert "not up to date" not in caplog.text
+    assert caplog.text.count(f"removed: {ours.cookie:#x}") == 1
 
 
 IP = 0x80000A02, 0x0800  # OXM header and value of eth_type=ip
@@ -522,6 +539,12 @@ def test_rules_of_others_before_ours_are_reported_and_left_alone(
     rig.s1.lose(quietly=True, cookies=lambda cookie: cookie == 0x77)
     rig.openflow._bring_up_to_date(1, set())
     assert rig.openflow.switches()[0].problem == ""
+
+
+def test_names_of_ports_are_printable(rig: FakeRig) -> None:
+    rig.s1.names = {1: "a\x1b[2J\n"}
+    names = {port.name for port in rig.openflow.discover().ports[1].values()}
+    assert names == {"eth", r"a\x1b[2J\n"}
 
 
 def test_a_switch_of_somebody_else_is_named_once(

@@ -19,6 +19,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from network_provisioner.base.errors import printable
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
 from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.openflow import lldp, wire
@@ -524,6 +525,6 @@ class OpenFlowSwitches(Connections):
 
 
 def _port(found: Any) -> Port:
-    name = bytes(found.name).split(b"\0")[0].decode("ascii", "replace")
+    name = printable(bytes(found.name).split(b"\0")[0].decode("ascii", "replace"))
     down = found.config & wire.OFP.OFPPC_PORT_DOWN or found.state & wire.OFP.OFPPS_LINK_DOWN
     return Port(name, not down, 1000.0 * found.curr_speed)
