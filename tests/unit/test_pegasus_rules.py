@@ -263,6 +263,9 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
     assert load(sites_yml=catalog).configurations["J1"] == ("sharedfs",)
     tagged = {**FLOW, "jobs": [JOB | profiles(tag="slow")]}
     assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+    catalog = sites({**GROVE, **profiles(style="condor", tag=""), "x-tags": [tag]})
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("condorio",)
 
 
 def test_keys_of_pegasus_profiles_are_in_any_case(load: Load) -> None:
