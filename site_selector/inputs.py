@@ -109,8 +109,8 @@ def configurations_of(
         text = profiles.get("pegasus", {}).get(CONFIGURATION_PROFILE)
         return _FETCHING.get(text.lower(), SHARED) if text else None
 
-    def tag_of(profiles: Mapping[str, Mapping[str, str]]) -> str:
-        return profiles.get("pegasus", {}).get("tag", "")
+    def tag_of(profiles: Mapping[str, Mapping[str, str]], else_: str = "") -> str:
+        return profiles.get("pegasus", {}).get("tag", else_)
 
     @cache
     def row(program: str, places: tuple[str, ...], own: str | None, tag: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def configurations_of(
         return tuple(
             known(there.get(place, staged))
             or known(entry.profiles)
-            or known(sites[place].tags.get(tag_of(sites[place].profiles) or tag, {}))
+            or known(sites[place].tags.get(tag_of(sites[place].profiles, tag), {}))
             or known(sites[place].profiles)
             or own
             or general

@@ -343,7 +343,7 @@ class Jobs:
             attempt.hold = Hold(event.at, event.reason, event.code, event.subcode)
         elif kind is Kind.RELEASED:
             attempt.outcome, attempt.hold = Outcome.QUEUED, None
-        elif kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION):
+        elif kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION, Kind.RECONNECT_FAILED):
             if attempt.hold is None:
                 attempt.outcome = Outcome.QUEUED
         else:

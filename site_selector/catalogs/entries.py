@@ -280,10 +280,12 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
     """The transformation catalog below ``at``, by full name; entries of one program are merged.
     Raises InputError with file, line."""
     found: dict[str, Transformation] = {}
+    containers = dict(_containers(document, at))
     for path, entry in _entries(document, at, "transformations"):
         short = _name(document, path, entry, "transformation")
         name = full_name(_optional(entry, "namespace"), short, _optional(entry, "version"))
         executables = []
+        runtime_s, general = _profiles(document, path, entry, name)
         for index, site in enumerate(entry.get("sites") or ()):
             where = (*path, "sites", index)
             at_site = _name(document, where, site, f"{name}: a site")
@@ -293,6 +295,10 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
             runtime, own = _profiles(document, where, site, name)
+            if inside := containers.get(str(site.get("container"))):
+                # Of pegasus profiles alone, and the program's own win.
+                layers = (inside, general.get("pegasus", {}), own.get("pegasus", {}))
+                own = {**own, "pegasus": {k: v for layer in layers for k, v in layer.items()}}
             executables.append(
                 Executable(
                     at_site,
@@ -306,15 +312,27 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     _release(site),
                 )
             )
-        runtime, general = _profiles(document, path, entry, name)
         known = found.get(name, Transformation(name, (), None))
         found[name] = Transformation(
             name,
             (*known.executables, *executables),
-            known.runtime_s if runtime is None else runtime,
+            known.runtime_s if runtime_s is None else runtime_s,
             {**known.profiles, **general},
         )
     return found
+
+
+def _containers(document: Document, at: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each container with its ``pegasus`` profiles."""
+    holder: Any = document.root
+    for step in at:
+        holder = holder.get(step) if isinstance(holder, dict) else None
+    listed = holder.get("containers") if isinstance(holder, dict) else None
+    for index, entry in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(entry, dict) and _is_text(name := entry.get("name")):
+            where = (*at, "containers", index, "profiles")
+            profiles = profiles_of(document, where, entry.get("profiles"), f"container {name!r}")
+            yield name, dict(profiles.get("pegasus", {}))
 
 
 def _entries(document: Document, at: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:

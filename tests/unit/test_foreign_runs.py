@@ -26,6 +26,7 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
+from monitors.jobs.jobs import Jobs, Outcome
 from monitors.workflows.analysis import Analysis, analyse
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.dagman import DagmanParser, StatusChange
@@ -110,6 +111,21 @@ def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None
     planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))
     known, _ = followed(planned.path, archive)
     assert [(one.job, one.reason) for one in known.held] == [("condor_dagman", "no")]
+
+
+def test_a_job_whose_machine_does_not_come_back_waits_again(planned: Submitted) -> None:
+    log = submitted(1, START, ONE) + executing(1, START + 1)
+    log += event(22, 1, START + 2, "Job disconnected, attempting to reconnect")
+    lost = "Can not reconnect to slot1_1@mu, rescheduling job"
+    jobs = Jobs()
+    for one in parse((log + event(24, 1, START + 3, "Job reconnection failed", lost)).encode()):
+        jobs.feed(one)
+    (attempt,) = jobs.all
+    assert attempt.outcome is Outcome.QUEUED
+    words = f"Event: ULOG_JOB_RECONNECT_FAILED for HTCondor Node {ONE} (1.0.0)"
+    planned.out.write_text(f"{stamp(START + 3)} {words} {{{stamp(START + 3)}}}\n")
+    (told,) = DagmanEventTail(planned.out).read()
+    assert (told.kind, told.at) == (Kind.RECONNECT_FAILED, START + 3)
 
 
 def test_held_then_removed_is_told_with_both_reasons(planned: Submitted, archive: Archive) -> None:
@@ -694,6 +710,24 @@ PARENT mid two CHILD more inner
 MID = (
     "JOB a s.sub\nJOB b s.sub\nPARENT a CHILD b\nPIN_IN a 1\nPIN_OUT b 1\nSCRIPT POST b /bin/true\n"
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("name = n\noutput = $(name:x)-$(none:y).out", "n-y.out"),
+        ("output = a$(none:).out", "a.out"),
+        ("output = \\\n   a.out", "a.out"),
+        ("output = a.out\narguments = --x \\\n  output = b", "a.out"),
+    ],
+)
+def test_submit_files_are_read_as_htcondor_reads_them(
+    tmp_path: Path, text: str, output: str
+) -> None:
+    (tmp_path / "w.dag").write_text("JOB one s.sub\n")
+    (tmp_path / "s.sub").write_text(f"{text}\nqueue\n")
+    plan = SubmitDir(tmp_path, tmp_path / "w.dag", "w")
+    assert plan.job("one").output == tmp_path / output
 
 
 def test_the_dag_is_read_as_dagman_reads_it(tmp_path: Path) -> None:

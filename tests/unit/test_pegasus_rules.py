@@ -263,6 +263,27 @@ def test_a_tag_of_a_site_goes_before_its_other_profiles(load: Load) -> None:
     assert load(sites_yml=catalog).configurations["J1"] == ("sharedfs",)
     tagged = {**FLOW, "jobs": [JOB | profiles(tag="slow")]}
     assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("sharedfs",)
+    catalog = sites({**GROVE, **profiles(style="condor", tag=""), "x-tags": [tag]})
+    tagged = {**FLOW, "jobs": [JOB | profiles(tag="fast")]}
+    assert load(sites_yml=catalog, workflow=tagged).configurations["J1"] == ("condorio",)
+
+
+@pytest.mark.parametrize(
+    ("own", "general", "expected"),
+    [(None, None, "nonsharedfs"), ("sharedfs", None, "sharedfs"), (None, "sharedfs", "sharedfs")],
+)
+def test_a_containers_profiles_are_those_of_its_programs(
+    load: Load, own: str | None, general: str | None, expected: str
+) -> None:
+    def profiles(name: str | None) -> dict[str, Any]:
+        return {"profiles": {"pegasus": {"data.configuration": name}}} if name else {}
+
+    catalog = at("grove", container="box", **profiles(own))
+    catalog["containers"] = [{"name": "box", **profiles("nonsharedfs")}]
+    catalog["transformations"][0] |= profiles(general)
+    grove = sites({**GROVE, **profiles("sharedfs")})
+    inputs = load(sites_yml=grove, transformations_yml=catalog)
+    assert inputs.configurations["J1"] == (expected,)
 
 
 def test_keys_of_pegasus_profiles_are_in_any_case(load: Load) -> None:

@@ -33,6 +33,7 @@ _KINDS = {
     b"JOB_HELD": Kind.HELD,
     b"JOB_RELEASED": Kind.RELEASED,
     b"POST_SCRIPT_TERMINATED": Kind.POST_SCRIPT_TERMINATED,
+    b"JOB_RECONNECT_FAILED": Kind.RECONNECT_FAILED,
 }
 _EVENT = re.compile(
     rb"Event: ULOG_(\w+) for (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+)"

@@ -67,6 +67,7 @@ JOB_KINDS = frozenset(
         Kind.HELD,
         Kind.RELEASED,
         Kind.POST_SCRIPT_TERMINATED,
+        Kind.RECONNECT_FAILED,
     }
 )
 """What tells how far a job is."""

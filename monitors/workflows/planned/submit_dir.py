@@ -90,7 +90,8 @@ def _some(dags: Sequence[Path]) -> str:
 
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
 _LONGEST = 4096  # no path is longer; macros of macros would be, without end
-_MACRO = re.compile(r"\$\(([\w.]+)\)")
+_MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
 
 
 def submit_values(path: Path) -> dict[str, str]:
@@ -101,7 +102,7 @@ def submit_values(path: Path) -> dict[str, str]:
 
 def values_in(text: str) -> dict[str, str]:
     """The assignments of a submit description."""
-    found = filter(None, map(_ASSIGNMENT.match, text.splitlines()))
+    found = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
     return {key_of(one[1]): one[2] for one in found}
 
 
@@ -110,7 +111,10 @@ def expanded(value: str, values: dict[str, str]) -> str:
     for _ in range(5):  # macros may hold macros; one that holds itself must not hold us
         if "$(" not in value or len(value) > _LONGEST:
             break
-        value = _MACRO.sub(lambda found: values.get(found[1].lower(), found[0]), value)
+        value = _MACRO.sub(
+            lambda found: values.get(found[1].lower(), found[0] if found[2] is None else found[2]),
+            value,
+        )
     return value
 
 
