@@ -113,7 +113,7 @@ class Queries:
         """Whether the store takes a small write now."""
         before = self._unwritten
         try:
-            self._store.put_document("network", "written", {}, keep=1)
+            self._store.try_write()
         except StoreError as error:
             self._unwritten = str(error)
             if self._unwritten != before:

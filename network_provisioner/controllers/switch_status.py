@@ -101,18 +101,25 @@ class SwitchMonitor:
     def _contested(self, switch: _Switch) -> bool:
         """From many repairs on, until none was needed for a while."""
         times = switch.repaired_at
-        if len(times) < _CONTESTED:
-            return False
-        took_s = times[-1] - times[0]
-        quiet_s = max(_QUIET_S, _QUIET_GAPS * took_s / (_CONTESTED - 1))
-        if self._monotonic() - times[-1] >= quiet_s:
+        if self._is_quiet(times):
             switch.contested_at = None
-        elif took_s < _CONTESTED_S and switch.contested_at is None:
+        elif self._are_many(times) and switch.contested_at is None:
             switch.contested_at = times[0]
         return switch.contested_at is not None
 
     def _are_many(self, times: deque[float]) -> bool:
-        return len(times) == _CONTESTED and self._monotonic() - times[0] < _CONTESTED_S
+        """Whether so many came within so short a time, and may go on."""
+        return (
+            len(times) == _CONTESTED
+            and times[-1] - times[0] < _CONTESTED_S
+            and not self._is_quiet(times)
+        )
+
+    def _is_quiet(self, times: deque[float]) -> bool:
+        if not times:
+            return True
+        gap_s = (times[-1] - times[0]) / (_CONTESTED - 1)
+        return self._monotonic() - times[-1] >= max(_QUIET_S, _QUIET_GAPS * gap_s)
 
     def _status(self, dpid: int, connected: bool) -> SwitchStatus:
         switch, now = self._switches[dpid], self._monotonic()

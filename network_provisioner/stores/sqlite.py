@@ -226,6 +226,11 @@ class SqliteStore(Store):
 
     # -- within ------------------------------------------------------------------------------
 
+    def try_write(self) -> None:
+        """One page, the first, as it is."""
+        with self._lock, self._explained(), transaction(self._db):
+            self._db.execute(f"PRAGMA user_version = {_LAYOUT}")
+
     def close(self) -> None:
         with self._lock, self._explained():
             self._db.close()

@@ -234,7 +234,7 @@ def test_metrics_say_what_the_broker_knows(web: TestClient, rig: Rig) -> None:
     assert up == {"s1": 1, "s2": 0}
 
 
-@pytest.mark.parametrize("harm", ["count", "put_document"])
+@pytest.mark.parametrize("harm", ["count", "try_write"])
 def test_metrics_of_what_does_not_answer(
     web: TestClient, rig: Rig, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:

@@ -84,11 +84,11 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
 def test_a_store_that_is_full_is_noticed_though_nobody_writes(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(*_: object, **__: object) -> None:
+    def full() -> None:
         raise StoreError("state file s: database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "put_document", full)
+        patch.setattr(rig.store, "try_write", full)
         for _ in range(3):
             rig.let_pass(1)
             assert rig.broker.problem() == "the store cannot be written"

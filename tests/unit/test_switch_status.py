@@ -59,3 +59,13 @@ def test_a_few_repairs_are_no_fight(gap_s: float) -> None:
         watched.monitor.repaired(1, {"rules": 1})
         watched.now += gap_s
     assert watched.problem == "" and not watched.monitor.is_contested(1)
+
+
+def test_a_switch_that_connects_no_more_is_well_soon() -> None:
+    watched = Watched()
+    for _ in range(5):
+        watched.now += 1.0
+        watched.monitor.came(1)
+    assert "connects again and again: 5 times" in watched.problem
+    watched.now += 3.0
+    assert watched.problem == ""

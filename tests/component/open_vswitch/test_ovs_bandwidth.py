@@ -150,7 +150,7 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     assert up.controller.installed() == ["a"]
     assert up.controller.capabilities().bandwidth == "queue"
     data = next(f for f in up.flows("s1") if "nw_dst=10.10.0.2" in f)
-    assert "set_queue:" in data and "set_field:1->ip_dscp" in data  # what its next switch asks for
+    assert "set_queue:" in data and "set_field:1->ip_dscp" in data  # the tag of circuits
     number = data.split("set_queue:")[1].split(",")[0]
     uuid = up.network.switches.vsctl("get", "port", "s1-a", "qos").strip()
     queues = up.network.switches.vsctl("get", "qos", uuid, "queues")

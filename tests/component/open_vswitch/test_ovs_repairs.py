@@ -96,7 +96,10 @@ def test_deleted_rules_come_back_and_fail_nothing(
     "words",
     [
         ["mod-flows", "ip,nw_dst=10.10.0.2,actions=drop"],
-        ["add-flow", "cookie=0x7,priority=200,ip,nw_src=10.10.0.1,nw_dst=10.10.0.2,actions=drop"],
+        [
+            "add-flow",
+            "cookie=0x7,priority=200,in_port=1,ip,nw_src=10.10.0.1,nw_dst=10.10.0.2,actions=drop",
+        ],
         ["mod-group", "group_id={group},type=select,bucket=weight:1,actions=output:10"],
         ["del-groups"],
     ],
