@@ -9,7 +9,7 @@ the store's turn too: so it decides on all that was decided before.
     news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
 
 Decisions are pure and in :mod:`~network_provisioner.selection.admission`; what becomes of a transit
-(ledger, store, switches) in :mod:`~network_provisioner.lifecycle`.
+(ledger, store, switches) in :mod:`~network_provisioner.transits.lifecycle`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from network_provisioner.base.clock import steady
+from network_provisioner.base.controller import Controller
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
@@ -36,37 +37,13 @@ from network_provisioner.base.model import (
     TransitState,
 )
 from network_provisioner.client.request_ids import latest, numbered
-from network_provisioner.controllers.base import Controller
-from network_provisioner.desired_state import DesiredState, Differentiator
-from network_provisioner.lifecycle import Lifecycle
+from network_provisioner.policies.differentiator import Differentiator
 from network_provisioner.queries import Queries, TransitRecorder, notify
-from network_provisioner.reports import TransferReport
-from network_provisioner.repository import Repository
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.connections import Connection, ReportedConnections
-from network_provisioner.reservations.disks import DiskSample, ReportedDisks
-from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.network_state import NetworkState
-from network_provisioner.reservations.shares import Shares
 from network_provisioner.selection.admission import Admission, BestEffortOf
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import MetricsOf, PathSelector
 from network_provisioner.selection.request_builder import RequestBuilder
-from network_provisioner.steps.advance import AdvanceReservations
-from network_provisioner.steps.changes import Changes
-from network_provisioner.steps.early import EarlyTransits
-from network_provisioner.steps.held_packets import HeldPackets
-from network_provisioner.steps.io_aware import DiskRateOf, IoAware
-from network_provisioner.steps.placement import Placement
-from network_provisioner.steps.relaying import Relaying
-from network_provisioner.steps.rerouting import Rerouting
-from network_provisioner.steps.standing import StandingCircuits
-from network_provisioner.steps.tuning import FiguresOf, TransferTuning
-from network_provisioner.steps.waiting import WaitingTransits
-from network_provisioner.stores.store import ClockError, Store, StoreError
-from network_provisioner.templates.match import DEFAULT
-from network_provisioner.terms import (
-    Templates,
+from network_provisioner.selection.terms import (
     check,
     check_own,
     check_same,
@@ -75,8 +52,44 @@ from network_provisioner.terms import (
     same_owner,
     unwanted,
 )
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.connections import (
+    Connection,
+    ReportedConnections,
+)
+from network_provisioner.state.disks import (
+    DiskSample,
+    ReportedDisks,
+)
+from network_provisioner.state.ledger import Ledger
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.stores.store import ClockError, Store, StoreError
+from network_provisioner.templates.lookup import Templates
+from network_provisioner.templates.match import DEFAULT
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures, LinkNews, SwitchNews
+from network_provisioner.transits.advance import AdvanceReservations
+from network_provisioner.transits.changes import Changes
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.early import EarlyTransits
+from network_provisioner.transits.held_packets import HeldPackets
+from network_provisioner.transits.io_aware import (
+    DiskRateOf,
+    IoAware,
+)
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.placement import Placement
+from network_provisioner.transits.relaying import Relaying
+from network_provisioner.transits.reports import TransferReport
+from network_provisioner.transits.repository import Repository
+from network_provisioner.transits.rerouting import Rerouting
+from network_provisioner.transits.shares import Shares
+from network_provisioner.transits.standing import StandingCircuits
+from network_provisioner.transits.tuning import (
+    FiguresOf,
+    TransferTuning,
+)
+from network_provisioner.transits.waiting import WaitingTransits
 
 log = logging.getLogger(__name__)
 
@@ -485,7 +498,7 @@ class Broker(Queries):
         self, src: str, dst: str, rate_bps: float | None = None, template: str = DEFAULT,
         user: str = "",
     ) -> dict[str, Any]:  # fmt: skip
-        """As :meth:`~network_provisioner.steps.tuning.TransferTuning.advise`."""
+        """As :meth:`~network_provisioner.transits.tuning.TransferTuning.advise`."""
         return self._tuning.advise(src, dst, rate_bps, template, user)
 
     # -- the queue, and the end ----------------------------------------------------------------
@@ -638,7 +651,7 @@ class Broker(Queries):
 
     def disks(self, agent: str, samples: Sequence[DiskSample], source: str) -> None:
         """Take in what the disks of an agent's host did in the last seconds, and where their I/O
-        wait is from (:class:`~network_provisioner.reservations.disks.ReportedDisks`)."""
+        wait is from (:class:`~network_provisioner.state.disks.ReportedDisks`)."""
         with self._lock:
             site = agent.partition("/")[0]
             self._disks.take_in(agent, site, samples, source, self._now())

@@ -9,19 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
+from network_provisioner.base.controller import (
+    Controller,
+    ControllerError,
+)
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import ENDED, LIVE, Transit
-from network_provisioner.controllers.base import Controller, ControllerError
 from network_provisioner.controllers.route_table import route_table
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.repository import Repository
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.load import check_window, describe_load
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.ledger import Ledger
+from network_provisioner.state.load import (
+    check_window,
+    describe_load,
+)
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -11,10 +11,7 @@ from weakref import WeakValueDictionary
 import pytest
 from network_world import SITES, TEMPLATES, demo_network
 
-from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit, TransitRequest
-from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Capabilities,
     Circuit,
     Controller,
@@ -25,15 +22,18 @@ from network_provisioner.controllers.base import (
     SwitchStatus,
     Way,
 )
-from network_provisioner.desired_state import Differentiator
+from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.model import Transit, TransitRequest
+from network_provisioner.broker import Broker
+from network_provisioner.policies.differentiator import Differentiator
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import MetricsOf
-from network_provisioner.steps.io_aware import DiskRateOf
-from network_provisioner.steps.tuning import FiguresOf
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Topology
+from network_provisioner.transits.io_aware import DiskRateOf
+from network_provisioner.transits.tuning import FiguresOf
 
 __all__ = ["SITES", "demo_network"]  # and all that is below
 

@@ -19,20 +19,25 @@ from typing import Any, cast
 
 from broker_rig import Clock
 
+from network_provisioner.base.controller import (
+    Circuit,
+    ControllerError,
+    Part,
+    Queue,
+)
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.model import TransitState as State
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import Circuit, ControllerError, Part, Queue
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.steps.standing import STANDING_S
+from network_provisioner.selection.terms import is_claim
 from network_provisioner.stores.store import ACTIVE, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.terms import is_claim
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
+from network_provisioner.transits.standing import STANDING_S
 
 MBPS = 1e6
 RESERVABLE = 0.9

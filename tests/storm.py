@@ -20,13 +20,16 @@ from network_provisioner.base.model import LIVE, Transit, TransitRequest
 from network_provisioner.base.units import transfer_time
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
-from network_provisioner.reservations.ledger import Hop
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.limits import BrokerLimits
-from network_provisioner.selection.verdicts import Claim, Claims, Wait
+from network_provisioner.selection.verdicts import Wait
+from network_provisioner.state.claims import (
+    Claim,
+    Claims,
+)
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
-from network_provisioner.topology.graph import Link, Node, Topology
+from network_provisioner.topology.graph import Hop, Link, Node, Topology
 
 SITES = 6  # on each side
 SCARCE: Hop = ("w0", "w1")

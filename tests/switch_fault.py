@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Capabilities,
     Circuit,
     ControllerError,
@@ -26,7 +26,7 @@ from network_provisioner.topology.graph import Topology
 
 
 class FarSwitches:
-    """A ``network_provisioner.controllers.base.Controller``."""
+    """A ``network_provisioner.base.controller.Controller``."""
 
     def __init__(self, _topology: Topology, port: int, answer_s: float) -> None:
         self._port, self._answer_s = port, answer_s

@@ -25,8 +25,11 @@ from adon.cli.parsing import (
     names,
     option,
 )
+from network_provisioner.base.database_url import (
+    check_state,
+    is_database_url,
+)
 from network_provisioner.base.errors import InputError, printable
-from network_provisioner.stores.database_url import check_state, is_database_url
 
 if TYPE_CHECKING:
     from monitors.archive.archive import Archive, Estimate, Selection

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from adon.cli.output import Column, print_records
 from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
+from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError
-from network_provisioner.stores.database_url import is_database_url
 
 if TYPE_CHECKING:
     from adon.config.sections import Config
@@ -258,8 +258,8 @@ def _slow(config: Config) -> Iterator[CheckResult]:
     from network_provisioner.base.model import LIVE
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.credentials import from_environment
+    from network_provisioner.selection.terms import small_ceiling
     from network_provisioner.templates.data import templates_from_dict
-    from network_provisioner.terms import small_ceiling
     from network_provisioner.topology.data import topology_from_dict
 
     found: list[str] = []

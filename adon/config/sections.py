@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from network_provisioner.access import Role
+from network_provisioner.base.database_url import check_state
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import instant
 from network_provisioner.base.schema import (
@@ -25,8 +26,7 @@ from network_provisioner.base.schema import (
 )
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.issuers import Issuer
-from network_provisioner.reservations.quotas import Quota
-from network_provisioner.stores.database_url import check_state
+from network_provisioner.state.quotas import Quota
 
 DRIVERS = ("simulated", "openflow", "opendaylight")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")

@@ -15,10 +15,10 @@ from adon.planning.live import BROKER_TIMEOUT_S, Say, ask
 from condor_plugins.pool.sitepool import SitePool
 from monitors.archive.asked import AskedEstimates, of_archive
 from monitors.archive.asked import ask as estimates
+from network_provisioner.base.database_url import place as at
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.credentials import from_environment
-from network_provisioner.stores.database_url import place as at
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks import pegasus_plan

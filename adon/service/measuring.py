@@ -20,10 +20,10 @@ from adon.service.parts import MonitoringPart, PartContext
 from monitors.background import Background
 from monitors.rules import rules_from_list
 from network_provisioner.access import Role
+from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.fields import known_keys
 from network_provisioner.base.private import open_lock
-from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import SwitchNews
 

@@ -67,7 +67,7 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
 
     Returns an exit code: 1 where switches were not reached. Raises AdonError.
     """
-    from network_provisioner.controllers.base import WatchesSwitches
+    from network_provisioner.base.controller import WatchesSwitches
     from network_provisioner.topology.data import topology_from_dict
 
     config = load_config(config_file)

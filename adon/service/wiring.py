@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adon.config.sections import Config, ControllerConfig, LimitsConfig
+from network_provisioner.base.controller import Controller
 from network_provisioner.base.errors import AdonError, InputError, MissingError, printable
-from network_provisioner.controllers.base import Controller
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Path as NetworkPath
 from network_provisioner.topology.graph import Topology
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from network_provisioner.queries import TransitRecorder
     from network_provisioner.selection.limits import BrokerLimits
     from network_provisioner.selection.transit import Metric
-    from network_provisioner.steps.tuning import FiguresOf
     from network_provisioner.templates.advice import PathFigures
     from network_provisioner.templates.registry import TemplateRegistry
+    from network_provisioner.transits.tuning import FiguresOf
 
 _INSPECT_S = 5.0  # that a database is asked how switches are configured
 _KNOWN_S = 5.0  # each request asks about all its paths, and most ask about the same
@@ -280,9 +280,9 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     from monitors.archive.transfers import Recorder
     from network_provisioner.api.registries import Registries
     from network_provisioner.base.clock import SteadyClock
+    from network_provisioner.base.database_url import is_database_url
     from network_provisioner.broker import Broker
     from network_provisioner.policies.registry import PolicyRegistry
-    from network_provisioner.stores.database_url import is_database_url
     from network_provisioner.stores.opening import open_store
     from network_provisioner.templates.data import templates_from_dict
     from network_provisioner.templates.registry import TemplateRegistry

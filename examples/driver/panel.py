@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Capabilities,
     Circuit,
     ControllerError,
     LinkCounter,
     Queue,
 )
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.topology.graph import Topology
 
@@ -32,7 +32,7 @@ Table = list[dict[str, Any]]
 
 
 class PanelDriver:
-    """A ``network_provisioner.controllers.base.Controller``. Thread-safe."""
+    """A ``network_provisioner.base.controller.Controller``. Thread-safe."""
 
     def __init__(self, topology: Topology, directory: str, look_every_s: float = 1.0) -> None:
         """Called with the topology and ``controller.options``; reaches for nothing yet."""

@@ -28,9 +28,9 @@ from examples.soykb.fig18.worlds import RealWorld, SimulatedWorld
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
+from network_provisioner.base.controller import Controller
 from network_provisioner.base.errors import AdonError
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner

@@ -16,8 +16,8 @@ from adon.machine.cached import Progress
 from examples.testbed import odl_assembly
 from examples.testbed.odl_assembly import Assembly
 from examples.testbed.procs import Daemon
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import AdonError, MissingError
-from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.restconf import Access, Restconf, UnknownUserError
 
 URL = "http://127.0.0.1:8181"

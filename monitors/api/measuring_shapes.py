@@ -19,8 +19,8 @@ from network_provisioner.api.shapes import Answer, Body, Port, Text
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.base.units import MAX_RATE_BPS, parse_duration
-from network_provisioner.reservations.connections import Connection
-from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.state.connections import Connection
+from network_provisioner.state.disks import DiskSample
 
 Quantity = Text | float
 _MOST_RESULTS = 50

@@ -31,7 +31,7 @@ from monitors.archive.stores import selection as statements
 from monitors.archive.stores.base import ArchiveError, Engine, Row
 from monitors.archive.stores.selection import Cursor, Selection
 from monitors.archive.stores.sqlite import SqliteEngine
-from network_provisioner.stores.database_url import is_database_url
+from network_provisioner.base.database_url import is_database_url
 
 __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]
 

@@ -145,7 +145,7 @@ class Transit:
                         then on it gives way to them, and becomes best effort; 0 for all others
     ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
                         what they were: was_min_bps, was_max_bps, and why ("" for its owner's)
-    ``knee``            beyond which rate more does not help it (:mod:`~.steps.io_aware`): bps,
+    ``knee``            beyond which rate more does not help it (:mod:`~.transits.io_aware`): bps,
                         low_bps, high_bps, cause, site and way (read, write) of the disk,
                         io_wait, at; remembered_bps where earlier transfers taught it; and
                         asked_min_bps, asked_max_bps, what it would have else. Empty for others

@@ -30,10 +30,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails
 
 from network_provisioner.base import fields
+from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import meant
 from network_provisioner.base.units import parse_duration, parse_rate, parse_size
-from network_provisioner.stores.database_url import place
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from queue import SimpleQueue
 
+from network_provisioner.base.controller import Way
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.base import Way
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,

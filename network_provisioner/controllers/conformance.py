@@ -15,8 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Controller,
+    ControllerError,
+    Part,
+    Queue,
+)
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Part, Queue
 from network_provisioner.topology.graph import Topology
 
 
@@ -43,7 +49,7 @@ class Rig(Protocol):
 
 
 class ControllerConformance:
-    """The behaviour that :class:`~network_provisioner.controllers.base.Controller` promises."""
+    """The behaviour that :class:`~network_provisioner.base.controller.Controller` promises."""
 
     def test_circuits_come_and_go_and_asking_twice_changes_nothing(self, rig: Rig) -> None:
         wanted = [circuit(rig, "a"), circuit(rig, "b", pair=1)]

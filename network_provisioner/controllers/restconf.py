@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import InputError, printable
-from network_provisioner.controllers.base import ControllerError
 
 _JSON = "application/yang-data+json"
 # What says that something is not there: RFC 8040 §7 maps "data-missing" to 409.

@@ -14,10 +14,10 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from network_provisioner.base.controller import Redirect
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.units import MAX_RATE_BPS
-from network_provisioner.controllers.base import Redirect
 from network_provisioner.controllers.groups import Branch, CircuitGroup, Pair, matches
 from network_provisioner.controllers.rules import (
     BRANCH_PRIORITY,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from itertools import pairwise
 
-from network_provisioner.controllers.base import Way
+from network_provisioner.base.controller import Way
 from network_provisioner.topology.graph import Host, Topology
 
 _PAIRS = 2  # of hosts that probes are sent between: one of them may be switched off

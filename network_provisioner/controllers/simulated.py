@@ -15,27 +15,26 @@ from collections.abc import Callable, Sequence
 from itertools import compress, count, pairwise
 from operator import is_not
 
-from network_provisioner.base.errors import InputError
-from network_provisioner.base.flows import Flow
-from network_provisioner.base.units import format_rate
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Capabilities,
     Circuit,
     ControllerError,
     LinkCounter,
     Queue,
 )
+from network_provisioner.base.errors import InputError
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.units import format_rate
 from network_provisioner.controllers.groups import check_circuit, check_path, overlap, paths_of
 from network_provisioner.controllers.routes import default_paths, switch_hops
 from network_provisioner.controllers.shaping.shapes import check_queues
-from network_provisioner.reservations.ledger import Hop
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 _PARTS = 1000  # of a bit per second: what rates are added up in, so that sums come back to zero
 
 
 class SimulatedController:
-    """A :class:`~network_provisioner.controllers.base.Controller` that moves no packets.
+    """A :class:`~network_provisioner.base.controller.Controller` that moves no packets.
 
     ``clock`` gives Unix seconds. Thread-safe.
     """

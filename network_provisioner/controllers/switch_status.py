@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from network_provisioner.controllers.base import SwitchStatus
+from network_provisioner.base.controller import SwitchStatus
 
 # A switch that connects again within this was not away.
 _AWAY_AFTER_S = 1.0

@@ -15,14 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from queue import Empty, SimpleQueue
 
-from network_provisioner.base.errors import AdonError, InputError, MissingError
-from network_provisioner.controllers.backend import (
-    SwitchBackend,
-    SwitchChange,
-    SwitchEvent,
-    switch_names,
-)
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Capabilities,
     Circuit,
     ControllerError,
@@ -30,6 +23,13 @@ from network_provisioner.controllers.base import (
     Queue,
     SwitchStatus,
     Way,
+)
+from network_provisioner.base.errors import AdonError, InputError, MissingError
+from network_provisioner.controllers.backend import (
+    SwitchBackend,
+    SwitchChange,
+    SwitchEvent,
+    switch_names,
 )
 from network_provisioner.controllers.groups import CircuitGroup, Pair, shares
 from network_provisioner.controllers.link_watch import LinkWatch
@@ -86,7 +86,7 @@ class ByteLedger:
 
 
 class SwitchedController:
-    """A :class:`~network_provisioner.controllers.base.Controller` on a :class:`SwitchBackend`.
+    """A :class:`~network_provisioner.base.controller.Controller` on a :class:`SwitchBackend`.
 
     ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
     says how rates are kept: one of plan's BANDWIDTH_METHODS, or "auto" for classes on the devices
@@ -255,25 +255,25 @@ class SwitchedController:
         return counters
 
     def failed_links(self) -> dict[Pair, str]:
-        """See :class:`~network_provisioner.controllers.base.WatchesLinks`: links with a port that
+        """See :class:`~network_provisioner.base.controller.WatchesLinks`: links with a port that
         is down, or that let no probes through any more."""
         return self._links.failed()
 
     def known_ways(self) -> frozenset[Way]:
-        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.known
 
     def unheard_links(self) -> set[Pair]:
-        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         return self._links.unheard() if self._watch else set()
 
     def expect_ways(self, ways: Set[Way], failed: Mapping[Pair, str]) -> None:
-        """See :class:`~network_provisioner.controllers.base.ProbesLinks`."""
+        """See :class:`~network_provisioner.base.controller.ProbesLinks`."""
         if self._watch:
             self._links.expect(ways, failed)
 
     def switches(self) -> list[SwitchStatus]:
-        """See :class:`~network_provisioner.controllers.base.WatchesSwitches`."""
+        """See :class:`~network_provisioner.base.controller.WatchesSwitches`."""
         return self._monitor.statuses()
 
     def _look(self) -> None:

@@ -13,9 +13,9 @@ from network_provisioner.base.model import Transit
 from network_provisioner.base.units import bits
 from network_provisioner.policies.accounting import so_far_bytes
 from network_provisioner.policies.policy import Policy
-from network_provisioner.topology.graph import Topology
+from network_provisioner.state.circuits import hops
+from network_provisioner.topology.graph import Hop, Topology
 
-Hop = tuple[str, str]
 Governing = Mapping[Hop, Policy]
 # A transfer that could end sooner than this wants no more than to end then.
 _HORIZON_S = 10.0
@@ -48,12 +48,6 @@ def queue_of(transit: Transit, by_hop: Governing) -> str:
     here = {by_hop[hop].id: by_hop[hop] for hop in hops(transit) if hop in by_hop}
     ranked = sorted(here.values(), key=lambda p: p.precedence, reverse=True)
     return next((queue for p in ranked if (queue := p.queue_of(transit))), "")
-
-
-def hops(transit: Transit) -> list[Hop]:
-    """Every link direction that a transit's data takes."""
-    paths = [part["path"] for part in transit.parts] or [transit.path]
-    return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
 
 
 def reserved(transit: Transit) -> list[tuple[Hop, float]]:

@@ -9,12 +9,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.model import Transit
-from network_provisioner.controllers.base import Queue
-from network_provisioner.policies.links import Governing, Hop, demand_bps, queue_of, reserved
+from network_provisioner.policies.links import (
+    Governing,
+    demand_bps,
+    queue_of,
+    reserved,
+)
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.strategies import Side, Situation, checked, strategies, sure_bps
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
-from network_provisioner.controllers.base import Queue
 from network_provisioner.policies.accounting import RecentUse
-from network_provisioner.policies.links import Governing, Hop, governed_by, governing, queue_of
+from network_provisioner.policies.differentiator import ClassLimit
+from network_provisioner.policies.links import (
+    Governing,
+    governed_by,
+    governing,
+    queue_of,
+)
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
     Policy,
@@ -36,9 +42,8 @@ from network_provisioner.policies.policy import (
 )
 from network_provisioner.policies.queues import LinkQueues, sure_when_idle
 from network_provisioner.policies.schema import acted, stopped
-from network_provisioner.selection.verdicts import ClassLimit
 from network_provisioner.stores.store import Store, StoreError
-from network_provisioner.topology.graph import Topology
+from network_provisioner.topology.graph import Hop, Topology
 
 log = logging.getLogger(__name__)
 

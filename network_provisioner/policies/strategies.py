@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import bytes_of, format_rate
-from network_provisioner.controllers.base import Queue
 
 log = logging.getLogger(__name__)
 

@@ -14,30 +14,41 @@ from functools import cache
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.desired_state import Differentiator
-from network_provisioner.reservations import circuits
-from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
-from network_provisioner.reservations.network_state import NetworkState
-from network_provisioner.reservations.quotas import exceeded
+from network_provisioner.policies.differentiator import (
+    Differentiator,
+    LimitOf,
+    unlimited,
+)
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
-from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate
 from network_provisioner.selection.verdicts import (
-    Claim,
     Grant,
-    LimitOf,
     Never,
     Wait,
+)
+from network_provisioner.state import circuits
+from network_provisioner.state.claims import (
+    Claim,
     crowded,
-    unlimited,
+)
+from network_provisioner.state.ledger import (
+    Ledger,
+    PathPart,
+    Reservation,
+)
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.quotas import exceeded
+from network_provisioner.templates.lookup import (
+    Templates,
+    template_of,
 )
 from network_provisioner.templates.template import Template
-from network_provisioner.terms import Templates, below, template_of
-from network_provisioner.topology.graph import Path
+from network_provisioner.topology.graph import Hop, Path
 
 log = logging.getLogger(__name__)
 

@@ -8,24 +8,39 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.ledger import Hop, Ledger, whole_bps
-from network_provisioner.reservations.timeline import Interval, first_gap
+from network_provisioner.policies.differentiator import (
+    LimitOf,
+    unlimited,
+)
 from network_provisioner.selection.push import MovableOf, make_room
-from network_provisioner.selection.split import PathPart, earliest_split, largest_split, split
+from network_provisioner.selection.split import (
+    earliest_split,
+    largest_split,
+    split,
+)
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
 from network_provisioner.selection.verdicts import (
     Blocked,
-    Claim,
-    Claims,
     Grant,
-    LimitOf,
     Never,
     Wait,
+)
+from network_provisioner.state.claims import (
+    Claim,
+    Claims,
     crowded,
-    unlimited,
+)
+from network_provisioner.state.ledger import (
+    Ledger,
+    PathPart,
+    whole_bps,
+)
+from network_provisioner.state.timeline import (
+    Interval,
+    first_gap,
 )
 from network_provisioner.templates.template import Template
-from network_provisioner.topology.graph import Path
+from network_provisioner.topology.graph import Hop, Path
 
 MAX_HOLDERS = 32  # that are named for one link, the largest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
-from network_provisioner.reservations.quotas import Quotas
+from network_provisioner.state.quotas import Quotas
 
 MAX_AHEAD_S = 366 * 86_400.0  # what is asked for is at most so far away: later is a slip
 PAST_S = 5.0  # a start that is no longer ago than this counts as now: clocks differ

@@ -3,7 +3,7 @@
 A transit is pushed only onto a path that meets its own QSpec, with all that is reserved for it, for
 all the time it has left. It never gets less than its minimum and is never ended. (A higher priority
 takes what a lower one has *above* its minimum without any of this: the ledger holds minima alone,
-and :mod:`~network_provisioner.reservations.elastic` serves the higher one first.)
+and :mod:`~network_provisioner.state.elastic` serves the higher one first.)
 
 Pure: nothing is changed; whoever asked carries the moves out.
 """
@@ -14,10 +14,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from network_provisioner.reservations.ledger import Hop, Lane, Ledger, Reservation, whole_bps
-from network_provisioner.reservations.overlay import Overlay
-from network_provisioner.selection.split import PathPart, divisible
-from network_provisioner.topology.graph import Path
+from network_provisioner.selection.split import divisible
+from network_provisioner.state.ledger import (
+    Lane,
+    Ledger,
+    PathPart,
+    Reservation,
+    whole_bps,
+)
+from network_provisioner.state.overlay import Overlay
+from network_provisioner.topology.graph import Hop, Path
 
 MAX_MOVES = 8  # transits that are moved for one request
 EXACT_MOVES = 3  # up to so many, every choice is looked at

@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.limits import BrokerLimits, check_times
 from network_provisioner.selection.path_selector import PathSelector
-from network_provisioner.selection.verdicts import Grant
-from network_provisioner.templates.template import Template
-from network_provisioner.terms import (
+from network_provisioner.selection.terms import (
     AgreedRates,
-    Templates,
     new_transit,
     settle,
-    template_for,
-    template_of,
     unwanted,
     warnings,
 )
+from network_provisioner.selection.verdicts import Grant
+from network_provisioner.state.network_state import NetworkState
+from network_provisioner.templates.lookup import (
+    Templates,
+    template_for,
+    template_of,
+)
+from network_provisioner.templates.template import Template
 
 ReportsFlows = Callable[[str], bool]
 """Whether the connections of a site's data transfer nodes are reported as they open."""

@@ -8,30 +8,12 @@ Pure: room is asked of the caller, nothing is reserved here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations
 
-from network_provisioner.reservations.ledger import Hop, Lane, Ledger, whole_bps
-from network_provisioner.reservations.timeline import Interval
-from network_provisioner.topology.graph import Path
-
-
-@dataclass(frozen=True, slots=True)
-class PathPart:
-    """One path of a request, with what is reserved on it and the ceiling of what it may have there.
-
-    The ways of one request add up to its minimum and to its maximum.
-    """
-
-    path: Path
-    min_bps: int
-    max_bps: float
-
-    @property
-    def lane(self) -> Lane:
-        """What the ledger holds for it."""
-        return Lane(self.path.hops, self.min_bps)
+from network_provisioner.state.ledger import Ledger, PathPart, whole_bps
+from network_provisioner.state.timeline import Interval
+from network_provisioner.topology.graph import Hop, Path
 
 
 def split(

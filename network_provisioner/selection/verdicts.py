@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.push import Reroute
-from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.transit import PathChoice
-from network_provisioner.topology.graph import Path
+from network_provisioner.state.claims import NO_CLAIM, Claim
+from network_provisioner.state.ledger import (
+    PathPart,
+    Reservation,
+)
+from network_provisioner.topology.graph import Hop, Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +49,6 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassLimit:
-    """What the class of a request may reserve at most on a directed link, in bits per second, and
-    for others ``of`` it, by id. ``words`` name the policy."""
-
-    bps: int
-    of: Callable[[str], bool]
-    words: str
-
-
-LimitOf = Callable[[Hop], ClassLimit | None]
-"""The limit on each directed link, None where no policy sets one."""
-
-
-def unlimited(_: Hop) -> None:
-    """Where there are no policies."""
-
-
-@dataclass(frozen=True, slots=True)
 class Blocked:
     """A directed link that lacks room: what is free on it, and whose reservations hold the rest, or
     who waits for it before (then ``free_bps`` may be enough)."""
@@ -77,50 +61,6 @@ class Blocked:
         """JSON-ready: link, free_bps, holders."""
         link = f"{self.hop[0]}>{self.hop[1]}"
         return {"link": link, "free_bps": self.free_bps, "holders": list(self.holders)}
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Somebody who waits will have ``rate_bps`` (infinite: all) of a link during [``start``,
-    ``end``): ``start`` is its earliest as far as is known, else when it was to begin. ``likely`` is
-    when the first that waits could begin if all that runs ended when it is expected to.
-
-    ``lacks``: the link has no room for it now. ``brief_s``: how long it is expected to take.
-    """
-
-    id: str
-    start: float
-    end: float
-    rate_bps: float = math.inf
-    brief_s: float = math.inf
-    lacks: bool = True
-    likely: float = math.inf
-
-    @property
-    def comes(self) -> float:
-        """When it is to be reckoned with."""
-        return min(self.start, self.likely)
-
-
-Claims = Mapping[Hop, Sequence[Claim]]
-"""Whom a request must leave their rate on each directed link, while the times overlap."""
-
-
-def crowded(
-    ledger: Ledger, hop: Hop, rate_bps: float, start: float, end: float, claims: Sequence[Claim]
-) -> list[Claim]:
-    """Who of those with claims on a link would not have its rate there, when it is to, and when it
-    likely could, beside one more of ``rate_bps`` during [``start``, ``end``)."""
-    here = [c for c in claims if c.rate_bps and c.comes < end and start < c.end]
-    found = []
-    for c in here:
-        beside = rate_bps + sum(o.rate_bps for o in here if o.start < c.end and c.start < o.end)
-        until = min(end, c.end)
-        if ledger.likely_residual(hop, max(start, c.comes), until) < beside or (
-            c.start < end and ledger.residual(hop, max(start, c.start), until) < beside
-        ):
-            found.append(c)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +81,7 @@ class Wait:
     earliest: float | None
     blocking: tuple[Blocked, ...]
     decision: PathChoice
-    claim: Claim = Claim("", -math.inf, math.inf)
+    claim: Claim = NO_CLAIM
     path: Path | None = None
     class_full: frozenset[Hop] = frozenset()
 

@@ -6,8 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from network_provisioner.base.clock import SteadyClock
+from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import InputError
-from network_provisioner.stores.database_url import is_database_url
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import PAGE, Store
 

@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from network_provisioner.base.database_url import shown_url
 from network_provisioner.base.errors import printable
-from network_provisioner.stores.database_url import shown_url
 from network_provisioner.stores.store import Rows, StoreError
 
 Database = psycopg.Connection[tuple[Any, ...]]

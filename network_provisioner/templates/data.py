@@ -19,7 +19,7 @@ from network_provisioner.templates.template import Table, Template, Tuning
 BUILT_IN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         # For every network: no ceiling, no path left out, and a minimum that is lowered where paths
-        # are slow (:func:`~network_provisioner.terms.settle`).
+        # are slow (:func:`~network_provisioner.selection.terms.settle`).
         "default": {
             "qspec": {"min_throughput": "5 Mb/s"},
             "weights": {"throughput": 0.7, "delay": 0.15, "loss": 0.15},

@@ -26,6 +26,9 @@ COST_BITS = 120e3  # ten packets: what TCP sends before it hears of any (RFC 692
 # Layers and small differences of other kinds are worth no path that costs more than this.
 DETOUR, DETOUR_S = 2.0, 0.01
 
+Hop = tuple[str, str]
+"""A directed link: the nodes that it leads from and to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from network_provisioner.controllers.base import (
+from network_provisioner.base.controller import (
     Controller,
     ProbesLinks,
     SwitchStatus,
@@ -22,11 +22,10 @@ from network_provisioner.controllers.base import (
     WatchesSwitches,
     Way,
 )
-from network_provisioner.topology.graph import Link, Topology
+from network_provisioner.topology.graph import Hop, Link, Topology
 
 log = logging.getLogger(__name__)
 
-Hop = tuple[str, str]
 News = TypeVar("News", "LinkNews", "SwitchNews")
 
 # A link that failed so often within so many seconds is unstable, until it was quiet for so many.

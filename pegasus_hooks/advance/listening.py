@@ -16,11 +16,11 @@ from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
 from monitors.workflows.planned.job_files import PlannedFiles
+from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
-from network_provisioner.stores.database_url import place
 from network_provisioner.topology.graph import Topology
 from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.advance.booking import (

@@ -24,11 +24,14 @@ from statistics import median
 from typing import Any
 
 from adon.machine import box, packages
+from network_provisioner.base.controller import (
+    Circuit,
+    Queue,
+)
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import LIVE, TransitRequest
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.routes import default_path
 from network_provisioner.controllers.rules import Meter

@@ -21,15 +21,14 @@ from typing import Any, TypeVar
 
 import networkx as nx
 
+from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import Capabilities
-from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
-from network_provisioner.selection.split import PathPart
 from network_provisioner.selection.verdicts import Grant
+from network_provisioner.state.ledger import Ledger, PathPart
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench, percentiles

@@ -21,13 +21,17 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
+from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import Capabilities
-from network_provisioner.reservations.ledger import Lane, Ledger, Reservation
-from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
+from network_provisioner.state.ledger import (
+    Lane,
+    Ledger,
+    Reservation,
+)
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology

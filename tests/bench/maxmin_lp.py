@@ -2,7 +2,7 @@
 
 The smallest share is made as large as can be; whoever cannot have more than that while the others
 have as much is settled at it; and again for the rest (Nace and Pióro, IEEE Communications Surveys
-10, 2008, §III). A peer of :mod:`network_provisioner.reservations.elastic`.
+10, 2008, §III). A peer of :mod:`network_provisioner.state.elastic`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
-from network_provisioner.reservations.elastic import RateDemand
-from network_provisioner.reservations.ledger import Hop
+from network_provisioner.state.elastic import RateDemand
+from network_provisioner.topology.graph import Hop
 
 CLOSE = 1e-7  # of the largest capacity; below that, figures of the solver mean nothing
 

@@ -26,10 +26,10 @@ from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES
 from examples.testbed.opendaylight import PASSWORD, URL, USER
 from examples.testbed.ports import free_port
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.opendaylight.driver import OpenDaylightController
 from network_provisioner.controllers.restconf import Access, Restconf

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.base.controller import Circuit
 from network_provisioner.controllers.rules import (
     TRANSIT_OWNER,
     Changes,

@@ -1,6 +1,6 @@
 """A link with queues as a fluid: what each queue carries of what is offered to it. For tests.
 
-Written from what :class:`~network_provisioner.controllers.base.Queue` promises, not from how it is
+Written from what :class:`~network_provisioner.base.controller.Queue` promises, not from how it is
 made on a device: rates first, then what is idle goes to the lowest prio, in proportion to rates.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from network_provisioner.controllers.base import Queue
+from network_provisioner.base.controller import Queue
 
 _LEAST_BPS = 1e-3  # below it nothing is left to hand out
 

@@ -9,7 +9,7 @@ from typing import Any
 from broker_rig import Rig
 from network_world import LAYOUT
 
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.base.controller import Circuit
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.relay.agents import RelayAgents
 from network_provisioner.relay.sessions import AgentStatus

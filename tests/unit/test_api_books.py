@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from network_provisioner.api.listing import Only, newest
+from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import SwitchStatus
 from network_provisioner.stores.store import StoreError
 
 POLICY = {

@@ -24,8 +24,8 @@ from network_provisioner.client.request_ids import latest, numbered
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
+from network_provisioner.templates.lookup import service_of
 from network_provisioner.templates.template import Tuning
-from network_provisioner.terms import service_of
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.reservations.active_transits import ActiveTransits
+from network_provisioner.state.active_transits import ActiveTransits
 from tests.storm import Storm
 
 

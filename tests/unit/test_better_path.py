@@ -8,9 +8,9 @@ import pytest
 from broker_rig import L2, Rig, demo_network, refusing
 from test_broker_ways import port
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import ControllerError
-from network_provisioner.steps import rerouting
+from network_provisioner.transits import rerouting
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
 RATES = {"qspec": {"min_throughput": "10 Mb/s"}, "rspec": {"max_throughput": "150 Mb/s"}}

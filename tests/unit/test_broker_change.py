@@ -8,9 +8,9 @@ import pytest
 from broker_rig import Rig, code_of, refusing
 from controller_worlds import two_switches
 
+from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitState
-from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.plan import Planner
 from network_provisioner.controllers.shaping import htb
 from network_provisioner.selection.limits import BrokerLimits

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from broker_rig import Rig, code_of, demo_network, fill, refusing
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import TransitState
-from network_provisioner.controllers.base import ControllerError
 from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.graph import Topology
 

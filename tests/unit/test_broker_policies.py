@@ -12,11 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_world import LISTING_1, NOW
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Queue,
+)
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.accounting import usage
 from network_provisioner.policies.registry import PolicyRegistry

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from request_sequences import Sequences
 
-from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.state.network_state import NetworkState
 
 SEQUENCES = 240
 MANY = int(os.environ.get("ADON_SEQUENCES", "100500"))

@@ -18,7 +18,7 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.controllers.shaping.htb import lay
 from network_provisioner.controllers.shaping.shapes import DeviceShape
-from network_provisioner.terms import DEFAULT_PART
+from network_provisioner.selection.terms import DEFAULT_PART
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from tests.bench.bench_p17 import RATES, allowed_bps, fewer

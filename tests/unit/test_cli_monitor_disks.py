@@ -14,7 +14,7 @@ from workflow_world import T0, UUID, example, workflow
 
 from monitors.archive.archive import Archive
 from monitors.measurements.disks.periods import DiskReport, ProcessSecond, row
-from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.state.disks import DiskSample
 
 
 def report(at: float, wait: float, source: str = "delay") -> DiskReport:

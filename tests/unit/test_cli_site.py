@@ -25,8 +25,8 @@ from adon.planning import live
 from condor_plugins.pool.sitepool import SitePool
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.client.broker import BrokerClient
-from network_provisioner.reservations.ledger import Ledger
-from network_provisioner.reservations.load import describe_load
+from network_provisioner.state.ledger import Ledger
+from network_provisioner.state.load import describe_load
 from network_provisioner.topology.data import topology_from_dict
 
 

@@ -10,7 +10,7 @@ from controller_worlds import MBPS, Pipeline, circuit_sets, topologies, two_swit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.base.controller import Circuit
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.topology.graph import Topology
 

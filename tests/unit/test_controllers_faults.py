@@ -16,8 +16,12 @@ from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS
 from fake_switch import ERROR, PACKET_IN, FakeSwitch
 
+from network_provisioner.base.controller import (
+    Circuit,
+    ControllerError,
+    Part,
+)
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.openflow import lldp
 
 L3 = ("mu", "s1", "r1", "s2", "tacc")

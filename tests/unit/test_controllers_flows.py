@@ -9,9 +9,12 @@ from controller_worlds import MBPS, Pipeline, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Part,
+)
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
-from network_provisioner.controllers.base import Circuit, Part
 from network_provisioner.controllers.groups import (
     matches,
     overlap,

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import MissingError
-from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import (
     CommandRunner,

@@ -9,8 +9,8 @@ from controller_worlds import MBPS, circuit_sets, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.groups import Grouper, by_hop
 from network_provisioner.controllers.plan import Planner, caps, make_plan
 from network_provisioner.controllers.routes import hop_key

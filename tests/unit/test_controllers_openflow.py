@@ -13,10 +13,14 @@ from controller_worlds import MBPS, two_switches
 from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
+from network_provisioner.base.controller import (
+    Circuit,
+    ControllerError,
+    Part,
+)
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import switched
-from network_provisioner.controllers.base import Circuit, ControllerError, Part
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import connections
 from network_provisioner.controllers.openflow.connections import parse_listen

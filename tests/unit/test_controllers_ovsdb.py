@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.ovsdb import VsctlShaper, insecure_bridges
 from network_provisioner.controllers.shaping.shapes import DeviceShape, ShapeClass
 

@@ -9,9 +9,9 @@ from controller_worlds import MBPS, Pipeline, circuit_sets, site, topologies, tw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.dscp import MARKS
 from network_provisioner.controllers.groups import by_hop
 from network_provisioner.controllers.plan import Planner, make_plan

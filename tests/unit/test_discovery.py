@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from topology_world import demo
 
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.openflow import lldp
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.discovery import (

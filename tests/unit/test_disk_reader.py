@@ -24,7 +24,7 @@ from monitors.measurements.disks.histograms import (
 from monitors.measurements.disks.periods import DiskReport, ProcessSecond, row
 from monitors.measurements.disks.reader import DiskReader, parse_stat
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.state.disks import DiskSample
 
 TICKS = os.sysconf("SC_CLK_TCK")
 KERNEL_THREAD = 0x00200000

@@ -9,8 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.reservations.elastic import MaxMinShares, RateDemand
-from network_provisioner.reservations.ledger import Hop
+from network_provisioner.state.elastic import (
+    MaxMinShares,
+    RateDemand,
+)
+from network_provisioner.topology.graph import Hop
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
 AB, BC = HOPS[:2]

@@ -9,7 +9,7 @@ import pytest
 from broker_rig import Rig, demo_network
 from controller_worlds import Pipeline, two_switches
 
-from network_provisioner.controllers.base import Circuit
+from network_provisioner.base.controller import Circuit
 from network_provisioner.controllers.plan import Planner, make_plan
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict
 from network_provisioner.topology.graph import Host, Topology

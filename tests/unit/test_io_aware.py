@@ -9,9 +9,9 @@ import pytest
 from broker_rig import Rig
 
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.reservations.disks import DiskSample
 from network_provisioner.selection.knee import described
-from network_provisioner.steps.io_aware import Meter
+from network_provisioner.state.disks import DiskSample
+from network_provisioner.transits.io_aware import Meter
 
 RATES = {"qspec": {"min_throughput": "100 Mb/s"}, "rspec": {"max_throughput": "150 Mb/s"}}
 TEMPLATES = {"mosaic": {**RATES, "io_aware": True}, "plain": RATES}

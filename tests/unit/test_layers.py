@@ -50,11 +50,10 @@ PURE = [
     "network_provisioner/controllers/plan.py",
     *sorted(
         str(path.relative_to(ROOT))
-        for room in ("selection", "reservations")
+        for room in ("selection", "state")
         for path in (ROOT / "network_provisioner" / room).glob("*.py")
     ),
     "network_provisioner/templates/template.py",
-    "network_provisioner/terms.py",
     "site_selector/cost.py",
     "site_selector/mapping/mapper.py",
 ]
@@ -133,6 +132,24 @@ def test_no_module_comes_back_to_itself() -> None:
         (name, other) for name, file in files.items() for other in imported_modules(file, files)
     )
     assert len(graph) > 300
+    assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
+
+
+def test_no_folder_of_the_network_comes_back_to_itself() -> None:
+    files = modules()
+
+    def folder(name: str) -> Path:
+        return files[name].parent.relative_to(ROOT)
+
+    graph = nx.DiGraph(
+        (folder(name), folder(other))
+        for name, file in files.items()
+        for other in imported_modules(file, files)
+        if {name.split(".")[0], other.split(".")[0]} == {"network_provisioner"}
+        and folder(name) != folder(other)
+        and Path("network_provisioner") not in (folder(name), folder(other))
+    )
+    assert len(graph) > 10
     assert [sorted(c) for c in nx.strongly_connected_components(graph) if len(c) > 1] == []
 
 

@@ -8,8 +8,8 @@ import pytest
 from broker_rig import L2, Rig, demo_network, refusing
 from test_broker_ways import guarded, port
 
+from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.model import TransitState
-from network_provisioner.controllers.base import SwitchStatus
 from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.link_failures import LinkNews
 

@@ -14,8 +14,8 @@ from broker_rig import Rig
 from controller_worlds import MBPS, two_switches
 from test_broker_ways import port
 
+from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.base import Circuit
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.plan import make_plan
 from network_provisioner.topology.data import topology_from_dict, topology_to_dict

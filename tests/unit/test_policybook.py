@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from policy_world import L2, L3, NOW, PolicyRig, ended, live
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitState
-from network_provisioner.controllers.base import Queue
 from network_provisioner.policies import queues as policyqueues
 from network_provisioner.policies.links import demand_bps
 from network_provisioner.policies.strategies import Situation

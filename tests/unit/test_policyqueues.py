@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
 from network_provisioner.base.model import Transit
-from network_provisioner.policies.links import governing, hops, reserved
+from network_provisioner.policies.links import (
+    governing,
+    reserved,
+)
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.queues import LinkQueues
 from network_provisioner.policies.schema import acted
 from network_provisioner.policies.strategies import sure_bps
+from network_provisioner.state.circuits import hops
 
 PATHS = (L2, L3, L2[::-1], ("mu", "s1", "local"), ("local", "s1", "s2", "iplant"))
 steps = st.lists(

@@ -11,12 +11,18 @@ import pytest
 from broker_rig import refusing
 from relay_world import RelayRig, relay_network
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Redirect,
+)
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
-from network_provisioner.controllers.base import Circuit, Redirect
 from network_provisioner.relay.sessions import Session
-from network_provisioner.steps.relaying import DRAIN_S, PORTS
 from network_provisioner.templates.advice import PathFigures
+from network_provisioner.transits.relaying import (
+    DRAIN_S,
+    PORTS,
+)
 
 WEB = (Flow("tcp", None, (8080, 8080)),)
 
@@ -185,7 +191,7 @@ def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:
 
 
 def test_no_port_is_left(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("network_provisioner.steps.relaying.PORTS", PORTS[:1])
+    monkeypatch.setattr("network_provisioner.transits.relaying.PORTS", PORTS[:1])
     ask(rig, flows=WEB)
     why = ask(rig, "b", flows=(Flow("tcp", None, (1, 1)),)).relay["why"]
     assert why == "all ports of ra and rb are taken"

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from network_provisioner.reservations.disks import FRESH_S, DiskSample, ReportedDisks
+from network_provisioner.state.disks import (
+    FRESH_S,
+    DiskSample,
+    ReportedDisks,
+)
 
 
 def second(at: float, io_wait: float) -> DiskSample:

@@ -15,9 +15,9 @@ from template_world import succeeded
 
 from monitors.archive.transfers import transfer_facts
 from network_provisioner.api import create_app
+from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import goodput
-from network_provisioner.controllers.base import Capabilities
 from network_provisioner.policies.accounting import usage
 from network_provisioner.templates.learn import failure
 

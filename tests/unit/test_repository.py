@@ -11,9 +11,9 @@ from store_suite import transit
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.repository import Repository
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import StoreError
+from network_provisioner.transits.repository import Repository
 
 
 class Moody(SqliteStore):

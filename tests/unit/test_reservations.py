@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
-from network_provisioner.reservations.ledger import (
-    Hop,
+from network_provisioner.state.ledger import (
     Lane,
     Ledger,
     Refusal,
     Reservation,
 )
-from network_provisioner.reservations.overlay import Overlay
-from network_provisioner.reservations.timeline import first_gap
+from network_provisioner.state.overlay import Overlay
+from network_provisioner.state.timeline import first_gap
+from network_provisioner.topology.graph import Hop
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 HOPS: list[Hop] = [AB, BC, CD]

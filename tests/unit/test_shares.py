@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_elastic import share
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.controllers.base import Queue
-from network_provisioner.reservations import circuits, shares
-from network_provisioner.reservations.shares import Shares
 from network_provisioner.selection.limits import BrokerLimits
+from network_provisioner.state import circuits
+from network_provisioner.transits import shares
+from network_provisioner.transits.shares import Shares
 
 NETWORK = demo_network(l3="150 Mb/s")
 PATHS = [path for src in ("mu", "local") for path in NETWORK.candidate_paths(src, "tacc")]

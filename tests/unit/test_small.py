@@ -11,11 +11,14 @@ from broker_rig import BIG, Clock, FakeController, Rig, demo_network, fill, refu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Queue,
+)
 from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
-from network_provisioner.controllers.base import Circuit, Queue
 from network_provisioner.selection.breakeven import HOOK_S
-from network_provisioner.steps.standing import STANDING_S
 from network_provisioner.stores.sqlite import SqliteStore
+from network_provisioner.transits.standing import STANDING_S
 
 FIGURES = {"qspec": {"min_throughput": "5 Mb/s"}, "rspec": {"max_throughput": "80 Mb/s"}}
 SHARED = {"shared": {**FIGURES, "small": "share"}}

@@ -9,9 +9,8 @@ from decide_rig import network
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from network_provisioner.reservations.ledger import Hop
 from network_provisioner.selection.split import divisible, largest_split, split
-from network_provisioner.topology.graph import Path, Topology
+from network_provisioner.topology.graph import Hop, Path, Topology
 
 SWITCHES = frozenset("pqrxyz")
 NET = network(

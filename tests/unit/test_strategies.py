@@ -12,8 +12,8 @@ from fluid_link import carried
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import InputError
-from network_provisioner.controllers.base import Queue
 from network_provisioner.policies import strategies as module
 from network_provisioner.policies.strategies import (
     BUILT_IN,

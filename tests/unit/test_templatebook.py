@@ -23,11 +23,11 @@ from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
 from network_provisioner.templates.learn import HALF_LIFE_S, failure
+from network_provisioner.templates.lookup import template_of
 from network_provisioner.templates.match import Specification
 from network_provisioner.templates.registry import TemplateRegistry
 from network_provisioner.templates.sitepolicy import TemplatePolicy, capped, policy_from_dict
 from network_provisioner.templates.template import Tuning
-from network_provisioner.terms import template_of
 
 POLICY = TemplatePolicy(max_bps=5e8, max_priority=3, max_patience_s=60.0, max_paths=2)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from examples.soykb.fig18.story import DST, SRC, Transfer
 from examples.soykb.scenario import LAYOUT
 from examples.testbed import netns, traffic
+from network_provisioner.base.controller import Controller
 from network_provisioner.base.units import bytes_of
-from network_provisioner.controllers.base import Controller
 
 
 class SimulatedWorld:

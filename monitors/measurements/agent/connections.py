@@ -2,7 +2,7 @@
 
 A transfer server gives each client a process. What that process has open beside the client's own
 connection carries files, and by it the switches know the transfer's packets: see
-:mod:`network_provisioner.reservations.connections`.
+:mod:`network_provisioner.state.connections`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from monitors.archive.measurement import Measurement
 from monitors.archive.outbox import Outbox
-from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.state.disks import DiskSample
 
 METRIC = "disk_io"
 PERIOD_S = 10.0

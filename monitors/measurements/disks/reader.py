@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from monitors.measurements.disks.periods import MOST_PROCESSES, DiskReport, ProcessSecond
-from network_provisioner.reservations.disks import DiskSample
+from network_provisioner.state.disks import DiskSample
 
 _log = logging.getLogger(__name__)
 

@@ -23,6 +23,10 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
+from network_provisioner.base.controller import (
+    ControllerError,
+    Way,
+)
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import (
     SwitchBackend,
@@ -30,7 +34,6 @@ from network_provisioner.controllers.backend import (
     SwitchEvent,
     switch_names,
 )
-from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.opendaylight import model, requests
 from network_provisioner.controllers.opendaylight.requests import (
     OpenDaylightReader,
@@ -64,7 +67,7 @@ _PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
 class OpenDaylightController(SwitchedController):
-    """A :class:`~network_provisioner.controllers.base.Controller` that asks OpenDaylight.
+    """A :class:`~network_provisioner.base.controller.Controller` that asks OpenDaylight.
 
     The topology's switches are known there as ``openflow:DPID``. ``shaper`` keeps the rates on the
     devices it reaches; see there for ``bandwidth`` and ``shared``. Thread-safe.

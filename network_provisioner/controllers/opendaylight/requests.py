@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.opendaylight import model
 from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.controllers.backend import SwitchBackend
-from network_provisioner.controllers.base import ControllerError
 from network_provisioner.controllers.openflow import wire
 
 LOG = logging.getLogger(__name__)

@@ -19,9 +19,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from network_provisioner.base.controller import (
+    ControllerError,
+    Way,
+)
 from network_provisioner.base.errors import printable
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
-from network_provisioner.controllers.base import ControllerError, Way
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
@@ -59,7 +62,7 @@ _Message = tuple[Any, str]
 
 
 class OpenFlowController(SwitchedController):
-    """A :class:`~network_provisioner.controllers.base.Controller` for OpenFlow 1.3 switches.
+    """A :class:`~network_provisioner.base.controller.Controller` for OpenFlow 1.3 switches.
 
     ``listen`` is ``HOST:PORT`` for the switches to connect to. ``shaper`` keeps the rates on the
     topology's devices; without one, circuits choose paths but guarantee nothing. Thread-safe.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.shapes import (
     LAST_PRIO,
     Commands,

@@ -2,7 +2,7 @@
 
 For datapaths that keep to OpenFlow queues (the kernel's, hardware); the userspace one ignores them.
 A queue has the number of its mark, and queue 0 is best effort. Open vSwitch's queues have no
-hierarchy, so :class:`~network_provisioner.controllers.base.Queue` cannot be had this way.
+hierarchy, so :class:`~network_provisioner.base.controller.Queue` cannot be had this way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from network_provisioner.controllers.base import ControllerError
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.

@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from network_provisioner.base.controller import (
+    ControllerError,
+    Queue,
+)
 from network_provisioner.base.errors import InputError, MissingError
-from network_provisioner.controllers.base import ControllerError, Queue
 from network_provisioner.topology.graph import Topology
 
 # Best effort is never starved: this share of a link is not handed out.
@@ -69,7 +72,7 @@ class ShapeClass:
 
 @dataclass(frozen=True, slots=True)
 class QueueClass:
-    """A :class:`~network_provisioner.controllers.base.Queue` as its device keeps it."""
+    """A :class:`~network_provisioner.base.controller.Queue` as its device keeps it."""
 
     name: str
     parent: str

@@ -26,7 +26,10 @@ from ovs_rig import (
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
-from network_provisioner.controllers.base import ControllerError, Queue
+from network_provisioner.base.controller import (
+    ControllerError,
+    Queue,
+)
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner

@@ -15,9 +15,12 @@ from ovs_rig import L2, L3, MBPS, OvsRig, transfer, vswitchd
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
+from network_provisioner.base.controller import (
+    Part,
+    SwitchStatus,
+)
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
-from network_provisioner.controllers.base import Part, SwitchStatus
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 

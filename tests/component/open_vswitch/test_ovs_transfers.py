@@ -21,7 +21,10 @@ from packet_suite import WAYS, split, to_port
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
-from network_provisioner.controllers.base import Circuit, Queue
+from network_provisioner.base.controller import (
+    Circuit,
+    Queue,
+)
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from network_provisioner.base.model import Transit
 from network_provisioner.base.schema import STRICT, Rate, Whole
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.timeline import peak
+from network_provisioner.state.timeline import peak
 
 EVERYBODY_ELSE = "*"
 

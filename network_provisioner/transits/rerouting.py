@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations import circuits
-from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.push import Reroute
-from network_provisioner.steps.placement import Placement
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.placement import Placement
 
 ASKED_AT_ONCE = 20  # transits that one sweep looks for better paths for
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.selection.admission import Admission, Claims
-from network_provisioner.steps.early import EarlyTransits
-from network_provisioner.steps.placement import Placement
-from network_provisioner.terms import Templates, template_of
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.templates.lookup import (
+    Templates,
+    template_of,
+)
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.early import EarlyTransits
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.placement import Placement
 
 log = logging.getLogger(__name__)
 

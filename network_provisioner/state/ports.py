@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from network_provisioner.base.flows import Ports
 from network_provisioner.base.model import Transit
-from network_provisioner.reservations.pairs import pair_of
+from network_provisioner.state.pairs import pair_of
 
 # Each call of a tool uses one for its control connection and one for each stream, and does not use
 # it again for a minute. Outside of what Linux gives away by itself (from 32768 on).

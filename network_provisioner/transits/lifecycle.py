@@ -23,24 +23,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from network_provisioner.base.clock import move_times
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
-from network_provisioner.controllers.base import ControllerError
-from network_provisioner.desired_state import DesiredState
 from network_provisioner.policies.accounting import meter
-from network_provisioner.reports import mark, uncounted
-from network_provisioner.repository import Repository
-from network_provisioner.reservations import circuits
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Hop, Ledger, Reservation
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
-from network_provisioner.selection.split import PathPart
+from network_provisioner.selection.terms import LEASE_ENDS
 from network_provisioner.selection.transit import explain
 from network_provisioner.selection.verdicts import Grant, Wait
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.ledger import (
+    Ledger,
+    PathPart,
+    Reservation,
+)
 from network_provisioner.stores.store import ACTIVE
-from network_provisioner.terms import LEASE_ENDS
-from network_provisioner.topology.graph import Path, Topology
+from network_provisioner.topology.graph import Hop, Path, Topology
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.reports import (
+    mark,
+    uncounted,
+)
+from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Collection, Iterator
 
 from network_provisioner.base.model import LIVE, ON_SWITCHES, Transit, TransitState
-from network_provisioner.policies.links import hops
-from network_provisioner.reservations.pairs import SitePairs
-from network_provisioner.reservations.ports import PortBlocks
-from network_provisioner.reservations.waitlist import Waitlist
-from network_provisioner.terms import Templates
+from network_provisioner.state.circuits import hops
+from network_provisioner.state.pairs import SitePairs
+from network_provisioner.state.ports import PortBlocks
+from network_provisioner.state.waitlist import Waitlist
+from network_provisioner.templates.lookup import Templates
 
 _FOR_EVER = float("inf")
 _OWNERS = ("user", "project")

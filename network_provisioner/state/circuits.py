@@ -11,15 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Part,
+    Redirect,
+)
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, flow_from_dict
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.controllers.base import Circuit, Part, Redirect
-from network_provisioner.reservations.elastic import RateDemand
-from network_provisioner.reservations.ledger import Hop, Ledger, Reservation, whole_bps
-from network_provisioner.selection.split import PathPart
-from network_provisioner.topology.graph import Topology
+from network_provisioner.state.elastic import RateDemand
+from network_provisioner.state.ledger import (
+    Ledger,
+    PathPart,
+    Reservation,
+    whole_bps,
+)
+from network_provisioner.topology.graph import Hop, Topology
 
 # What is expected of a transfer whose size is known: a start, and a tenth for headers and losses.
 BRIEF_S, BRIEF = 1.0, 1.1
@@ -54,6 +62,12 @@ def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
     transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
     transit.relay = {}
+
+
+def hops(transit: Transit) -> list[Hop]:
+    """Every link direction that a transit's data takes."""
+    paths = [part["path"] for part in transit.parts] or [transit.path]
+    return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
 
 
 def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:

@@ -12,12 +12,12 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.lifecycle import Lifecycle
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.selection.terms import fingerprint
 from network_provisioner.selection.verdicts import Grant, Wait
-from network_provisioner.terms import fingerprint
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from network_provisioner.base.model import Transit
-from network_provisioner.reservations.ledger import Hop
-from network_provisioner.selection.verdicts import Claim
+from network_provisioner.state.claims import Claim
+from network_provisioner.topology.graph import Hop
 
 LOOK_AGAIN_S = 5.0
 LOOK_AGAIN_AT = 50  # so many, at most, each time the queue is served without news of their links

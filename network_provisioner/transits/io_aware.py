@@ -24,13 +24,16 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import BITS_PER_BYTE
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.disks import ReportedDisks
 from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, described
-from network_provisioner.steps.changes import Changes
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.disks import ReportedDisks
+from network_provisioner.templates.lookup import (
+    Templates,
+    template_of,
+)
 from network_provisioner.templates.template import Template
-from network_provisioner.terms import Templates, template_of
+from network_provisioner.transits.changes import Changes
+from network_provisioner.transits.desired_state import DesiredState
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from itertools import islice, pairwise
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations.network_state import NetworkState
 from network_provisioner.selection.admission import Admission, Claims
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.transit import explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
+from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.template import Template
+from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
 

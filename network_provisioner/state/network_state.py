@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from network_provisioner.controllers.base import Capabilities
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.ledger import Hop, Ledger
-from network_provisioner.topology.graph import Topology
+from network_provisioner.base.controller import Capabilities
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.ledger import Ledger
+from network_provisioner.topology.graph import Hop, Topology
 
 
 @dataclass(eq=False)

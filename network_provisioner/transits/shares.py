@@ -1,6 +1,6 @@
 """What every transit on the switches is given now, kept current while they come and go.
 
-Rates are those of :mod:`~.reservations.elastic`: minima for certain, the rest max-min fair by
+Rates are those of :mod:`~.state.elastic`: minima for certain, the rest max-min fair by
 priority, within what the policy's queues are sure of. With up to :data:`EAGER` paths in use
 everything is shared anew at each change. Beyond, a newcomer is given its minimum and what happens
 to be free, out of what its neighbours have above their minima; everything is shared anew when the
@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from network_provisioner.base.controller import Queue
 from network_provisioner.base.model import Transit
-from network_provisioner.controllers.base import Queue
 from network_provisioner.policies.accounting import meter
 from network_provisioner.policies.strategies import sure_bps
-from network_provisioner.reservations import circuits
-from network_provisioner.reservations.elastic import MaxMinShares, RateDemand
-from network_provisioner.reservations.ledger import Hop
-from network_provisioner.topology.graph import Topology
+from network_provisioner.state import circuits
+from network_provisioner.state.elastic import (
+    MaxMinShares,
+    RateDemand,
+)
+from network_provisioner.topology.graph import Hop, Topology
 
 EAGER = 256
 

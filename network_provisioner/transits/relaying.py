@@ -15,20 +15,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Redirect,
+)
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
 from network_provisioner.base.units import format_rate
-from network_provisioner.controllers.base import Circuit, Redirect
 from network_provisioner.relay.agents import SILENT_S, RelayAgents
 from network_provisioner.relay.decision import helps, settings
 from network_provisioner.relay.sessions import Session
-from network_provisioner.repository import Repository
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.circuits import owner
-from network_provisioner.steps.tuning import TransferTuning
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.circuits import owner
+from network_provisioner.templates.lookup import (
+    Templates,
+    service_of,
+    template_of,
+)
 from network_provisioner.templates.template import Template
-from network_provisioner.terms import Templates, service_of, template_of
 from network_provisioner.topology.graph import Host, Link, Topology
+from network_provisioner.transits.repository import Repository
+from network_provisioner.transits.tuning import TransferTuning
 
 PORTS = range(27_001, 28_000)
 DRAIN_S = 30.0  # for what relays hold to arrive

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
-from network_provisioner.desired_state import DesiredState
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations.pairs import SitePairs
 from network_provisioner.selection.admission import Admission
+from network_provisioner.state.pairs import SitePairs
 from network_provisioner.topology.graph import Topology
+from network_provisioner.transits.desired_state import DesiredState
+from network_provisioner.transits.lifecycle import Lifecycle
 
 
 @dataclass(eq=False)

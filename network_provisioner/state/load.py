@@ -10,8 +10,8 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.reservations.ledger import Hop, Ledger
-from network_provisioner.topology.graph import Link, Node, Topology
+from network_provisioner.state.ledger import Ledger
+from network_provisioner.topology.graph import Hop, Link, Node, Topology
 
 _LATE_S = 5.0  # an instant no longer ago than this is now: a question takes its time
 

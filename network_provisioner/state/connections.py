@@ -1,7 +1,7 @@
 """Which transit the connections of transfer servers belong to, as their hosts' agents see them.
 
 A client that has two servers move a file connects to each from a port of the transfer's block
-(:mod:`~.reservations.ports`). The server's process that answers it opens the data connections: so
+(:mod:`~.state.ports`). The server's process that answers it opens the data connections: so
 they are the transfer's, whatever their own ports are. No effects.
 """
 
@@ -14,7 +14,7 @@ from ipaddress import ip_address, ip_network
 
 from network_provisioner.base.flows import MAX_FLOWS, Flow
 from network_provisioner.base.model import Transit
-from network_provisioner.reservations.ports import PortBlocks
+from network_provisioner.state.ports import PortBlocks
 from network_provisioner.topology.graph import Topology
 
 FRESH_S = 30.0  # an agent reports more often, also when nothing is open

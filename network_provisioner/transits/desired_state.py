@@ -7,54 +7,23 @@ was cut short. Here that state is kept, and told only where something of it has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from network_provisioner.base.controller import (
+    Circuit,
+    Controller,
+    ControllerError,
+    Queue,
+)
 from network_provisioner.base.model import Transit
-from network_provisioner.controllers.base import Circuit, Controller, ControllerError, Queue
-from network_provisioner.reservations.circuits import circuit
-from network_provisioner.reservations.ledger import Hop
-from network_provisioner.reservations.shares import Shares
-from network_provisioner.selection.verdicts import ClassLimit
-from network_provisioner.steps.relaying import Relaying
+from network_provisioner.policies.differentiator import Differentiator
+from network_provisioner.state.circuits import circuit
+from network_provisioner.transits.relaying import Relaying
+from network_provisioner.transits.shares import Shares
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 5.0  # between attempts to mend switches that did not take the last change
-
-
-class Differentiator(Protocol):
-    """Tells transfers apart by whose they are. Times are Unix seconds."""
-
-    def queue_of(self, transit: Transit, now: float) -> str:
-        """The queue a transit shares where its path meets one, "" for none."""
-        ...
-
-    def queues(self, live: Sequence[Transit], now: float) -> Sequence[Queue]:
-        """The queues that the links shall have now."""
-        ...
-
-    def bound(
-        self,
-        transit: Transit,
-        hop: Hop,
-        capacity_bps: float,
-        at: float,
-        known: Mapping[str, Transit],
-    ) -> ClassLimit | None:
-        """How much of what can be reserved on a link direction those of a transit's class may
-        reserve together from ``at`` on, None for all of it."""
-        ...
-
-    def next_change(self, now: float) -> float | None:
-        """When to ask again though no transit changes: not after ``now`` where policies have
-        changed since :meth:`queues` was asked; None where nothing is to come."""
-        ...
-
-    def ended(self, transit: Transit) -> None:
-        """A transit has ended, or the report of one that had ended has come. Called once for each
-        of the two; whatever it raises is logged and goes no further."""
-        ...
 
 
 @runtime_checkable
@@ -131,7 +100,7 @@ class DesiredState:
 
     def share(self, now: float, everything: bool) -> None:
         """Share anew what the links have. ``everything``: also what may wait while many are live
-        (:mod:`~.reservations.shares`), and where a policy has changed."""
+        (:mod:`~.transits.shares`), and where a policy has changed."""
         if everything or (self._shares.behind and self._shares.few):
             self._assign_queues(now, everything)
         for transit in self._shares.settle(now, everything):

@@ -13,15 +13,15 @@ from urllib.parse import quote
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SHARES, Transit, TransitRequest
 from network_provisioner.client.request_ids import latest, numbered
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations.active_transits import ActiveTransits
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.selection.terms import check
 from network_provisioner.selection.verdicts import Grant
-from network_provisioner.steps.early import EarlyTransits
-from network_provisioner.steps.placement import Placement
+from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.templates.template import Template
-from network_provisioner.terms import check
+from network_provisioner.transits.early import EarlyTransits
+from network_provisioner.transits.lifecycle import Lifecycle
+from network_provisioner.transits.placement import Placement
 
 log = logging.getLogger(__name__)
 

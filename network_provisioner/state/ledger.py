@@ -20,10 +20,13 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate
-from network_provisioner.reservations.timeline import Held, Interval, Timeline
-from network_provisioner.topology.graph import Topology
+from network_provisioner.state.timeline import (
+    Held,
+    Interval,
+    Timeline,
+)
+from network_provisioner.topology.graph import Hop, Path, Topology
 
-Hop = tuple[str, str]
 CLASSES = 8  # that are kept count of on each link
 
 
@@ -33,6 +36,23 @@ class Lane:
 
     hops: tuple[Hop, ...]
     rate_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class PathPart:
+    """One path of a request, with what is reserved on it and the ceiling of what it may have there.
+
+    The ways of one request add up to its minimum and to its maximum.
+    """
+
+    path: Path
+    min_bps: int
+    max_bps: float
+
+    @property
+    def lane(self) -> Lane:
+        """What the ledger holds for it."""
+        return Lane(self.path.hops, self.min_bps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from network_provisioner.reservations.filling import Table
-from network_provisioner.reservations.ledger import Hop, whole_bps
+from network_provisioner.state.filling import Table
+from network_provisioner.state.ledger import whole_bps
+from network_provisioner.topology.graph import Hop
 
 _MOST = 1 << 62  # b/s; stands for any larger rate, so that sums fit into 64 bits
 

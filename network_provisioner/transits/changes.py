@@ -10,13 +10,16 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, Transit, TransitState
-from network_provisioner.lifecycle import Lifecycle
-from network_provisioner.reservations import circuits
-from network_provisioner.reservations.active_transits import ActiveTransits
-from network_provisioner.reservations.connections import Connection, ReportedConnections
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
+from network_provisioner.state import circuits
+from network_provisioner.state.active_transits import ActiveTransits
+from network_provisioner.state.connections import (
+    Connection,
+    ReportedConnections,
+)
 from network_provisioner.topology.graph import Topology
+from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
 

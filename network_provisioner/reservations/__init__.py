@@ -1,1 +1,0 @@
-"""Who holds what and when: the ledger in time, max-min sharing, the queue. No effects."""

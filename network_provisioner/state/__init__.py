@@ -1,0 +1,1 @@
+"""The network as it is promised: who holds what and when, who waits. No effects."""

@@ -1,0 +1,1 @@
+"""How transits change in the broker's turn: placed, moved, extended, ended."""
