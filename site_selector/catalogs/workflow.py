@@ -154,9 +154,6 @@ def parse_workflow(text: str, name: str = "workflow.yml") -> Workflow:
 def workflow_of(document: Document) -> Workflow:
     """The workflow that a parsed document describes. Raises InputError."""
     root = document.root
-    version = root.get("pegasus")
-    if isinstance(version, str) and version.partition(".")[0] != "5":
-        raise document.error(("pegasus",), f"found version {version[:40]}, expected {WHAT}")
     entries = root.get("jobs")
     if not isinstance(entries, list) or not entries:
         raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")

@@ -147,10 +147,6 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
             " Pegasus 5 (Pegasus manual, 'Moving From DAX3 to Pegasus.api')",
         ),
         (
-            {"workflow": changed(WORKFLOW, "pegasus", to="4.9")},
-            "workflow.yml:1: found version 4.9, expected Pegasus 5 abstract workflow",
-        ),
-        (
             {"workflow": changed(WORKFLOW, "jobDependencies", to=[{"id": "ID2", "children": ["ID1"]}])},
             "workflow.yml:1: jobs form a cycle: ID1 -> ID2 -> ID1",
         ),

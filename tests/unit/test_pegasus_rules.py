@@ -168,6 +168,10 @@ def test_local_takes_jobs_only_where_it_is_named(load: Load) -> None:
         assert inputs.candidates["J1"] == ("local",)
 
 
+def test_the_version_that_a_workflow_names_stops_nothing(load: Load) -> None:
+    assert load(workflow={**FLOW, "pegasus": "4.9"}).candidates["J1"] == ("grove",)
+
+
 def test_catalogs_inside_add_to_those_in_files(load: Load) -> None:
     inside = {
         **FLOW, "siteCatalog": sites(GROVE), "replicaCatalog": replicas({**IN, "metadata": None}),

@@ -94,7 +94,6 @@ def _with(**change: object) -> str:
         (_with(uses=[{"type": "input"}]), "a file it uses has no lfn"),
         (_with(profiles={"pegasus": {"memory": "much"}}), "job x: memory is 'much'"),
         (_with(profiles=[1]), "profiles are no mapping"),
-        ("pegasus: 4.9\njobs: [{}]\n", "found version 4.9, expected Pegasus 5 abstract workflow"),
         ("name: x\n", "no list of jobs"),
         ("", "found an empty file"),
         ("- a\n", "found a list"),
