@@ -181,7 +181,7 @@ def test_a_machine_on_which_jobs_die_is_drained_and_another_started(
         until(lambda: happened(log, "005") == 6, "all jobs to end")
         bad = (tmp_path / "bad").read_text().strip()
         until(lambda: none_left(pool, config), "the machines to be gone")
-    told = " ".join(pool.run(adon(config, "explain", "--last", "1000")).split())
+    told = " ".join(pool.run(adon(config, "explain", "--limit", "1000")).split())
     assert f"{bad} drained: the last 4 jobs died there within 60 s" in told
     lived = {one.details["name"]: one for one in recorded(tmp_path, "machine")}
     assert bad in lived
