@@ -153,7 +153,7 @@ def test_a_head_node_whose_clock_is_wrong_gives_up_no_machine(
     assert happened(log, "004") == 0
     assert [one.details["why"] for one in recorded(tmp_path, "machine")] == ["it is drained"]
     (boot,) = recorded(tmp_path, "boot")
-    assert 0 < boot.value < 300
+    assert 0 <= boot.value < 300  # HTCondor tells whole seconds
 
 
 # The first machine that runs a job has no such file as jobs need, all others have.
