@@ -6,7 +6,9 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import AdonError
+from network_provisioner.controllers.shaping.ovsdb import plain
 from network_provisioner.controllers.shaping.shapes import Commands
 
 LEAST_BUFFER = 4_000_000  # bytes, of sockets that the userspace datapath sends by
@@ -19,8 +21,8 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     """In words, what is set on bridges with these datapath ids that costs rules or packets; nothing
     where there is no Open vSwitch to ask."""
     try:
-        bridges, tables = (_rows(runner, name) for name in _COLUMNS)
-        found = [row for row in bridges if int(str(row["datapath_id"] or "0"), 16) in dpids]
+        bridges, tables = (_rows(runner, *item, 5) for item in _COLUMNS.items())
+        found = [row for row in bridges if int(row["datapath_id"] or "0", 16) in dpids]
         userspace = [row["name"] for row in found if row["datapath_type"] == "netdev"]
         buffer = int(runner.ask(["cat", _BUFFER])[1] or 0) if userspace else LEAST_BUFFER
     except (AdonError, OSError, ValueError, KeyError, TypeError):
@@ -34,7 +36,7 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
                 f"ovs-vsctl set-fail-mode {name} secure"
             )
         for table in tables:
-            if table["_uuid"] in (row["flow_tables"] or ()) and table["flow_limit"]:
+            if table["_uuid"] in row["flow_tables"].values() and table["flow_limit"]:
                 what = "and evicts rules" if table["overflow_policy"] == "evict" else "at most"
                 warnings.append(f"{name}: a flow table holds {table['flow_limit']} rules {what}")
     if userspace and buffer < LEAST_BUFFER:
@@ -45,23 +47,29 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     return warnings
 
 
-def _rows(runner: Commands, table: str) -> list[dict[str, Any]]:
-    words = ["ovs-vsctl", "--timeout=5", "--format=json", f"--columns={_COLUMNS[table]}", "list"]
-    code, out, _ = runner.ask([*words, table])
-    if code:
-        raise ValueError(out)
-    data = json.loads(out)
-    return [dict(zip(data["headings"], map(_plain, row), strict=True)) for row in data["data"]]
+def insecure_bridges(runner: Commands, dpids: Collection[int]) -> dict[int, str]:
+    """What is wrong with the ``fail_mode`` of the bridges with these datapath ids, in words; those
+    that the database does not have are left out. Raises ControllerError where it does not answer,
+    MissingError for no ``ovs-vsctl``."""
+    found = {}
+    for row in _rows(runner, "Bridge", "datapath_id,fail_mode", 1):
+        dpid = int(row["datapath_id"] or "0", 16)
+        if dpid in dpids and row["fail_mode"] != "secure":
+            found[dpid] = (
+                f"has fail_mode {row['fail_mode'] or 'standalone'}, expected secure: without the "
+                "broker it is a plain switch"
+            )
+    return found
 
 
-def _plain(value: Any) -> Any:
-    """A value of OVSDB (RFC 7047, section 5.1): None for an empty set, a UUID as its text, a map
-    or set as a list of its values."""
-    if not isinstance(value, list):
-        return value
-    kind, content = value
-    if kind == "uuid":
-        return content
-    if kind == "map":
-        return [_plain(it) for _, it in content]
-    return [_plain(it) for it in content] or None
+def _rows(runner: Commands, table: str, columns: str, timeout_s: int) -> list[dict[str, Any]]:
+    """Raises ControllerError, MissingError."""
+    words = ["ovs-vsctl", f"--timeout={timeout_s}", "--format=json", f"--columns={columns}", "list"]
+    code, out, error = runner.ask([*words, table])
+    if code != 0:
+        why = error.strip().rpartition("\n")[2] or f"exit code {code}"
+        raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
+    return [
+        dict(zip(columns.split(","), map(plain, row), strict=True))
+        for row in json.loads(out)["data"]
+    ]

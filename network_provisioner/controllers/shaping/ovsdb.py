@@ -8,10 +8,9 @@ hierarchy, so :class:`~network_provisioner.base.controller.Queue` cannot be had 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
@@ -107,7 +106,7 @@ class VsctlShaper:
 
     def _records(self) -> _Records:
         lines = answer(self._run, [*self._words, *_LIST]).splitlines()
-        queues, qos, ports = ([list(map(_plain, r)) for r in json.loads(x)["data"]] for x in lines)
+        queues, qos, ports = ([list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines)
         return _Records(
             {uuid: config for uuid, config in queues} | {uuid: config for uuid, _, config in qos},
             {uuid: numbered for uuid, numbered, _ in qos},
@@ -189,25 +188,6 @@ class VsctlShaper:
         return answer(self._run, [*self._words, *words]).split()
 
 
-def insecure_bridges(run: Commands, dpids: Collection[int]) -> dict[int, str]:
-    """What is wrong with the ``fail_mode`` of Open vSwitch's bridges with these datapath ids, in
-    words; those that the database does not have are left out. Raises ControllerError where it does
-    not answer, MissingError for no ``ovs-vsctl``."""
-    words = ["ovs-vsctl", "--timeout=1", "--format=json", "--columns=datapath_id,fail_mode"]
-    code, said, error = run.ask([*words, "list", "bridge"])
-    if code != 0:
-        why = error.strip().rpartition("\n")[2] or f"exit code {code}"
-        raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
-    found = {}
-    for dpid, mode in json.loads(said)["data"]:
-        if isinstance(dpid, str) and int(dpid, 16) in dpids and mode != "secure":
-            shown = mode if isinstance(mode, str) else "standalone"  # an empty set stands for it
-            found[int(dpid, 16)] = (
-                f"has fail_mode {shown}, expected secure: without the broker it is a plain switch"
-            )
-    return found
-
-
 def _queues(shape: DeviceShape) -> dict[int, _Rates]:
     """Minimum and maximum rate and priority of every queue; 0 is best effort."""
     best_effort = (round(shape.best_effort_bps), round(shape.capacity_bps), LAST_PRIO)
@@ -232,10 +212,12 @@ def _values(rates: _Rates) -> dict[str, str]:
     return dict(zip(("min-rate", "max-rate", "priority"), map(str, rates), strict=True))
 
 
-def _plain(value: Any) -> Any:
-    """What OVSDB's JSON (RFC 7047, section 5.1) means, as far as it is here: a map, a record's
-    UUID, or neither."""
+def plain(value: Any) -> Any:
+    """A value of OVSDB's JSON (RFC 7047, section 5.1): a dict for a map, a list for a set and None
+    for an empty one, the text of a UUID."""
     if not isinstance(value, list):
         return value
-    kind, found = value
-    return {key: _plain(one) for key, one in found} if kind == "map" else found
+    kind, content = value
+    if kind == "map":
+        return {key: plain(one) for key, one in content}
+    return content if kind == "uuid" else [plain(one) for one in content] or None
