@@ -9,6 +9,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit
 from network_provisioner.controllers.groups import Pair
 from network_provisioner.controllers.routes import default_route, switch_hops
+from network_provisioner.state.circuits import granted
 from network_provisioner.topology.graph import Path, Topology
 
 BEST_EFFORT = "best effort"
@@ -38,11 +39,9 @@ def route_table(
                 rate = path.capacity_bps if path is not None else 0.0
                 rows.append(_row(topology, failed, (src, dst), path, BEST_EFFORT, rate, "", why))
     for transit in live:
-        parts = transit.parts or [{"path": transit.path, "granted_bps": transit.granted_bps}]
-        for part in parts if not site or site in (transit.src, transit.dst) else ():
-            path = topology.path(part["path"])
-            ends, state = (transit.src, transit.dst), transit.state.value
-            rate = part.get("granted_bps", 0.0)
+        ends, state = (transit.src, transit.dst), transit.state.value
+        for nodes, rate in granted(transit) if not site or site in ends else ():
+            path = topology.path(nodes)
             rows.append(_row(topology, failed, ends, path, transit.id, rate, state, transit.reason))
     rows.sort(key=lambda row: (row["src"], row["dst"], row["who"] != BEST_EFFORT, row["who"]))
     return rows

@@ -64,6 +64,13 @@ def leave(transit: Transit) -> None:
     transit.relay = {}
 
 
+def granted(transit: Transit) -> list[tuple[list[str], float]]:
+    """The nodes of each path that a transit is on, and what it is granted there now, b/s."""
+    if not transit.parts:
+        return [(transit.path, transit.granted_bps)]
+    return [(part["path"], part["granted_bps"]) for part in transit.parts]
+
+
 def hops(transit: Transit) -> list[Hop]:
     """Every link direction that a transit's data takes."""
     paths = [part["path"] for part in transit.parts] or [transit.path]

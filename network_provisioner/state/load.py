@@ -10,6 +10,7 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
+from network_provisioner.state.circuits import granted
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.topology.graph import Hop, Link, Node, Topology
 
@@ -32,7 +33,7 @@ def describe_load(
     minima and what they share above, is ``granted_bps``. ``failed``: directed links that carry
     nothing now, and why; ``unknown``: those of which nobody knows whether they do.
     """
-    granted = granted_on_links(live)
+    rates = granted_on_links(live)
     held = _holders(ledger, at, until) if until is not None else {}
 
     def load(hop: Hop) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def describe_load(
             "to": hop[1],
             "reservable_bps": limit,
             "reserved_bps": limit - free,
-            "granted_bps": granted.get(hop, 0.0),
+            "granted_bps": rates.get(hop, 0.0),
             "transits": list(ledger.holders(hop, at, math.nextafter(at, math.inf))),
         }
         return found if until is None else {**found, "holders": held.get(hop, [])}
@@ -74,10 +75,9 @@ def granted_on_links(live: Iterable[Transit]) -> dict[Hop, float]:
     """What transits are granted together on each directed link, b/s."""
     found: dict[Hop, float] = {}
     for transit in live:
-        parts = transit.parts or [{"path": transit.path, "granted_bps": transit.granted_bps}]
-        for part in parts:
-            for hop in pairwise(part["path"]):
-                found[hop] = found.get(hop, 0.0) + part["granted_bps"]
+        for nodes, rate_bps in granted(transit):
+            for hop in pairwise(nodes):
+                found[hop] = found.get(hop, 0.0) + rate_bps
     return found
 
 
