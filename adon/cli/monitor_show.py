@@ -110,12 +110,10 @@ def _status(args: argparse.Namespace) -> int:
     Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
     """
     from adon.cli import monitor_text as text
-    from adon.cli.monitor_source import find, source_of
+    from adon.cli.monitor_source import source_of
 
     with source_of(args, writes=args.now) as source:
-        key = find(source, args.workflow)
-        if args.now:
-            _refresh(source, key)
+        key = _key_of(source, args)
         found = source.workflow(key, args.history)
         inner = [source.workflow(child, 0) for child in found["children"]]
     rows = text.status_rows(found, inner)
@@ -141,12 +139,10 @@ def _show(args: argparse.Namespace) -> int:
     Exit codes: 0 done; 2 there is no such workflow, or archive or broker cannot be read.
     """
     from adon.cli import monitor_text as text
-    from adon.cli.monitor_source import find, source_of
+    from adon.cli.monitor_source import source_of
 
     with source_of(args, writes=args.now) as source:
-        key = find(source, args.workflow)
-        if args.now:
-            _refresh(source, key)
+        key = _key_of(source, args)
         workflow = source.workflow(key, 0)
         found = source.analysis(key, not args.alone)
         inner = []
@@ -161,9 +157,14 @@ def _show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _refresh(source: WorkflowSource, key: str) -> None:
-    if not source.refresh(key):
+def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
+    """The workflow that was named, as of now where that is wanted. Raises InputError."""
+    from adon.cli.monitor_source import find
+
+    key = find(source, args.workflow)
+    if args.now and not source.refresh(key):
         note("nobody who follows it answered: this is what is known")
+    return key
 
 
 _UNWATCHED = "nothing that is watched was measured"
