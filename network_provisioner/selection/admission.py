@@ -14,11 +14,7 @@ from functools import cache
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate
-from network_provisioner.policies.differentiator import (
-    Differentiator,
-    LimitOf,
-    unlimited,
-)
+from network_provisioner.policies.differentiator import Differentiator, LimitOf, unlimited
 from network_provisioner.selection.breakeven import BreakEven, SetupTimes, largest_small
 from network_provisioner.selection.fit import failure
 from network_provisioner.selection.limits import BrokerLimits
@@ -26,27 +22,13 @@ from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable, Reroute, elsewhere
 from network_provisioner.selection.terms import below
 from network_provisioner.selection.transit import Candidate
-from network_provisioner.selection.verdicts import (
-    Grant,
-    Never,
-    Wait,
-)
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
-from network_provisioner.state.claims import (
-    Claim,
-    crowded,
-)
-from network_provisioner.state.ledger import (
-    Ledger,
-    PathPart,
-    Reservation,
-)
+from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.state.quotas import exceeded
-from network_provisioner.templates.lookup import (
-    Templates,
-    template_of,
-)
+from network_provisioner.state.waitlist import Claim, Claims, crowded
+from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
 
@@ -55,7 +37,6 @@ log = logging.getLogger(__name__)
 BestEffortOf = Callable[[str, str, str], tuple[float, float] | None]
 """What transfers without a circuit reach between two sites in b/s, as a user decides by it, and its
 age in seconds; None where nobody measured."""
-Claims = dict[Hop, list[Claim]]
 BETTER_BY = 0.5  # of 10: for less, nobody moves
 
 

@@ -8,37 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.instants import iso
 from network_provisioner.base.units import format_rate
-from network_provisioner.policies.differentiator import (
-    LimitOf,
-    unlimited,
-)
+from network_provisioner.policies.differentiator import LimitOf, unlimited
 from network_provisioner.selection.push import MovableOf, make_room
-from network_provisioner.selection.split import (
-    earliest_split,
-    largest_split,
-    split,
-)
+from network_provisioner.selection.split import earliest_split, largest_split, split
 from network_provisioner.selection.transit import Metric, PathChoice, PathMetrics, choose, path_name
-from network_provisioner.selection.verdicts import (
-    Blocked,
-    Grant,
-    Never,
-    Wait,
-)
-from network_provisioner.state.claims import (
-    Claim,
-    Claims,
-    crowded,
-)
-from network_provisioner.state.ledger import (
-    Ledger,
-    PathPart,
-    whole_bps,
-)
-from network_provisioner.state.timeline import (
-    Interval,
-    first_gap,
-)
+from network_provisioner.selection.verdicts import Blocked, Grant, Never, Wait
+from network_provisioner.state.ledger import Ledger, PathPart, whole_bps
+from network_provisioner.state.timeline import Interval, first_gap
+from network_provisioner.state.waitlist import Claim, Claims, crowded
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Hop, Path
 

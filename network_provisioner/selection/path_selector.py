@@ -20,24 +20,17 @@ from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
-from network_provisioner.policies.differentiator import (
-    LimitOf,
-    unlimited,
-)
+from network_provisioner.policies.differentiator import LimitOf, unlimited
 from network_provisioner.selection.fit import Fit, Requirement, failure
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.push import MovableOf
 from network_provisioner.selection.split import largest_split
 from network_provisioner.selection.transit import Metric, PathMetrics, choose, meets
-from network_provisioner.selection.verdicts import (
-    Grant,
-    Never,
-    Wait,
-)
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state import circuits
-from network_provisioner.state.claims import Claims
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Path
 

@@ -15,13 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from network_provisioner.selection.split import divisible
-from network_provisioner.state.ledger import (
-    Lane,
-    Ledger,
-    PathPart,
-    Reservation,
-    whole_bps,
-)
+from network_provisioner.state.ledger import Lane, Ledger, PathPart, Reservation, whole_bps
 from network_provisioner.state.overlay import Overlay
 from network_provisioner.topology.graph import Hop, Path
 

@@ -9,13 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.model import (
-    ENDED,
-    PORTS_AT,
-    Transit,
-    TransitRequest,
-    TransitState,
-)
+from network_provisioner.base.model import ENDED, PORTS_AT, Transit, TransitRequest, TransitState
 from network_provisioner.base.units import format_rate, format_size, transfer_time
 from network_provisioner.templates.data import BUILT_IN, template_from_dict
 from network_provisioner.templates.match import DEFAULT

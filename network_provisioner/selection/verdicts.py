@@ -8,11 +8,8 @@ from typing import Any
 
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import PathChoice
-from network_provisioner.state.claims import NO_CLAIM, Claim
-from network_provisioner.state.ledger import (
-    PathPart,
-    Reservation,
-)
+from network_provisioner.state.ledger import PathPart, Reservation
+from network_provisioner.state.waitlist import NO_CLAIM, Claim
 from network_provisioner.topology.graph import Hop, Path
 
 

@@ -11,22 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Part,
-    Redirect,
-)
+from network_provisioner.base.controller import Circuit, Part, Redirect
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, flow_from_dict
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.state.elastic import RateDemand
-from network_provisioner.state.ledger import (
-    Ledger,
-    PathPart,
-    Reservation,
-    whole_bps,
-)
+from network_provisioner.state.ledger import Ledger, PathPart, Reservation, whole_bps
 from network_provisioner.topology.graph import Hop, Topology
 
 # What is expected of a transfer whose size is known: a start, and a tenth for headers and losses.

@@ -20,11 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate
-from network_provisioner.state.timeline import (
-    Held,
-    Interval,
-    Timeline,
-)
+from network_provisioner.state.timeline import Held, Interval, Timeline
 from network_provisioner.topology.graph import Hop, Path, Topology
 
 CLASSES = 8  # that are kept count of on each link

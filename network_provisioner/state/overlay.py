@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from network_provisioner.state.ledger import (
-    Ledger,
-    Reservation,
-)
+from network_provisioner.state.ledger import Ledger, Reservation
 from network_provisioner.topology.graph import Hop
 
 _Change = tuple[float, float, int]  # from when to when how much more is reserved

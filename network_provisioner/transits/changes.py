@@ -14,10 +14,7 @@ from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state import circuits
 from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.state.connections import (
-    Connection,
-    ReportedConnections,
-)
+from network_provisioner.state.connections import Connection, ReportedConnections
 from network_provisioner.topology.graph import Topology
 from network_provisioner.transits.lifecycle import Lifecycle
 

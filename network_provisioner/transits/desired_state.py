@@ -9,12 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol, runtime_checkable
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-    ControllerError,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Controller, ControllerError, Queue
 from network_provisioner.base.model import Transit
 from network_provisioner.policies.differentiator import Differentiator
 from network_provisioner.state.circuits import circuit

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
 from network_provisioner.base.model import Transit
-from network_provisioner.selection.admission import Admission, Claims, is_before
+from network_provisioner.selection.admission import Admission, is_before
 from network_provisioner.selection.verdicts import Grant
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.circuits import hops
+from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement

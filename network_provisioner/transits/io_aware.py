@@ -27,10 +27,7 @@ from network_provisioner.base.units import BITS_PER_BYTE
 from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, described
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.disks import ReportedDisks
-from network_provisioner.templates.lookup import (
-    Templates,
-    template_of,
-)
+from network_provisioner.templates.lookup import Templates, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState

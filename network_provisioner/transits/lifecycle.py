@@ -34,18 +34,11 @@ from network_provisioner.selection.transit import explain
 from network_provisioner.selection.verdicts import Grant, Wait
 from network_provisioner.state import circuits
 from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.state.ledger import (
-    Ledger,
-    PathPart,
-    Reservation,
-)
+from network_provisioner.state.ledger import Ledger, PathPart, Reservation
 from network_provisioner.stores.store import ACTIVE
 from network_provisioner.topology.graph import Hop, Path, Topology
 from network_provisioner.transits.desired_state import DesiredState
-from network_provisioner.transits.reports import (
-    mark,
-    uncounted,
-)
+from network_provisioner.transits.reports import mark, uncounted
 from network_provisioner.transits.repository import Repository
 
 log = logging.getLogger(__name__)

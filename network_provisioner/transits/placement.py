@@ -11,11 +11,12 @@ from itertools import islice, pairwise
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.selection.admission import Admission, Claims
+from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.selection.transit import explain
 from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.template import Template
 from network_provisioner.transits.lifecycle import Lifecycle
 

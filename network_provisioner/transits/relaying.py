@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Redirect,
-)
+from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
 from network_provisioner.base.units import format_rate
@@ -27,11 +24,7 @@ from network_provisioner.relay.decision import helps, settings
 from network_provisioner.relay.sessions import Session
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.circuits import owner
-from network_provisioner.templates.lookup import (
-    Templates,
-    service_of,
-    template_of,
-)
+from network_provisioner.templates.lookup import Templates, service_of, template_of
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Host, Link, Topology
 from network_provisioner.transits.repository import Repository

@@ -19,10 +19,7 @@ from network_provisioner.base.model import Transit
 from network_provisioner.policies.accounting import meter
 from network_provisioner.policies.strategies import sure_bps
 from network_provisioner.state import circuits
-from network_provisioner.state.elastic import (
-    MaxMinShares,
-    RateDemand,
-)
+from network_provisioner.state.elastic import MaxMinShares, RateDemand
 from network_provisioner.topology.graph import Hop, Topology
 
 EAGER = 256

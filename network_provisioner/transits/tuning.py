@@ -10,11 +10,7 @@ from typing import Any
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest
 from network_provisioner.templates.advice import PathFigures, advise, varied
-from network_provisioner.templates.lookup import (
-    Templates,
-    service_for,
-    template_for,
-)
+from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
 
 log = logging.getLogger(__name__)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import Transit
-from network_provisioner.selection.admission import Admission, Claims
+from network_provisioner.selection.admission import Admission
 from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.templates.lookup import (
-    Templates,
-    template_of,
-)
+from network_provisioner.state.waitlist import Claim, Claims
+from network_provisioner.templates.lookup import Templates, template_of
+from network_provisioner.topology.graph import Hop
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.early import EarlyTransits
 from network_provisioner.transits.lifecycle import Lifecycle
@@ -42,7 +41,7 @@ class WaitingTransits:
         if not len(waitlist):
             waitlist.served()
             return
-        claimed: Claims = {}
+        claimed: dict[Hop, list[Claim]] = {}
         lowest = self._active.lowest
         for transit in waitlist.in_order(now):
             if waitlist.stirs(transit, now):

@@ -11,14 +11,10 @@ from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.push import Movable
 from network_provisioner.selection.transit import PathChoice
-from network_provisioner.selection.verdicts import (
-    Grant,
-    Never,
-    Wait,
-)
-from network_provisioner.state.claims import Claims
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.ledger import Ledger, PathPart
 from network_provisioner.state.network_state import NetworkState
+from network_provisioner.state.waitlist import Claims
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology

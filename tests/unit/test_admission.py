@@ -12,13 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.selection.split import divisible
-from network_provisioner.selection.verdicts import (
-    Grant,
-    Never,
-    Wait,
-)
-from network_provisioner.state.claims import Claim
+from network_provisioner.selection.verdicts import Grant, Never, Wait
 from network_provisioner.state.ledger import Reservation
+from network_provisioner.state.waitlist import Claim
 
 # Two ways from A and B to C and D, which part at p and join at q.
 TWO_WAYS = {"A-p": 100, "B-p": 100, "p-x": 50, "x-q": 50, "p-y": 30, "y-q": 30, "q-C": 100,
