@@ -53,14 +53,8 @@ from network_provisioner.selection.terms import (
     unwanted,
 )
 from network_provisioner.state.active_transits import ActiveTransits
-from network_provisioner.state.connections import (
-    Connection,
-    ReportedConnections,
-)
-from network_provisioner.state.disks import (
-    DiskSample,
-    ReportedDisks,
-)
+from network_provisioner.state.connections import Connection, ReportedConnections
+from network_provisioner.state.disks import DiskSample, ReportedDisks
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.stores.store import ClockError, Store, StoreError
@@ -73,10 +67,7 @@ from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.early import EarlyTransits
 from network_provisioner.transits.held_packets import HeldPackets
-from network_provisioner.transits.io_aware import (
-    DiskRateOf,
-    IoAware,
-)
+from network_provisioner.transits.io_aware import DiskRateOf, IoAware
 from network_provisioner.transits.lifecycle import Lifecycle
 from network_provisioner.transits.placement import Placement
 from network_provisioner.transits.relaying import Relaying
@@ -85,10 +76,7 @@ from network_provisioner.transits.repository import Repository
 from network_provisioner.transits.rerouting import Rerouting
 from network_provisioner.transits.shares import Shares
 from network_provisioner.transits.standing import StandingCircuits
-from network_provisioner.transits.tuning import (
-    FiguresOf,
-    TransferTuning,
-)
+from network_provisioner.transits.tuning import FiguresOf, TransferTuning
 from network_provisioner.transits.waiting import WaitingTransits
 
 log = logging.getLogger(__name__)

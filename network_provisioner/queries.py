@@ -9,19 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
-from network_provisioner.base.controller import (
-    Controller,
-    ControllerError,
-)
+from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import ENDED, LIVE, Transit
 from network_provisioner.controllers.route_table import route_table
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
-from network_provisioner.state.load import (
-    check_window,
-    describe_load,
-)
+from network_provisioner.state.load import check_window, describe_load
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology

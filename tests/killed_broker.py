@@ -18,10 +18,7 @@ from typing import Any, cast
 
 from broker_rig import Clock, FakeController, Rig, demo_network
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest
 from network_provisioner.stores.store import Store

@@ -19,12 +19,7 @@ from typing import Any, cast
 
 from broker_rig import Clock
 
-from network_provisioner.base.controller import (
-    Circuit,
-    ControllerError,
-    Part,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, ControllerError, Part, Queue
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitRequest

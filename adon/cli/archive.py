@@ -25,10 +25,7 @@ from adon.cli.parsing import (
     names,
     option,
 )
-from network_provisioner.base.database_url import (
-    check_state,
-    is_database_url,
-)
+from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError, printable
 
 if TYPE_CHECKING:

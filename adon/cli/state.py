@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 from adon.cli.output import Column, print_json, rendered
 from adon.cli.parsing import Noun, add_json, add_output, option
-from network_provisioner.base.database_url import (
-    check_state,
-    is_database_url,
-)
+from network_provisioner.base.database_url import check_state, is_database_url
 from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:

@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING
 
 from adon.config.sections import Config, MonitoringConfig
 from adon.config.yamlfile import read_yaml
-from network_provisioner.base.database_url import (
-    is_database_url,
-    shown_url,
-)
+from network_provisioner.base.database_url import is_database_url, shown_url
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import read
 from network_provisioner.templates.data import templates_from_dict

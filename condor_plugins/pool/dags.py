@@ -47,12 +47,7 @@ from monitors.workflows.planned.forecast import (
     believed_run_s,
     expected_ends,
 )
-from monitors.workflows.planned.submit_dir import (
-    JobKind,
-    SubmitDir,
-    dag_of,
-    running,
-)
+from monitors.workflows.planned.submit_dir import JobKind, SubmitDir, dag_of, running
 from network_provisioner.base.errors import InputError
 
 JOB_ATTRIBUTES = (

@@ -21,12 +21,7 @@ from monitors.workflows.condor import Dagman, Gone
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
-from monitors.workflows.logs.dagman import (
-    DagmanStep,
-    StatusChange,
-    StepKind,
-    last_moment,
-)
+from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, last_moment
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes

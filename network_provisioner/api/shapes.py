@@ -10,11 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from network_provisioner.api.problems import Error
-from network_provisioner.base.controller import (
-    Capabilities,
-    LinkCounter,
-    SwitchStatus,
-)
+from network_provisioner.base.controller import Capabilities, LinkCounter, SwitchStatus
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, Transit, TransitRequest
 from network_provisioner.base.schema import INTEGRAL

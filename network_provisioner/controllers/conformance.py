@@ -15,13 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-    ControllerError,
-    Part,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Controller, ControllerError, Part, Queue
 from network_provisioner.base.flows import Flow
 from network_provisioner.topology.graph import Topology
 

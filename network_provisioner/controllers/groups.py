@@ -17,10 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Redirect,
-)
+from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.units import MAX_RATE_BPS, format_rate

@@ -14,10 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    Way,
-)
+from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.controllers.backend import SwitchBackend
 from network_provisioner.controllers.segments import Segment, failed_hops, segments
 from network_provisioner.topology.discovery import End

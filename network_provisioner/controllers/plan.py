@@ -15,10 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.dscp import ACKS, SHARED, ClassKey, Marker, class_key
 from network_provisioner.controllers.groups import (

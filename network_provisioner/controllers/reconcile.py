@@ -9,11 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from network_provisioner.base.controller import (
-    Circuit,
-    ControllerError,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, ControllerError, Queue
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.controllers.backend import SwitchBackend, switch_names
 from network_provisioner.controllers.groups import CircuitGroup, Pair

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 from network_provisioner.base.controller import Queue
 from network_provisioner.base.model import Transit
-from network_provisioner.policies.links import (
-    Governing,
-    demand_bps,
-    queue_of,
-    reserved,
-)
+from network_provisioner.policies.links import Governing, demand_bps, queue_of, reserved
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.strategies import Side, Situation, checked, strategies, sure_bps
 from network_provisioner.topology.graph import Hop, Topology

@@ -27,12 +27,7 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import format_rate
 from network_provisioner.policies.accounting import RecentUse
 from network_provisioner.policies.differentiator import ClassLimit
-from network_provisioner.policies.links import (
-    Governing,
-    governed_by,
-    governing,
-    queue_of,
-)
+from network_provisioner.policies.links import Governing, governed_by, governing, queue_of
 from network_provisioner.policies.policy import (
     EVERYBODY_ELSE,
     Policy,

@@ -13,10 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from network_provisioner.base.controller import (
-    Controller,
-    ControllerError,
-)
+from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.fields import format_dpid
 from network_provisioner.base.units import format_rate

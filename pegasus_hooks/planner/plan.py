@@ -25,12 +25,7 @@ from network_provisioner.base.errors import InputError, MissingError
 from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.layout import lay_out
-from pegasus_hooks.planner.model import (
-    ExecutableJob,
-    Options,
-    PlannedKind,
-    PlannedWorkflow,
-)
+from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, PlannedWorkflow
 from pegasus_hooks.planner.programs import (
     OWN_POST,
     ExecutableCatalog,

@@ -27,12 +27,7 @@ from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, Effects, give_back, ids_of
 from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import to_give_back
-from pegasus_hooks.prepost.prejob import (
-    MULTIPART_ENDING,
-    HookedJob,
-    job_requests,
-    moves_at,
-)
+from pegasus_hooks.prepost.prejob import MULTIPART_ENDING, HookedJob, job_requests, moves_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,7 @@ from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
 from network_provisioner.client.patience import BrokerCalls, Budget
 from pegasus_hooks.prepost import WATCHER
-from pegasus_hooks.prepost.decision import (
-    PathDecision,
-    to_give_back,
-)
+from pegasus_hooks.prepost.decision import PathDecision, to_give_back
 from pegasus_hooks.prepost.prejob import identity_of
 from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, ProvisioningStep, dag_name
 

@@ -24,10 +24,7 @@ from statistics import median
 from typing import Any
 
 from adon.machine import box, packages
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import LIVE, TransitRequest

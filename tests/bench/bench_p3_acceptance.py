@@ -26,11 +26,7 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
-from network_provisioner.state.ledger import (
-    Lane,
-    Ledger,
-    Reservation,
-)
+from network_provisioner.state.ledger import Lane, Ledger, Reservation
 from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template

@@ -12,10 +12,7 @@ from functools import cache, partial
 from random import Random
 from statistics import median
 
-from network_provisioner.state.elastic import (
-    MaxMinShares,
-    RateDemand,
-)
+from network_provisioner.state.elastic import MaxMinShares, RateDemand
 from network_provisioner.topology.graph import Hop, Topology
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p3 import SITES, make_network, timed

@@ -25,10 +25,7 @@ from examples.soykb.scenario import LAYOUT
 from examples.testbed import netns
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN, Host, LanHost
 from examples.testbed.network import Network
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-)
+from network_provisioner.base.controller import Circuit, Controller
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner

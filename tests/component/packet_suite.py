@@ -8,10 +8,7 @@ from __future__ import annotations
 from ovs_rig import L2, L3, MBPS, OvsRig, load, sink, transfer
 
 from examples.soykb.scenario import LAYOUT
-from network_provisioner.base.controller import (
-    Circuit,
-    Part,
-)
+from network_provisioner.base.controller import Circuit, Part
 from network_provisioner.base.flows import Flow
 from network_provisioner.topology.discovery import Discovered, Discovers, differences
 

@@ -14,15 +14,7 @@ from typing import Any
 import killed_expander
 import pytest
 import wrong_clock
-from startd_world import (
-    adon,
-    at_work,
-    happened,
-    none_left,
-    recorded,
-    submit_fan,
-    write_config,
-)
+from startd_world import adon, at_work, happened, none_left, recorded, submit_fan, write_config
 from waiting import until
 
 from adon.machine.packages import ensure

@@ -18,15 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dataplane_world import (
-    NARROW,
-    TEMPLATES,
-    Load,
-    Network,
-    Reading,
-    Transfers,
-    classes,
-)
+from dataplane_world import NARROW, TEMPLATES, Load, Network, Reading, Transfers, classes
 
 from adon.machine import box, packages
 from examples.testbed.layout import CONTROLLER

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ovs_rig import (
-    BACKGROUND,
-    L2,
-    MBPS,
-    OvsRig,
-    transfer,
-    vswitchd,
-)
+from ovs_rig import BACKGROUND, L2, MBPS, OvsRig, transfer, vswitchd
 from packet_suite import CircuitsWithPackets
 
 from examples.soykb.scenario import LAYOUT

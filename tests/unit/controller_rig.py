@@ -8,11 +8,7 @@ from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
 
 from examples.testbed.ports import free_port
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-    ControllerError,
-)
+from network_provisioner.base.controller import Circuit, Controller, ControllerError
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import OWNER_SHIFT, STAMP_OWNER

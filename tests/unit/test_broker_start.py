@@ -9,10 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from broker_rig import FakeController, code_of, demo_network
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    SwitchStatus,
-)
+from network_provisioner.base.controller import ControllerError, SwitchStatus
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.broker import Broker

@@ -10,10 +10,7 @@ from threading import Event
 import pytest
 from broker_rig import L2, Rig, code_of, demo_network, refusing
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.stores.store import StoreError

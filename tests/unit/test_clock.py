@@ -12,13 +12,7 @@ import pytest
 from broker_rig import L2, Rig
 from hypothesis import given
 from hypothesis import strategies as st
-from request_sequences import (
-    RESERVABLE,
-    TEMPLATES,
-    MemoryStore,
-    OneSequence,
-    Sequences,
-)
+from request_sequences import RESERVABLE, TEMPLATES, MemoryStore, OneSequence, Sequences
 
 from network_provisioner.base.clock import (
     GLITCH_S,

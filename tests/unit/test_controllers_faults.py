@@ -16,11 +16,7 @@ from controller_rig import PATH, FakeRig
 from controller_worlds import MBPS
 from fake_switch import ERROR, PACKET_IN, FakeSwitch
 
-from network_provisioner.base.controller import (
-    Circuit,
-    ControllerError,
-    Part,
-)
+from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.openflow import lldp
 

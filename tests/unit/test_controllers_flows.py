@@ -9,18 +9,10 @@ from controller_worlds import MBPS, Pipeline, topologies, two_switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Part,
-)
+from network_provisioner.base.controller import Circuit, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow, Ports
-from network_provisioner.controllers.groups import (
-    matches,
-    overlap,
-    port_masks,
-    reverse,
-)
+from network_provisioner.controllers.groups import matches, overlap, port_masks, reverse
 from network_provisioner.controllers.plan import Planner, SwitchPlan, make_plan
 from network_provisioner.controllers.rules import (
     FLOW_ACK_PRIORITY,

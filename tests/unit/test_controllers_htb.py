@@ -9,11 +9,7 @@ import pytest
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import MissingError
 from network_provisioner.controllers.shaping.htb import TcShaper
-from network_provisioner.controllers.shaping.shapes import (
-    CommandRunner,
-    DeviceShape,
-    ShapeClass,
-)
+from network_provisioner.controllers.shaping.shapes import CommandRunner, DeviceShape, ShapeClass
 
 EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
 ONE = replace(EMPTY, classes=(ShapeClass(5, 150e6, 200e6),))

@@ -17,12 +17,7 @@ from fake_opendaylight import FakeOpenDaylight
 from urllib3.exceptions import ReadTimeoutError
 
 from examples.testbed.ports import free_port
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-    ControllerError,
-    Part,
-)
+from network_provisioner.base.controller import Circuit, Controller, ControllerError, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent
 from network_provisioner.controllers.conformance import ControllerConformance

@@ -13,11 +13,7 @@ from controller_worlds import MBPS, two_switches
 from fake_switch import ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
-from network_provisioner.base.controller import (
-    Circuit,
-    ControllerError,
-    Part,
-)
+from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import switched

@@ -9,10 +9,7 @@ from controller_worlds import MBPS, two_switches
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.plan import Planner, make_plan

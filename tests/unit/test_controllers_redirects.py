@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from policy_world import LISTING_1
 from policy_world import NOW as LISTED_AT
 
-from network_provisioner.base.controller import (
-    Circuit,
-    ControllerError,
-    Part,
-    Redirect,
-)
+from network_provisioner.base.controller import Circuit, ControllerError, Part, Redirect
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.plan import SwitchPlan, make_plan

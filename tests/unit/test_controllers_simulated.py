@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from controller_worlds import MBPS, two_switches
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-)
+from network_provisioner.base.controller import Circuit, Controller
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.simulated import SimulatedController

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.base.database_url import (
-    check_state,
-    is_database_url,
-    shown_url,
-)
+from network_provisioner.base.database_url import check_state, is_database_url, shown_url
 from network_provisioner.base.errors import InputError
 
 SECRET = "tops3cret"

@@ -9,10 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network_provisioner.state.elastic import (
-    MaxMinShares,
-    RateDemand,
-)
+from network_provisioner.state.elastic import MaxMinShares, RateDemand
 from network_provisioner.topology.graph import Hop
 
 HOPS: list[Hop] = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]

@@ -13,11 +13,7 @@ from controller_worlds import MBPS, WallClock, two_switches
 
 from adon.config.sections import ControllerConfig
 from adon.service.wiring import make_controller
-from network_provisioner.base.controller import (
-    Circuit,
-    Controller,
-    ControllerError,
-)
+from network_provisioner.base.controller import Circuit, Controller, ControllerError
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.topology.graph import Topology

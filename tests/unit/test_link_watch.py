@@ -14,10 +14,7 @@ from controller_rig import PATH, FakeRig
 from controller_worlds import two_switches
 from os_ken.lib.packet.packet import Packet
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    WatchesLinks,
-)
+from network_provisioner.base.controller import ControllerError, WatchesLinks
 from network_provisioner.controllers.openflow import lldp
 from network_provisioner.controllers.routes import default_paths, default_route
 from network_provisioner.controllers.segments import failed_hops, probe_frames, segments

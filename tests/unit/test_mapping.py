@@ -11,14 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from site_world import (
-    Measurements,
-    estimate_of,
-    inputs_from,
-    inputs_of,
-    job,
-    resequencing,
-)
+from site_world import Measurements, estimate_of, inputs_from, inputs_of, job, resequencing
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.topology.data import topology_from_dict

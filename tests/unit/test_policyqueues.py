@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
 from network_provisioner.base.model import Transit
-from network_provisioner.policies.links import (
-    governing,
-    reserved,
-)
+from network_provisioner.policies.links import governing, reserved
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.queues import LinkQueues
 from network_provisioner.policies.schema import acted

@@ -15,19 +15,10 @@ from monitors.measurements.agent.connections import ConnectionReporter, carrying
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest, TransitState
-from network_provisioner.state.connections import (
-    Connection,
-    named,
-)
-from network_provisioner.state.ports import (
-    BLOCK,
-    PortBlocks,
-)
+from network_provisioner.state.connections import Connection, named
+from network_provisioner.state.ports import BLOCK, PortBlocks
 from network_provisioner.topology.graph import Topology
-from network_provisioner.transits.lifecycle import (
-    COUNTED_S,
-    UNMET,
-)
+from network_provisioner.transits.lifecycle import COUNTED_S, UNMET
 
 
 @pytest.fixture

@@ -11,18 +11,12 @@ import pytest
 from broker_rig import refusing
 from relay_world import RelayRig, relay_network
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Redirect,
-)
+from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.relay.sessions import Session
 from network_provisioner.templates.advice import PathFigures
-from network_provisioner.transits.relaying import (
-    DRAIN_S,
-    PORTS,
-)
+from network_provisioner.transits.relaying import DRAIN_S, PORTS
 
 WEB = (Flow("tcp", None, (8080, 8080)),)
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from network_provisioner.state.disks import (
-    FRESH_S,
-    DiskSample,
-    ReportedDisks,
-)
+from network_provisioner.state.disks import FRESH_S, DiskSample, ReportedDisks
 
 
 def second(at: float, io_wait: float) -> DiskSample:

@@ -11,10 +11,7 @@ from broker_rig import BIG, Clock, FakeController, Rig, demo_network, fill, refu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from network_provisioner.base.controller import (
-    Circuit,
-    Queue,
-)
+from network_provisioner.base.controller import Circuit, Queue
 from network_provisioner.base.model import ENDED, LIVE, Transit, TransitRequest, TransitState
 from network_provisioner.selection.breakeven import HOOK_S
 from network_provisioner.stores.sqlite import SqliteStore

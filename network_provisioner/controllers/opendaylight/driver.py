@@ -23,10 +23,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    Way,
-)
+from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.base.errors import InputError
 from network_provisioner.controllers.backend import (
     SwitchBackend,

@@ -19,10 +19,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    Way,
-)
+from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.base.errors import printable
 from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
 from network_provisioner.controllers.openflow import lldp, wire

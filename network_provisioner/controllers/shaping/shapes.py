@@ -21,10 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from network_provisioner.base.controller import (
-    ControllerError,
-    Queue,
-)
+from network_provisioner.base.controller import ControllerError, Queue
 from network_provisioner.base.errors import InputError, MissingError
 from network_provisioner.topology.graph import Topology
 

@@ -12,24 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from ovs_rig import (
-    L2,
-    L3,
-    MBPS,
-    RATE_BPS,
-    OvsRig,
-    load,
-    sink,
-    transfer,
-)
+from ovs_rig import L2, L3, MBPS, RATE_BPS, OvsRig, load, sink, transfer
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
-from network_provisioner.base.controller import (
-    ControllerError,
-    Queue,
-)
+from network_provisioner.base.controller import ControllerError, Queue
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner

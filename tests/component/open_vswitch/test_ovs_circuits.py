@@ -30,10 +30,7 @@ from packet_suite import CircuitsWithPackets
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
-from network_provisioner.base.controller import (
-    ControllerError,
-    Part,
-)
+from network_provisioner.base.controller import ControllerError, Part
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow.driver import OpenFlowController

@@ -15,10 +15,7 @@ from ovs_rig import L2, L3, MBPS, OvsRig, transfer, vswitchd
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
 from examples.testbed.network import Network
-from network_provisioner.base.controller import (
-    Part,
-    SwitchStatus,
-)
+from network_provisioner.base.controller import Part, SwitchStatus
 from network_provisioner.base.model import Transit, TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.stores.sqlite import SqliteStore
