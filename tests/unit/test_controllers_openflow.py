@@ -442,7 +442,7 @@ def test_an_auxiliary_connection_leaves_the_switch_as_it_is(rig: FakeRig) -> Non
 def test_of_two_switches_with_one_id_the_first_is_kept(
     rig: FakeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_RIVAL_S", 0.0)
+    monkeypatch.setattr(connections, "_RIVAL_S", 3600.0)
     rig.controller.apply([rig.circuit("a")])
     twin = FakeSwitch(rig.port, 1, [1], rig.now)
     named = "has the datapath id of another switch, at 127.0.0.2, which is not used"
@@ -452,10 +452,11 @@ def test_of_two_switches_with_one_id_the_first_is_kept(
     other.close()
     assert rig.openflow.switches()[0].problem == named and rig.openflow.switches()[0].connected
     assert rig.s1.connections == 1 == twin.connections  # it stays, so that its end is seen
+    assert caplog.text.count("two switches have the same datapath id") == 1
     twin.close()
+    monkeypatch.setattr(connections, "_RIVAL_S", 0.0)
     rig.wait_for("its end", lambda: rig.openflow.switches()[0].problem == "")
     assert twin.table == {} == other.table and rig.controller.installed() == ["a"]
-    assert caplog.text.count("two switches have the same datapath id") == 1
 
 
 def test_where_the_first_of_two_switches_with_one_id_goes_the_other_takes_its_place(
