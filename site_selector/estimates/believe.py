@@ -7,8 +7,9 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            where nobody is ahead (else the archive's queue_wait of the site, or of another site of
            the pool) ─► archive queue_wait ─► site catalog adon.queue_wait ─► default;
            infinite where a site has no workers; never less than what was measured in this pool,
-           for DAGMan, hooks and submission take their time for every site; for a transformation
-           longer or shorter by as much as it waited there, where that was measured three times
+           or, without measurements and hints, than DAGMan takes between two jobs; for a
+           transformation longer or shorter by as much as it waited there, where that was measured
+           three times
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
 How the age and spread of a measurement are taken into account: ``beliefs.py``.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
+from operator import attrgetter
 from statistics import median
 
 from monitors.archive.estimates import Estimate
@@ -48,12 +50,18 @@ from site_selector.estimates.running import IDLE, Live, what_is_left
 from site_selector.inputs import Inputs
 
 DEFAULT_WORKERS = 4
+# What passes from a job's end to its child's start where slots are idle: DAGMan looks at its log,
+# at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
+DAGMAN_S = 15.0
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
 INTERMEDIATE_RATIO = 1.0
+
+
+_BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
 
 
 def believe(
@@ -79,18 +87,22 @@ def believe(
         if found is not None and found.value > 0:
             ratios[name] = archived(found)
     sites = _sites(inputs.sites, measured, live, now)
+    between = _between(sites)
     waits = _waits(sites, names, measured, now)
     errors = {what: known for what in ERRORS_OF if (known := _errors(what, measured, now))}
     return World(
         now,
         sites,
         with_place_of_all(
-            path_beliefs(inputs.sites, places, measured, network, now, inputs.workflow.name),
+            path_beliefs(
+                inputs.sites, places, measured, network, now, inputs.workflow.name, between
+            ),
             output_site,
         ),
         compute_beliefs(inputs, measured, live.pool or {}, now),
         ratios,
-        Belief(0.0, "default") if overhead is None else archived(overhead),
+        # A directory is made first and cleaned up last.
+        replace(between, value=2 * between.value) if overhead is None else archived(overhead),
         measured.note,  # of all that was asked
         errors,
         waits,
@@ -154,10 +166,11 @@ def believe_sites(
     """:func:`believe` without a workflow: sites and paths only."""
     network = Network(live.topology, live.in_use_bps, live.use)
     measured = PlausibleMeasurements(source or NoMeasurements(), network.carries)
+    there = _sites(sites, measured, live, now)
     return World(
         now,
-        _sites(sites, measured, live, now),
-        path_beliefs(sites, sites, measured, network, now),
+        there,
+        path_beliefs(sites, sites, measured, network, now, between=_between(there)),
         {},
         note=measured.note,
     )
@@ -172,18 +185,26 @@ def _sites(
     typical = _pool_latency(sites, measured, now)
     latency = None if live.pool is None else typical
     found = {name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()}
-    if typical is not None:
-        found = {name: _as_elsewhere(belief, *typical) for name, belief in found.items()}
+    least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
+    found = {name: _at_least(belief, least) for name, belief in found.items()}
     return {name: what_is_left(belief, name, live) for name, belief in found.items()}
 
 
-def _as_elsewhere(belief: SiteBelief, typical: Estimate, where: str) -> SiteBelief:
+def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:
     """A wait that nobody measured is no shorter than those that were: DAGMan, hooks and submission
-    take their time for every site, whatever its catalog entry says."""
+    take their time for every site, whatever its catalog entry says. Where none was measured, the
+    catalog knows better than a default."""
     wait = belief.queue_wait
-    if wait.source == "archive" or wait.value >= typical.value:
+    known = ("archive", "catalog") if least is _BETWEEN else ("archive",)
+    if wait.source in known or wait.value >= least.value:
         return belief
-    return SiteBelief(belief.workers, archived(typical, f"measured at {where}"))
+    return replace(belief, queue_wait=least)
+
+
+def _between(sites: Mapping[str, SiteBelief]) -> Belief:
+    """What a job waits that is not one of the workflow's own: staging, making and removing folders.
+    DAGMan's cycles, or less where a site is known to be quicker."""
+    return min((_BETWEEN, *(site.queue_wait for site in sites.values())), key=attrgetter("value"))
 
 
 def _pool_latency(

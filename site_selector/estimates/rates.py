@@ -6,8 +6,8 @@
 Γ_t     cost.tuned_throughput of the path's link, RTT, loss, streams and buffer, and no more than
         the disks at its ends were found to take: archive disk_rate of the application, else of all
 set-up  archive transfer_setup of the path ─► of the measured path with the RTT nearest to its own
-        ─► 0; and likewise transfer_start, the hand-shakes of its tool there, and file_start, what
-        each further file of a transfer takes
+        ─► what a job waits at the submit host; and likewise transfer_start, the hand-shakes of its
+        tool there, and file_start, what each further file of a transfer takes, else 0
 
 How fast each transformation runs at each site (Γ_c), from the first source that knows.
 
@@ -50,6 +50,7 @@ _METRICS = (("compute_rate", "rate"), ("runtime", "runtime"))
 _LEAST_RATIOS = 3  # below it nobody knows how widely they are spread
 DEFAULT_BANDWIDTH_BPS = 100e6  # a campus connection; order of magnitude
 DEFAULT_STREAMS = 4
+_NOTHING = Belief(0.0, "default")
 DEFAULT_BUFFER_BYTES = 4 << 20  # Linux's default tcp_wmem maximum
 
 
@@ -93,9 +94,10 @@ def path_beliefs(
     network: Network,
     now: float,
     application: str = "",
+    between: Belief = _NOTHING,
 ) -> dict[tuple[str, str], PathBelief]:
     """Beliefs of every ordered pair of ``places``, some of which may be no site of the catalog, for
-    an application, "" for any."""
+    an application, "" for any. ``between``: what a transfer's job waits where none was measured."""
     names = list(places)
     found: dict[tuple[str, str], tuple[PathBelief, Belief]] = {}
     for a, b, other in _pairs(sites, names, measured, network):
@@ -124,7 +126,7 @@ def path_beliefs(
             gamma_a = as_measured(path.gamma_a, ratio, "paths")
             alike[id(path)] = replace(path, gamma_a=gamma_a)
         paths[pair] = alike[id(path)]
-    return _with_setup(paths, measured, now)
+    return _with_setup(paths, measured, now, between)
 
 
 def _disk(
@@ -282,13 +284,16 @@ def _told(measured: MeasurementSource) -> frozenset[str] | None:
 
 
 def _with_setup(
-    paths: Mapping[tuple[str, str], PathBelief], measured: MeasurementSource, now: float
+    paths: Mapping[tuple[str, str], PathBelief],
+    measured: MeasurementSource,
+    now: float,
+    between: Belief,
 ) -> dict[tuple[str, str], PathBelief]:
     """The paths with what a transfer costs beside its bytes: the stage job's own wait and start,
     and hand-shakes."""
-    setups, firsts, files = (
-        _carried(paths, measured, metric, now)
-        for metric in ("transfer_setup", "transfer_start", "file_start")
+    setups = _carried(paths, measured, "transfer_setup", now, between)
+    firsts, files = (
+        _carried(paths, measured, metric, now) for metric in ("transfer_start", "file_start")
     )
     found = {}
     alike: dict[tuple[int, ...], PathBelief] = {}
@@ -308,6 +313,7 @@ def _carried(
     measured: MeasurementSource,
     metric: str,
     now: float,
+    unknown: Belief = _NOTHING,
 ) -> dict[tuple[str, str], Belief]:
     """Seconds of every path. One that was never measured takes those of the path with the RTT
     nearest to its own, of several the longest: hand-shakes take a number of round trips."""
@@ -324,7 +330,6 @@ def _carried(
         src, dst = min(known, key=lambda p: (abs(paths[p].rtt_s - rtt_s), -known[p].value, p))
         return archived(known[src, dst], f"measured from {src} to {dst}")
 
-    unknown = Belief(0.0, "default")
     return {
         pair: archived(one) if one is not None else like(paths[pair].rtt_s) if known else unknown
         for pair, one in found.items()

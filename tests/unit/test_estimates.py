@@ -29,7 +29,7 @@ from monitors.archive.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, World
-from site_selector.estimates.believe import DEFAULT_WORKERS, believe, believe_sites
+from site_selector.estimates.believe import DAGMAN_S, DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
 from site_selector.estimates.uncertainty import (
@@ -49,7 +49,9 @@ def test_without_measurements_the_catalog_then_defaults() -> None:
     assert world.sites["mu"].workers == Belief(8, "catalog")
     assert world.sites["mu"].queue_wait == Belief(30, "catalog")
     assert world.sites["tacc"].workers == Belief(DEFAULT_WORKERS, "default")
-    assert world.sites["tacc"].queue_wait == Belief(0, "default")
+    assert world.sites["tacc"].queue_wait == Belief(DAGMAN_S, "default", note="DAGMan's cycles")
+    assert world.paths["mu", "tacc"].setup == world.sites["tacc"].queue_wait
+    assert world.dag_overhead.value == 2 * DAGMAN_S
     assert world.paths["mu", "tacc"].gamma_a == Belief(200e6, "catalog")
     assert world.paths["tacc", "mu"].gamma_a == Belief(200e6, "catalog")
     assert world.paths["mu", "local"].gamma_a == Belief(DEFAULT_BANDWIDTH_BPS, "default")
@@ -287,8 +289,9 @@ def test_the_queue_is_what_the_jobs_ahead_take() -> None:
     idle = wait(ahead=0.0, idle_slots=1, start_s=2.0)
     assert (idle.value, idle.source) == (4.0, "archive")
     source = Measurements({})
-    assert wait(ahead=0.0, idle_slots=1, start_s=2.0) == Belief(
-        2.0, "schedd", 995.0, note="0 jobs ahead, 1 of 4 slots idle"
+    assert wait(ahead=0.0, idle_slots=1, start_s=2.0).value == DAGMAN_S
+    assert wait(ahead=0.0, idle_slots=1, start_s=20.0) == Belief(
+        20.0, "schedd", 995.0, note="0 jobs ahead, 1 of 4 slots idle"
     )
     source = Measurements({("queue_wait", "mu"): estimate_of(4.0)})
     # Nobody knows how long the jobs ahead take: the archive has seen such queues.
@@ -304,8 +307,8 @@ def test_what_running_applications_hold_is_taken_off_a_site() -> None:
         live = Live(pool_of(mu=pool)).with_held(held)
         return believe(world_inputs(), now=NOW, live=live).sites["mu"]
 
-    some = mu(busy("mu", 8, 6, start_s=2.0))
-    assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 2, "")
+    some = mu(busy("mu", 8, 6, start_s=20.0))
+    assert (some.workers.value, some.queue_wait.value, some.lacks) == (6, 20, "")
     assert some.workers.note == "of 8, beside 2 jobs that run"
     assert mu(busy("mu", 8, 0, run_s=60.0)).workers.value == 4  # HTCondor shares
     part = mu(busy("mu", 8, 8), Holding("big", {workers_of("mu"): 5.0}))
@@ -361,7 +364,7 @@ def test_what_nobody_measured_is_not_believed_better_than_what_was() -> None:
 
 def test_what_a_workflow_takes_beside_its_jobs_is_reckoned_with() -> None:
     known = Measurements({("dag_overhead", "local"): estimate_of(9.0)})
-    inputs = world_inputs()
+    inputs = world_inputs({"mu": {}, "tacc": {}})
     ends = []
     for source in (None, known):
         problem = build_problem(inputs, believe(inputs, source, now=NOW))
@@ -453,7 +456,7 @@ def test_a_kind_of_job_waits_as_such_jobs_did() -> None:
     problem, wait = waits()
     assert problem.queue_s.tolist() == [[2.0], [2.0], [40.0]]
     assert (wait.source, wait.note) == ("archive", "+38 s for such jobs")
-    assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5)
+    assert Estimator(problem).makespan([0, 0, 0]) == pytest.approx(40 + 5 + problem.overhead_s)
     queue = {"mu": SitePool("mu", NOW, 1, ahead=0.0, run_s=60.0)}
     assert waits(queue)[1].value == 60 + 38
     placed = map_workflow(inputs, believe(inputs, Measurements(known), now=NOW)).placements
@@ -585,7 +588,7 @@ def test_age_and_spread_only_ever_lead_towards_what_else_is_known_and_below(
 
 
 def test_an_old_queue_wait_is_weighed_against_the_catalog() -> None:
-    inputs = world_inputs({"mu": {"adon.queue_wait": "10 s"}, "tacc": {}})
+    inputs = world_inputs({"mu": {"adon.queue_wait": "10 s"}, "tacc": {"adon.queue_wait": None}})
     known = Measurements({("queue_wait", s): estimate_of(50, at=0) for s in ("mu", "tacc")})
     sites = believe(inputs, known, now=8 * DAY).sites
     assert sites["mu"].queue_wait.value == pytest.approx(30)

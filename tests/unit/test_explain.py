@@ -147,7 +147,7 @@ def test_what_is_believed_of_each_site() -> None:
     text = show_text(believe(make(), now=1000.0))
     lines = [line.split() for line in text.splitlines()]
     assert ["tacc", "N", "2", "catalog"] in lines
-    assert ["T_q", "0", "s", "default"] in lines
+    assert ["T_q", "0", "s", "catalog"] in lines
     assert ["mu>tacc", "Γ_a", "80", "Mb/s", "catalog"] in lines
     assert ["t::a:1.0@tacc", "Γ_c", "20", "MB/s", "catalog", "adon.rate"] in lines
 

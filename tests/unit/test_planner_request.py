@@ -211,7 +211,7 @@ def test_the_process_answers_every_job_and_says_when_that_was_all() -> None:
     assert "a first mapping without search" in lines[3]
     word, count, policy, makespan = last.split("\t")
     assert (word, count) == ("end", "3")
-    assert policy.endswith("; all at mu: 150 s")
+    assert policy.endswith("; all at mu: 240 s")
     assert float(makespan) > 100
 
 
@@ -312,7 +312,7 @@ def test_results_go_to_every_output_site() -> None:
         *_, last = answers(request, lambda _: None)
         return last.makespan_s
 
-    assert makespan() < makespan("far") / 2 and makespan("local") < makespan("far") / 2
+    assert max(makespan(), makespan("local")) < makespan("far") - 10
     assert makespan("local", "far") == pytest.approx(makespan("far"), rel=0.05)
 
 
