@@ -42,7 +42,7 @@ _HOSTS = {
     "fiu": ("fiu.montage.example.net", 8),
     "nicta": ("nicta.montage.example.net", 4),
 }
-_BELIEFS = {site: Belief(rate="500 kB/s", queue_wait="2 s") for site in _HOSTS}
+_BELIEFS = {site: Belief(rate="500 kB/s", queue_wait="3 s") for site in _HOSTS}
 _BANDWIDTH = "40 Mb/s"
 _RANGE = ("0s", "99.99%", "gaussian-log")  # from a band's background to its brightest stars
 _MODEL_TURNS = 10_000

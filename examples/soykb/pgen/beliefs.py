@@ -11,11 +11,11 @@ from pgen.sites import DATA_STORE, EXECUTION
 
 NAMESPACE = "soykb"
 BELIEFS = {
-    "iplant": Belief(rate="2 MB/s", queue_wait="5 s"),
-    "mu": Belief(rate="2 MB/s", queue_wait="2 s"),
+    "iplant": Belief(rate="5 MB/s", queue_wait="5 s"),
+    "mu": Belief(rate="5 MB/s", queue_wait="3 s"),
     # An HPC site's nodes are fast and its queue is feared.
-    "tacc": Belief(rate="4 MB/s", queue_wait="60 s"),
-    "local": Belief(rate="2 MB/s", queue_wait="0 s"),
+    "tacc": Belief(rate="10 MB/s", queue_wait="60 s"),
+    "local": Belief(rate="5 MB/s", queue_wait="3 s"),
 }
 # TACC and iPlant share a network, as do the campus and the submit host; a wide-area path joins
 # the two.
