@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from statistics import fmean
 
@@ -39,6 +40,14 @@ class _BestEffort:
         return None if metric in _OF_CIRCUITS else self._source.estimate(metric, subject, now)
 
 
+def best_effort_only(topology: Topology) -> Topology:
+    """The links that transfers without a circuit take."""
+    routes = {hop for path in default_paths(topology) for hop in path.hops}
+    left = [k for k in topology.links if {(k.a, k.b), (k.b, k.a)} & routes]
+    # A router's addresses are given by link, and some links are gone.
+    return Topology([replace(node, macs=None) for node in topology.nodes.values()], left)
+
+
 def as_pegasus_comes(
     inputs: Inputs,
     source: MeasurementSource,
@@ -49,13 +58,11 @@ def as_pegasus_comes(
 ) -> AsPegasusComes:
     """What the model says with what was measured until ``now`` (Unix seconds); ``slots`` by site,
     all of them idle. Raises InputError."""
-    routes = {hop for path in default_paths(topology) for hop in path.hops}
-    left = [k for k in topology.links if {(k.a, k.b), (k.b, k.a)} & routes]
     world = believe(
         inputs,
         _BestEffort(source),
         now=now,
-        live=Live(counted(slots, slots, now), Topology(list(topology.nodes.values()), left)),
+        live=Live(counted(slots, slots, now), best_effort_only(topology)),
         output_site=output_site,
     )
     problem = build_problem(inputs, world, output_site)

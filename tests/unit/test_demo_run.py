@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 
+from examples.demo.bought import best_effort_only
 from examples.demo.demo_run import DemoRun, Ended, Interrupted, interruptible
 from examples.demo.gather import ending
+from examples.montage.scenario import SCENARIO as MONTAGE
+from examples.scenario import Scenario
+from examples.soykb.scenario import SCENARIO as SOYKB
 from network_provisioner.base.errors import AdonError
+from network_provisioner.topology.data import topology_from_dict
 
 
 @pytest.mark.parametrize(
@@ -103,3 +108,13 @@ def test_the_second_signal_ends_the_process() -> None:
 def test_a_signal_that_was_ignored_stays_so() -> None:
     done = run(IGNORED)
     assert (done.returncode, done.stdout) == (0, "goes on\n")
+
+
+@pytest.mark.parametrize("scenario", [SOYKB, MONTAGE], ids=["soykb", "montage"])
+def test_the_network_as_pegasus_comes_has_the_links_of_best_effort(scenario: Scenario) -> None:
+    whole = topology_from_dict(scenario.layout.topology())
+    left = best_effort_only(whole)
+    assert left.sites == whole.sites
+    assert {link.label for link in left.links} <= {link.label for link in whole.links}
+    for a in left.sites:
+        assert all(left.candidate_paths(a, b) for b in left.sites if b != a)
