@@ -198,6 +198,8 @@ def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:
     known = ("archive", "catalog") if least is _BETWEEN else ("archive",)
     if wait.source in known or wait.value >= least.value:
         return belief
+    if least is _BETWEEN and wait.note:  # what HTCondor says of it is still worth reading
+        least = replace(wait, value=least.value, note=f"{wait.note}, and {least.note}")
     return replace(belief, queue_wait=least)
 
 
