@@ -5,29 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from adon.report.run_facts import NO_MAPPING, NOT_PLANNED
+from adon.report.submit_report import bars_of, hook_warnings
 from examples.demo.demo_run import DemoRun, Ended, Interrupted
-from examples.demo.facts import Bar, RunFacts, live
+from examples.demo.facts import DemoFacts
 from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
-from monitors.jobs.jobs import Outcome
-from monitors.workflows.planned import job_files
-from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
-from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
+from monitors.workflows.planned.submit_dir import SubmitDir
+from monitors.workflows.report import failures, last_complaint, timeline
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import LIVE, Transit
 from network_provisioner.client.broker import BrokerClient
 from site_selector.explain.text import changes
 
 LEARNT = ("throughput", "runtime", "compute_rate", "queue_wait")
 _BROKER_CATCHES_UP_S = 10.0
-NO_MAPPING: Mapping[str, Any] = {
-    "policy": "", "portfolio": {}, "makespan_s": 0.0, "placements": [], "beliefs": {},
-}  # fmt: skip
-"""Of a run that ended before sites were chosen."""
 
 
 def learnt(archive: Archive) -> int:
@@ -35,17 +30,9 @@ def learnt(archive: Archive) -> int:
     return sum(len(archive.query(metric)) for metric in LEARNT)
 
 
-def bars_of(times: Sequence[JobTimes]) -> list[Bar]:
-    """The Gantt's bars: every attempt that started and ended."""
-    kinds = {JobKind.COMPUTE: "compute", **dict.fromkeys(TRANSFERS, "transfer")}
-    return [
-        Bar(
-            t.job, kinds.get(t.kind, "other"), t.site, t.submit, t.start, t.end,
-            t.status is Outcome.DONE,
-        )
-        for t in times
-        if t.start and t.end
-    ]  # fmt: skip
+def live(transits: Sequence[Transit], now: float) -> list[Transit]:
+    """The transits that still hold bandwidth at ``now``."""
+    return [t for t in transits if t.state in LIVE and t.lease_until > now]
 
 
 def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[str]]:
@@ -74,15 +61,6 @@ def _when_it_answers(client: BrokerClient, workflow: str) -> list[Transit]:
         time.sleep(0.1)
 
 
-def hook_warnings(submit_dir: Path) -> list[str]:
-    """What the hooks could not do, in their own words, from their journal."""
-    return [
-        f"{line.get('job', '')}: {line.get('reason', '')}"
-        for line in job_files.read_lines(submit_dir / job_files.HOOK_JOURNAL)
-        if line.get("event") == "warning"
-    ]
-
-
 def ending(run: DemoRun) -> str:
     """``success`` and the like as HTCondor says, else ``interrupted`` or ``broken off``."""
     if run.trouble is not None:
@@ -98,7 +76,7 @@ def gather(
     earlier: int,
     archive: Archive,
     broker: BrokerProcess,
-) -> RunFacts:
+) -> DemoFacts:
     """Everything the report needs of a run as far as it came.
 
     Raises AdonError where a run that came to its end cannot be told of, as the broker does not
@@ -121,8 +99,8 @@ def gather(
     why = end.reason
     if planned and ended_as == "failed" and not failed:
         why = why or last_complaint(planned.submit_dir)
-    return RunFacts(
-        planner=planned.planner if planned else "none",
+    return DemoFacts(
+        planner=planned.planner if planned else NOT_PLANNED,
         network=network,
         network_note=network_note,
         workflow=planned.name if planned else workflow,

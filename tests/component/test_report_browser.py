@@ -13,8 +13,8 @@ from report_world import facts, large, taught
 from adon.dashboard.layout import layout_of
 from adon.dashboard.standalone import Figure
 from adon.dashboard.standalone import page as standalone
-from examples.demo.facts import RunFacts
-from examples.demo.page import render
+from examples.demo.facts import DemoFacts
+from examples.demo.sections import demo_page as render
 
 pytestmark = pytest.mark.component
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}
@@ -34,7 +34,7 @@ OVERLAPS = """(() => {
 })()"""
 
 
-def show(page: Page, run: RunFacts, folder: Path) -> None:
+def show(page: Page, run: DemoFacts, folder: Path) -> None:
     file = folder / "report.html"
     file.write_text(render(run), encoding="utf-8")
     page.go(file.as_uri())

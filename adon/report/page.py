@@ -4,18 +4,19 @@ dashboard's own, which draw."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from adon.dashboard.standalone import policy, scripts, style
-from examples.demo import (
-    drawings,
-    markup,
-    show_learnt,
-    show_run,
-    show_terms,
-)
-from examples.demo.facts import RunFacts
-from examples.demo.words import clock_text, counted, term_text
+from adon.report import markup
+from adon.report.cost_terms import terms
+from adon.report.drawings import figures
+from adon.report.link_loads import Load, loads_of
+from adon.report.messages import clock_text, counted, term_text
+from adon.report.run_facts import NOT_PLANNED, RunFacts
+from adon.report.run_sections import Card, Section, cards, links, transits
+from adon.report.run_sections import failed as show_failures
+from monitors.workflows.facts.plan import FILE as PLACEMENTS
 
 COLOURS = 8
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
@@ -33,30 +34,26 @@ _GANTT = (
     "Dashed: waiting in the queue. Bar: running. Pale bar: a job that the planner added. "
     "Thin line below a transfer: its bandwidth was reserved."
 )
-_SECTIONS = {
-    "failed": "What went wrong",
-    "learnt": "What earlier runs taught",
-    "workflow": "The workflow",
-    "time": "Jobs and transfers over time",
-    "links": "Paths and bandwidth over time",
-    "transits": "Transits: who asked, what was given",
-    "why": "Why each job runs where it does",
-    "science": "Science",
-    "left": "What is left",
-}
 
 
-def render(facts: RunFacts) -> str:
-    """The whole page. Everything on it comes from ``facts``."""
-    classes = site_classes(facts)
+def render(
+    facts: RunFacts,
+    first: Sequence[Section] = (),
+    last: Sequence[Section] = (),
+    more: Sequence[Card] = (),
+) -> str:
+    """The whole page: everything on it comes from ``facts``, and from what whoever knows more adds
+    to its sections and cards."""
+    classes, loads = site_classes(facts), loads_of(facts)
     title = f"{facts.workflow}: where it ran, how its data got there, and why"
-    wrong = show_run.failed(facts)
-    sections = {"failed": wrong} if wrong else {}
-    if facts.mapping["placements"]:
-        sections |= _of_a_mapping(facts, classes)
-    sections["left"] = show_run.left(facts)
-    contents = "".join(f'<a href="#{name}">{_SECTIONS[name]}</a>' for name in sections)
-    body = "".join(markup.section(n, _SECTIONS[n], html) for n, html in sections.items())
+    wrong = show_failures(facts)
+    sections = [Section("failed", "What went wrong", wrong)] if wrong else []
+    sections += first
+    if facts.was_planned or facts.mapping["placements"]:
+        sections += _of_a_plan(facts, loads, classes)
+    sections += last
+    contents = "".join(f'<a href="#{s.anchor}">{markup.text(s.title)}</a>' for s in sections)
+    body = "".join(markup.section(s.anchor, s.title, s.html) for s in sections)
     warnings = markup.bullets(facts.warnings, "warnings")
     if warnings:
         warnings = markup.section("warnings", "Warnings", warnings)
@@ -67,49 +64,52 @@ def render(facts: RunFacts) -> str:
 <meta name="color-scheme" content="light dark">
 <title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}{style()}</style></head><body>
 <header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
-<main>{show_run.cards(facts)}<nav aria-label="Contents">{contents}</nav>
+<main>{cards(facts, more)}<nav aria-label="Contents">{contents}</nav>
 <noscript>{markup.note("The drawings need JavaScript.")}</noscript>
-{warnings}{body}</main>{scripts(drawings.figures(facts, classes))}</body></html>
+{warnings}{body}</main>{scripts(figures(facts, loads, classes))}</body></html>
 """
 
 
-def _of_a_mapping(facts: RunFacts, classes: dict[str, str]) -> dict[str, str]:
+def _of_a_plan(facts: RunFacts, loads: Sequence[Load], classes: dict[str, str]) -> list[Section]:
     """The sections of a run that came as far as choosing sites."""
-    return {
-        "learnt": show_learnt.learnt(facts),
-        "workflow": _workflow(facts, classes),
-        "time": _time(facts, classes),
-        "links": markup.note(_LINKS) + show_run.links(facts),
-        "transits": show_run.transits(facts),
-        "why": _TERMS + _portfolio(facts) + show_terms.terms(facts.mapping["placements"]),
-        "science": show_run.science(facts),
-    }
+    placements = facts.mapping["placements"]
+    why = markup.note(f"ADON did not choose its sites: there is no {PLACEMENTS}.")
+    if placements:
+        why = _TERMS + _portfolio(facts) + terms(placements)
+    return [
+        Section("workflow", "The workflow", _workflow(facts, classes)),
+        Section("time", "Jobs and transfers over time", _time(facts, classes)),
+        Section(
+            "links", "Paths and bandwidth over time", markup.note(_LINKS) + links(facts, loads)
+        ),
+        Section("transits", "Transits: who asked, what was given", transits(facts)),
+        Section("why", "Why each job runs where it does", why),
+    ]
 
 
 def site_classes(facts: RunFacts) -> dict[str, str]:
     """The CSS class of each site: the same colour in all drawings."""
     sites = {p["site"] for p in facts.mapping["placements"]} | {b.site for b in facts.bars}
+    sites |= {job.site for job in facts.dag if job.shown}
     sites |= set(facts.mapping.get("beliefs", {}).get("sites", {}))
-    return {site: f"s{index % COLOURS + 1}" for index, site in enumerate(sorted(sites))}
+    return {site: f"s{index % COLOURS + 1}" for index, site in enumerate(sorted(sites - {""}))}
 
 
 def _made(facts: RunFacts) -> str:
     planner = {
         "embedded": "Planned by ADON's embedded planner, for machines without Pegasus.",
-        "none": "It was not planned.",
+        NOT_PLANNED: "It was not planned.",
+        "": "Planned without Pegasus.",
     }.get(facts.planner, f"Planned by {facts.planner}.")
-    network = (
-        "real switches under OpenFlow"
-        if facts.network == "openflow"
-        else f"{facts.network} network"
-    )
-    words = f"Started {clock_text(facts.started)}. {planner} Network: {network}."
-    return f"{words} {facts.network_note}".strip()
+    switches = {"": "", "openflow": "Network: real switches under OpenFlow."}
+    network = switches.get(facts.network, f"Network: {facts.network} network.")
+    parts = (f"Started {clock_text(facts.started)}.", planner, network, facts.network_note)
+    return " ".join(filter(None, parts))
 
 
 def _workflow(facts: RunFacts, classes: dict[str, str]) -> str:
-    placements = facts.mapping["placements"]
-    counts = Counter(p["site"] for p in placements)
+    counts = Counter(job.site for job in facts.dag if job.shown)
+    counts |= Counter(p["site"] for p in facts.mapping["placements"])
     key = markup.key(
         {f"{site}: {counted(counts[site], 'job')}": cls for site, cls in classes.items()}
     )
@@ -147,5 +147,7 @@ def _portfolio(facts: RunFacts) -> str:
         f"{between}; "
         f"the run took {facts.makespan_s:.1f} s."
     )
+    if not rows:
+        return f"<p>{markup.text(words)}</p>"
     table = markup.table("Policies", ("policy", "expected makespan"), rows, numbers)
     return f"<p>{markup.text(words)}</p>" + markup.details("All policies compared", table)
