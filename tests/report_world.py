@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adon.report.run_facts import Bar, LinkSample
+from adon.report.run_facts import Bar, DagJob, LinkSample, RunFacts
 from examples.demo.facts import DemoFacts
 from examples.soykb.scenario import result
 from network_provisioner.base.model import Transit, TransitState
@@ -223,3 +223,26 @@ def large(samples: int = 32, chromosomes: int = 14) -> DemoFacts:
         jobs=jobs, dag_jobs=jobs + 300, ended=T0 + 3600, mapping=mapping, edges=edges, bars=bars,
         transits=transits, samples=counters, taught=taught(jobs, 60), earlier_measurements=5000,
     )  # fmt: skip
+
+
+def run_facts(**changes: Any) -> RunFacts:
+    """The same run as nobody but its user knows it."""
+    base = facts()
+    names = RunFacts.__dataclass_fields__
+    return RunFacts(**({name: getattr(base, name) for name in names} | changes))
+
+
+def chains(number: int, depth: int = 4) -> RunFacts:
+    """Chains of ``depth`` kinds of jobs; below each first job a transfer job fans out and in."""
+    jobs, edges, bars = [DagJob("stage", "transfer", "local", shown=False)], [], []
+    for n in range(number):
+        name = f"job{n % depth}_ID{n:07}"
+        jobs.append(DagJob(name, f"job{n % depth}", ("mu", "tacc")[n % 2]))
+        if n % depth:
+            edges.append((jobs[-2].job, name))
+        if n % depth < 2:
+            edges.append(("stage", name) if n % depth else (name, "stage"))
+        bars.append(
+            Bar(name, "compute", jobs[-1].site, T0 + n, T0 + n + 1, T0 + n + 9, n > 0, "a::job:1")
+        )
+    return run_facts(dag=jobs, edges=edges, bars=bars, jobs=number)

@@ -178,9 +178,11 @@ def _report(args: argparse.Namespace) -> int:
     transit with its path and rates, why each job ran where it did, and what failed; also of a run
     that is still running, failed, or was planned without ADON.
 
+    Most of it comes from the submit directory. The broker adds reservations and links, the archive
+    what was measured of the paths; where one is missing, the report says so.
+
     WORKFLOW is a submit directory, or the id or name of a workflow whose directory is on this
-    machine. The directory says most of what the report shows. The broker adds reservations and links, the archive what
-    was measured of the paths; without them the report says what is missing.
+    machine.
 
     Examples:
       adon monitor report submit/me/pegasus/soykb/run0001

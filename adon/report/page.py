@@ -24,11 +24,16 @@ _TERMS = """<p>For each site that can run a job: T_t = T_q + S_c/(N·Γ_c) + S_t
 is waiting in the queue, computing, and moving data, in seconds. N is the site's workers, Γ_c the
 speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
 Sites are chosen for the whole workflow, so the chosen site need not have the least T_t of its row;
-the reason says why. Each value is followed by where it comes from: measured (archive), told by the
-pool (collector), known of the network (topology), or written down (catalog, default).</p>"""
+the reason says why.</p>"""
+_SOURCES = """<p>Each value is followed by where it comes from: measured (archive), told by the pool
+(collector), known of the network (topology), or written down (catalog, default).</p>"""
 _LINKS = (
-    "Area: reserved, as high as the rates that were kept. Line: mean rate by the switch's byte "
-    "counters. Dashed: capacity. A triangle marks a reservation that is too short to see."
+    "Area: reserved, as high as the rates that were kept. Line: mean rate, {}. Dashed: capacity. "
+    "A triangle marks a reservation that is too short to see."
+)
+_BY_SWITCHES = "by the switch's byte counters"
+_BY_TRANSFERS = (
+    "by the reports of this run's transfers; between two sites where their path is unknown"
 )
 _GANTT = (
     "Dashed: waiting in the queue. Bar: running. Pale bar: a job that the planner added. "
@@ -75,12 +80,16 @@ def _of_a_plan(facts: RunFacts, loads: Sequence[Load], classes: dict[str, str]) 
     placements = facts.mapping["placements"]
     why = markup.note(f"ADON did not choose its sites: there is no {PLACEMENTS}.")
     if placements:
-        why = _TERMS + _portfolio(facts) + terms(placements)
+        sourced = any("inputs" in other for other in placements[0]["alternatives"])
+        why = _TERMS + (_SOURCES if sourced else "") + _portfolio(facts) + terms(placements)
     return [
         Section("workflow", "The workflow", _workflow(facts, classes)),
         Section("time", "Jobs and transfers over time", _time(facts, classes)),
         Section(
-            "links", "Paths and bandwidth over time", markup.note(_LINKS) + links(facts, loads)
+            "links",
+            "Paths and bandwidth over time",
+            markup.note(_LINKS.format(_BY_SWITCHES if facts.samples else _BY_TRANSFERS))
+            + links(facts, loads),
         ),
         Section("transits", "Transits: who asked, what was given", transits(facts)),
         Section("why", "Why each job runs where it does", why),
@@ -142,10 +151,10 @@ def _portfolio(facts: RunFacts) -> str:
     ]
     low_high = [term_text(end) for end in facts.expected_range_s or ()]
     between = f", with 90 % probability after {' to '.join(low_high)}" if low_high else ""
+    takes = "has run for" if facts.state == "running" else "took"
     words = (
         f"Policy {mapping['policy']} was expected to end after {term_text(facts.expected_s)}"
-        f"{between}; "
-        f"the run took {facts.makespan_s:.1f} s."
+        f"{between}; the run {takes} {facts.makespan_s:.1f} s."
     )
     if not rows:
         return f"<p>{markup.text(words)}</p>"

@@ -17,7 +17,7 @@ from network_provisioner.base.units import format_rate, format_size
 # Less than this share of a link's capacity at its busiest moment is told in words, not drawn.
 _QUIET = 0.05
 _MOST_FAILURES = 50
-_MOST_TRANSITS = 500
+_MOST_TRANSITS = 300
 _FEW_PATHS = 4
 _BAD = ' class="bad"'
 _TRANSIT_HEAD = (
@@ -85,7 +85,7 @@ def _transit(t: Transit, t0: float) -> str:
     held = f"{t.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.installed_at else "–"
     cells = (
         f"{t.src} → {t.dst}",
-        f"{' → '.join(t.path)} ({t.layer.upper()})" if t.path else "none reserved",
+        " → ".join(t.path) + (f" ({t.layer.upper()})" if t.layer else "") or "none reserved",
         f"{t.requested_at - t0:.1f} s" if t.requested_at else "–",
         held,
         format_rate(t.requested_bps) if t.requested_bps else "–",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from adon.report.run_facts import NO_MAPPING, NOT_PLANNED
-from adon.report.submit_report import bars_of, hook_warnings
+from adon.report.run_facts import NO_MAPPING, NOT_PLANNED, RunFacts
+from adon.report.submit_report import facts_of_run
 from examples.demo.demo_run import DemoRun, Ended, Interrupted
 from examples.demo.facts import DemoFacts
 from examples.demo.running import stuck_words
 from examples.demo.supervise import BrokerProcess
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.submit_dir import SubmitDir
-from monitors.workflows.report import failures, last_complaint, timeline
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import LIVE, Transit
 from network_provisioner.client.broker import BrokerClient
@@ -82,7 +81,7 @@ def gather(
     Raises AdonError where a run that came to its end cannot be told of, as the broker does not
     answer; of one that was cut short what can be had is told.
     """
-    told = _Network([], [], 0, [])
+    told = _Network([], [], 0, [], answered=False)
     warnings = list(broker.warnings)
     try:
         told = _ask(broker.client, run)
@@ -92,47 +91,37 @@ def gather(
         warnings.append(f"what the broker knew is not in this report: {error}")
     now = time.time()
     planned, placed = run.planned, run.placed
-    bars = bars_of(timeline(planned.submit_dir)) if planned else []
     end = run.end or Ended("", run.submitted_at or now, now)
-    ended_as = ending(run)
-    failed = failures(planned.submit_dir) if planned and ended_as != "success" else []
-    why = end.reason
-    if planned and ended_as == "failed" and not failed:
-        why = why or last_complaint(planned.submit_dir)
+    state = ending(run)
+    if planned:
+        facts = facts_of_run(SubmitDir(planned.submit_dir), now, told.transits, told.links)
+    else:
+        facts = RunFacts(
+            NOT_PLANNED, workflow, state, 0, 0, 0.0, 0.0, NO_MAPPING, (), (), (), links=told.links
+        )
+    facts.state, facts.started, facts.ended = state, end.started, end.ended
+    facts.network, facts.network_note = network, network_note
+    facts.stopped, facts.samples = run.stopped, broker.samples
+    facts.warnings = [*warnings, *facts.warnings, *told.left_behind]
+    facts.waiting = stuck_words(run.stuck) if state != "success" else []
+    facts.reason = end.reason or facts.reason if state == "failed" else end.reason
+    if told.answered:
+        facts.transits = told.transits
+    if planned:
+        facts.planner, facts.workflow = planned.planner, planned.name
+    elif placed:
+        parents = placed.inputs.workflow.parents
+        facts.edges = [(parent, job) for job, above in parents.items() for parent in above]
+    if placed:
+        facts.jobs, facts.mapping = len(placed.mapping.placements), placed.mapping.as_dict()
     return DemoFacts(
-        planner=planned.planner if planned else NOT_PLANNED,
-        network=network,
-        network_note=network_note,
-        workflow=planned.name if planned else workflow,
-        state=ended_as,
-        jobs=len(placed.mapping.placements) if placed else 0,
-        dag_jobs=len(SubmitDir(planned.submit_dir).job_names()) if planned else 0,
-        started=end.started,
-        ended=end.ended,
-        mapping=placed.mapping.as_dict() if placed else NO_MAPPING,
-        edges=[(p, c) for c, ps in placed.inputs.workflow.parents.items() for p in ps]
-        if placed
-        else [],
-        transits=told.transits,
-        bars=bars,
+        **{field.name: getattr(facts, field.name) for field in fields(facts)},
         status_records=len(archive.query("status", workflow=planned.wf_uuid)) if planned else 0,
         open_reservations=len(live(told.transits, now)),
         flows_left=told.flows_left,
         science=run.science,
-        links=told.links,
-        samples=broker.samples,
         taught=changes(run.before.mapping, placed.mapping) if run.before and placed else {},
         earlier_measurements=earlier,
-        warnings=[
-            *warnings,
-            *(hook_warnings(planned.submit_dir) if planned else []),
-            *told.left_behind,
-        ],
-        stopped=run.stopped,
-        reason=why,
-        failures=failed,
-        waiting=stuck_words(run.stuck) if ended_as != "success" else [],
-        submit_dir=planned.submit_dir if planned else None,
     )
 
 
@@ -144,6 +133,7 @@ class _Network:
     links: list[Mapping[str, Any]]
     flows_left: int
     left_behind: list[str]
+    answered: bool = True
 
 
 def _ask(client: BrokerClient, run: DemoRun) -> _Network:
