@@ -26,6 +26,7 @@ from adon.cli.parsing import (
     limit,
     one_of,
     option,
+    page_file,
     whole,
 )
 from network_provisioner.base.errors import BrokerError, InputError
@@ -164,8 +165,8 @@ def _show(args: argparse.Namespace) -> int:
     "report",
     _WORKFLOW,
     option(
-        "-o/--output", "write report.html and report.json into this directory", "DIR", Path,
-        default=Path("adon-report"),
+        "-o/--output", "write the page here, and its values beside it as .json", "FILE", page_file,
+        default=Path("report.html"),
     ),
     ARCHIVE,
     BROKER,
@@ -186,7 +187,7 @@ def _report(args: argparse.Namespace) -> int:
 
     Examples:
       adon monitor report submit/me/pegasus/soykb/run0001
-      adon monitor report run0001 -o reports/run0001 --archive .adon/archive.sqlite
+      adon monitor report run0001 -o run0001.html --archive .adon/archive.sqlite
       adon monitor report soykb --broker https://broker.example:8470
 
     Exit codes: 0 done; 2 there is no such run on this machine, or the report cannot be written.

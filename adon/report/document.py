@@ -124,13 +124,14 @@ def finite(value: Any) -> Any:
     return value
 
 
-def write_report(folder: Path, page: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
-    """Write ``report.html`` and ``report.json``, each whole or not at all. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write_report(file: Path, page: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Write the page, and its values beside it as ``.json``, each whole or not at all. Raises
+    OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    written = folder / "report.html", folder / "report.json"
-    for file, text in zip(written, (page, data + "\n"), strict=True):
-        draft = file.with_suffix(".new")
+    written = file, file.with_suffix(".json")
+    for each, text in zip(written, (page, data + "\n"), strict=True):
+        draft = each.with_suffix(".new")
         draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        draft.replace(each)
     return written

@@ -167,7 +167,7 @@ def _report(facts: DemoFacts, folder: Path, trouble: Trouble | None) -> tuple[Pa
     """Write the report. Raises OSError, but not for a run that was cut short already: there may be
     no room because of what cut it short, and that is what is to be told."""
     try:
-        return write_report(folder, demo_page(facts), as_json(facts))
+        return write_report(folder / "report.html", demo_page(facts), as_json(facts))
     except OSError:
         if trouble is None:
             raise

@@ -146,28 +146,28 @@ def test_the_command_writes_both_files_without_archive_and_broker(
     planned: Submitted, tmp_path: Path
 ) -> None:
     runs(planned)
-    folder, nowhere = tmp_path / "out", tmp_path / "none.sqlite"
-    where = ("-o", folder, "--archive", nowhere, "--broker", f"http://{NOBODY}")
+    page, nowhere = tmp_path / "out" / "page.html", tmp_path / "none.sqlite"
+    where = ("-o", page, "--archive", nowhere, "--broker", f"http://{NOBODY}")
     said = adon("monitor", "report", planned.path, *where)
-    assert said.out.split() == [str(folder / "report.html"), str(folder / "report.json")]
+    assert said.out.split() == [str(page), str(page.with_suffix(".json"))]
     assert "without reservations and capacities of links" in said.err
-    assert json.loads((folder / "report.json").read_text())["measurements"] == []
+    assert json.loads(page.with_suffix(".json").read_text())["measurements"] == []
 
 
 def test_the_command_takes_a_name_and_what_the_archive_knows_of_the_paths(
     planned: Submitted, tmp_path: Path
 ) -> None:
     runs(planned)
-    file, folder = tmp_path / "archive.sqlite", tmp_path / "out"
+    file, page = tmp_path / "archive.sqlite", tmp_path / "page.html"
     rtt = Measurement("r", "rtt", "iplant>mu", 0.05, "s", START + 20, "echo")
     before = Measurement("b", "rtt", "iplant>mu", 0.07, "s", START - 20, "echo")
     with Archive(file) as archive:
         archive.record_many([workflow_facts(SubmitDir(planned.path)), rtt, before])
-    where = ("-o", folder, "--archive", file, "--broker", f"http://{NOBODY}")
+    where = ("-o", page, "--archive", file, "--broker", f"http://{NOBODY}")
     adon("monitor", "report", "wf", *where)
-    (measured,) = json.loads((folder / "report.json").read_text())["measurements"]
+    (measured,) = json.loads(page.with_suffix(".json").read_text())["measurements"]
     assert (measured["metric"], measured["value"]) == ("rtt", 0.05)
-    assert "rtt iplant → mu" in (folder / "report.html").read_text()
+    assert "rtt iplant → mu" in page.read_text()
     planned.path.rename(tmp_path / "elsewhere")
     assert "expected its submit directory" in refusal("monitor", "report", "wf", *where)
 
