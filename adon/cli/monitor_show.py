@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,7 +194,6 @@ def _report(args: argparse.Namespace) -> int:
 
     Exit codes: 0 done; 2 there is no such run on this machine, or the report cannot be written.
     """
-    from adon.cli.monitor_source import there_is
     from adon.report.document import as_json, write_report
     from adon.report.page import render
     from adon.report.submit_report import facts_of_run, path_measurements
@@ -200,14 +201,9 @@ def _report(args: argparse.Namespace) -> int:
     submit_dir = _submit_dir(args)
     transits, links, missing = _of_broker(args, submit_dir.workflow)
     facts = facts_of_run(submit_dir, time.time(), transits, links, missing)
-    if there_is(args.archive):
-        with opened(args.archive) as archive:
-            facts.measured = path_measurements(
-                facts,
-                lambda metric, subject, since, until: archive.query(
-                    metric, subject, since=since, until=until
-                ),
-            )
+    # A broker that does not answer is in the report already; its archive need not be ours to read.
+    with _measured(args) as source, suppress(BrokerError):
+        facts.measured = path_measurements(facts, source.measurements)
     for sentence in missing:
         note(sentence)
     for path in write_report(args.output, render(facts), as_json(facts)):
@@ -215,20 +211,27 @@ def _report(args: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _measured(args: argparse.Namespace) -> Iterator[WorkflowSource]:
+    """The archive where it is there, else the broker's."""
+    from adon.cli.monitor_source import ArchiveSource, BrokerSource, there_is
+
+    if not there_is(args.archive):
+        yield BrokerSource(args.broker, args.token_file)
+        return
+    with opened(args.archive) as archive:
+        yield ArchiveSource(archive)
+
+
 def _submit_dir(args: argparse.Namespace) -> SubmitDir:
     """The run that is meant. Raises AdonError."""
-    from adon.cli.monitor_source import ArchiveSource, BrokerSource, find, there_is
+    from adon.cli.monitor_source import find
     from monitors.workflows.planned.submit_dir import submit_dir_of
 
     if Path(args.workflow).exists():
         return submit_dir_of(args.workflow)
-    if there_is(args.archive):
-        with opened(args.archive) as archive:
-            source = ArchiveSource(archive)
-            workflow = source.workflow(find(source, args.workflow), 0)
-    else:
-        remote = BrokerSource(args.broker, args.token_file)
-        workflow = remote.workflow(find(remote, args.workflow), 0)
+    with _measured(args) as source:
+        workflow = source.workflow(find(source, args.workflow), 0)
     folder = Path(workflow["submit_dir"])
     if not folder.is_dir():
         raise InputError(
@@ -242,11 +245,12 @@ def _of_broker(
     args: argparse.Namespace, workflow: str
 ) -> tuple[list[Transit], list[dict[str, Any]], list[str]]:
     """The transits of a workflow, the network's links, and what is missing as a sentence."""
-    from adon.cli.options import client
+    from adon.cli.options import bad_answer, client
 
     try:
         broker = client(args)
-        return broker.list(workflow=workflow), broker.topology()["links"], []
+        with bad_answer(args, "network"):
+            return broker.list(workflow=workflow), broker.topology()["links"], []
     except BrokerError as error:
         return [], [], [f"without reservations and capacities of links: {error}"]
 

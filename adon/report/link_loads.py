@@ -29,15 +29,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One direction of a link during a run. ``counted`` is False where no switch counts it;
-    ``capacity_bps`` is 0 where nobody knows it."""
+    """One direction of a link during a run. ``counted`` is False where no switch counts it,
+    None where nobody read counters; ``capacity_bps`` is 0 where nobody knows it."""
 
     hop: Hop
     layer: str
     capacity_bps: float
     held: tuple[Transit, ...]
     measured: tuple[Rate, ...]
-    counted: bool
+    counted: bool | None
 
     @property
     def moved_bytes(self) -> float:
@@ -180,7 +180,7 @@ def loads_of(facts: RunFacts) -> list[Load]:
             float(link.get("capacity_bps", 0.0)),
             tuple(held.get(hop, ())),
             moved.get(hop) or tuple(measured_rates(samples.get(hop, ()), hop, at_least_s)),
-            hop in samples,
+            hop in samples if samples else None,
         )
         for hop, link in links.items()
     ]
@@ -201,10 +201,11 @@ def load_words(load: Load, t0: float) -> str:
         parts.append("nothing reserved")
     if load.peak is not None:
         parts.append(
-            f"{'measured' if load.counted else 'moved'} {format_size(load.moved_bytes)} in all, "
-            f"at most "
-            f"{format_rate(load.peak.bps)} at {load.peak.end - t0:.1f} s"
+            f"{'measured' if load.counted else 'moved'} {format_size(load.moved_bytes)} in all, at "
+            f"most {format_rate(load.peak.bps)} at {load.peak.end - t0:.1f} s"
         )
+    elif load.counted is None:
+        parts.append("no transfer has reported yet what it moved")
     elif not load.counted:
         parts.append("not measured: the sender is no switch")
     return "; ".join(parts)

@@ -118,7 +118,7 @@ def links(facts: RunFacts, loads: Sequence[Load]) -> str:
         title = f"Access links of the sites ({counted(len(access), 'direction')} in use)"
         charts = "".join(_chart(loads[number], number, facts) for number in access)
         out += markup.details(title, charts, opened=not wide)
-    quiet = [load for load in loads if load.counted and not _busy(load)]
+    quiet = [load for load in loads if (load.counted or load.peak) and not _busy(load)]
     words = [f"{load.hop[0]} → {load.hop[1]}: {load_words(load, facts.started)}" for load in quiet]
     if words:
         title = f"{counted(len(words), 'quiet direction')}: none reserved, below {_QUIET:.0%} used"
@@ -152,8 +152,8 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
 
 
 def failed(facts: RunFacts) -> str:
-    """The section's content; nothing where nothing failed."""
-    if not facts.went_wrong and not facts.failures:
+    """The section's content; nothing where nothing failed and no job waits in vain."""
+    if not (facts.went_wrong or facts.failures or facts.waiting):
         return ""
     out = markup.bullets(
         sentence for sentence in (facts.stopped, facts.reason, *facts.waiting) if sentence

@@ -34,9 +34,6 @@ _SILENT_S = 86400.0  # a job may run for long, and DAGMan has nothing to write m
 _MOST_PATHS = 20
 _MOST_VALUES = 1000  # of a series: no chart shows more
 
-Query = Callable[[str, str, float, float], Sequence[Measurement]]
-"""Measurements of a metric and a subject from one Unix second to another."""
-
 
 def facts_of_run(
     submit_dir: SubmitDir,
@@ -161,14 +158,17 @@ def mapping_in(submit_dir: SubmitDir) -> Mapping[str, Any]:
     }
 
 
-def path_measurements(facts: RunFacts, query: Query) -> list[Measurement]:
-    """What was measured during the run of the paths between sites that moved most."""
+def path_measurements(
+    facts: RunFacts, query: Callable[..., Sequence[Measurement]]
+) -> list[Measurement]:
+    """What was measured during the run of the paths between sites that moved most. ``query`` takes
+    a metric, and a ``subject``, ``since`` and ``until`` (Unix seconds)."""
     moved: dict[str, int] = {}
     for transit in facts.transits:
         subject = f"{transit.src}>{transit.dst}"
         moved[subject] = moved.get(subject, 0) + transit.bytes
     series = (
-        query(metric, subject, facts.started, facts.ended)
+        query(metric, subject=subject, since=facts.started, until=facts.ended)
         for subject in sorted(moved, key=lambda name: -moved[name])[:_MOST_PATHS]
         for metric in PATH_METRICS
     )

@@ -14,6 +14,7 @@ from monitor_files import (
     START,
     Submitted,
     append,
+    event,
     executing,
     exiting,
     starting,
@@ -113,6 +114,26 @@ def test_a_run_that_goes_on_or_has_gone_silent(
     assert bar["label"] == "align 1 unfinished" and bar["end"] == ended - 10
     assert as_json(run)["jobs"][0]["ended_at"] == 0
     assert "so far" in render(run)
+
+
+def test_a_job_on_hold_is_told_with_its_reason(planned: Submitted) -> None:
+    append(planned.out, starting() + table(START + 10, queued=1, unready=2))
+    held = event(12, 1, START + 12, "Job was held.", "no <disk> left", "Code 13 Subcode 2")
+    append(planned.nodes, submitted(1, START + 10, ONE) + held)
+    (sentence,) = read(planned).waiting
+    assert sentence == f"job {ONE} is on hold since 2023-11-14 22:13:32 UTC: no <disk> left"
+    page = render(read(planned))
+    assert "no &lt;disk&gt; left" in page.partition('id="failed"')[2]
+
+
+def test_slow_transfers_without_a_path_are_listed(planned: Submitted) -> None:
+    runs(planned)
+    links = [
+        {"a": a, "b": b, "capacity_bps": 1e12, "layer": "l2"}
+        for a, b in (("iplant", "s1"), ("s1", "mu"))
+    ]
+    run = facts_of_run(SubmitDir(planned.path), START + 100, links=links)
+    assert "iplant → s1: nothing reserved; moved 8 MB in all" in render(run)
 
 
 def test_one_that_has_not_begun(planned: Submitted) -> None:
