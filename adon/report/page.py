@@ -14,8 +14,7 @@ from adon.report.drawings import figures
 from adon.report.link_loads import Load, loads_of
 from adon.report.messages import clock_text, counted, term_text
 from adon.report.run_facts import NOT_PLANNED, RunFacts
-from adon.report.run_sections import Card, Section, cards, links, transits
-from adon.report.run_sections import failed as show_failures
+from adon.report.run_sections import Card, Section, cards, links, transits, what_failed
 from monitors.workflows.facts.plan import FILE as PLACEMENTS
 
 COLOURS = 8
@@ -51,7 +50,7 @@ def render(
     to its sections and cards."""
     classes, loads = site_classes(facts), loads_of(facts)
     title = f"{facts.workflow}: where it ran, how its data got there, and why"
-    wrong = show_failures(facts)
+    wrong = what_failed(facts)
     sections = [Section("failed", "What went wrong", wrong)] if wrong else []
     sections += first
     if facts.was_planned or facts.mapping["placements"]:

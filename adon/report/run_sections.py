@@ -151,7 +151,7 @@ def _chart(load: Load, number: int, facts: RunFacts) -> str:
     return f"<h3>{markup.text(title)}</h3>{drawn}{markup.note(words[0].upper() + words[1:] + '.')}"
 
 
-def failed(facts: RunFacts) -> str:
+def what_failed(facts: RunFacts) -> str:
     """The section's content; nothing where nothing failed and no job waits in vain."""
     if not (facts.went_wrong or facts.failures or facts.waiting):
         return ""

@@ -81,10 +81,10 @@ def gather(
     Raises AdonError where a run that came to its end cannot be told of, as the broker does not
     answer; of one that was cut short what can be had is told.
     """
-    told = _Network([], [], 0, [], answered=False)
+    known = _Network([], [], 0, [], answered=False)
     warnings = list(broker.warnings)
     try:
-        told = _ask(broker.client, run)
+        known = _ask(broker.client, run)
     except BrokerError as error:
         if run.trouble is None:
             raise
@@ -94,19 +94,19 @@ def gather(
     end = run.end or Ended("", run.submitted_at or now, now)
     state = ending(run)
     if planned:
-        facts = facts_of_run(SubmitDir(planned.submit_dir), now, told.transits, told.links)
+        facts = facts_of_run(SubmitDir(planned.submit_dir), now, known.transits, known.links)
     else:
         facts = RunFacts(
-            NOT_PLANNED, workflow, state, 0, 0, 0.0, 0.0, NO_MAPPING, (), (), (), links=told.links
+            NOT_PLANNED, workflow, state, 0, 0, 0.0, 0.0, NO_MAPPING, (), (), (), links=known.links
         )
     facts.state, facts.started, facts.ended = state, end.started, end.ended
     facts.network, facts.network_note = network, network_note
     facts.stopped, facts.samples = run.stopped, broker.samples
-    facts.warnings = [*warnings, *facts.warnings, *told.left_behind]
+    facts.warnings = [*warnings, *facts.warnings, *known.left_behind]
     facts.waiting = stuck_words(run.stuck) if state != "success" else []
     facts.reason = end.reason or facts.reason if state == "failed" else end.reason
-    if told.answered:
-        facts.transits = told.transits
+    if known.answered:
+        facts.transits = known.transits
     if planned:
         facts.planner, facts.workflow = planned.planner, planned.name
     elif placed:
@@ -117,8 +117,8 @@ def gather(
     return DemoFacts(
         **{field.name: getattr(facts, field.name) for field in fields(facts)},
         status_records=len(archive.query("status", workflow=planned.wf_uuid)) if planned else 0,
-        open_reservations=len(live(told.transits, now)),
-        flows_left=told.flows_left,
+        open_reservations=len(live(known.transits, now)),
+        flows_left=known.flows_left,
         science=run.science,
         taught=changes(run.before.mapping, placed.mapping) if run.before and placed else {},
         earlier_measurements=earlier,
