@@ -18,7 +18,7 @@ from adon.report.run_sections import Card, Section, cards, links, transits, what
 from monitors.workflows.facts.plan import FILE as PLACEMENTS
 
 COLOURS = 8
-STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+_STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 _TERMS = """<p>For each site that can run a job: T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a), that
 is waiting in the queue, computing, and moving data, in seconds. N is the site's workers, Γ_c the
 speed of one of them, Γ_a the bandwidth that is free on the way and Γ_t what TCP can reach on it.
@@ -66,7 +66,8 @@ def render(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy()}; img-src data:">
 <meta name="color-scheme" content="light dark">
-<title>ADON run of {markup.text(facts.workflow)}</title><style>{STYLE}{style()}</style></head><body>
+<title>ADON run of {markup.text(facts.workflow)}</title>
+<style>{style()}{_STYLE}</style></head><body>
 <header><h1>{markup.text(title)}</h1>{markup.note(_made(facts))}</header>
 <main>{cards(facts, more)}<nav aria-label="Contents">{contents}</nav>
 <noscript>{markup.note("The drawings need JavaScript.")}</noscript>

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import T0, alternative, facts, large, placement, taught, transit
 
+from adon.dashboard.standalone import style
 from adon.report import drawings
 from adon.report import link_loads as loads
-from adon.report.page import STYLE
 from adon.report.run_facts import Bar, LinkSample
 from examples.demo.facts import DemoFacts, as_json
 from examples.demo.sections import demo_page as render
@@ -152,7 +152,7 @@ def _blend(over: str, under: str, alpha: float) -> str:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_have_contrast_enough(scheme: int) -> None:
     """WCAG 2.1 AA: 4.5 for text, 3 for what a drawing means."""
-    block = re.findall(r":root \{(.*?)\}", STYLE, re.S)[scheme]
+    block = re.findall(r":root \{(.*?)\}", style(), re.S)[scheme]
     colour = {
         name: value if len(value) == 7 else "#" + "".join(c * 2 for c in value[1:])
         for name, value in re.findall(r"--(\w+): (#[0-9a-f]+)", block)
