@@ -106,9 +106,11 @@ setup(
         "adon.machine",
         "adon.service",
         "adon.planning",
+        "adon.report",
     ],
     package_data={
         "adon.dashboard": ["*.html", "*.css", "*.js", "*.svg"],
+        "adon.report": ["*.css"],
         "pegasus_hooks.tools": ["*.sh", "bin/*", "python/*.py"],
         "pegasus_hooks.plugin": ["java/**/*.java", "signatures/**/*.java"],
     },

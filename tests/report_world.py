@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from examples.demo.facts import Bar, LinkSample, RunFacts
+from adon.report.run_facts import Bar, DagJob, LinkSample, RunFacts
+from examples.demo.facts import DemoFacts
 from examples.soykb.scenario import result
 from network_provisioner.base.model import Transit, TransitState
 
@@ -83,7 +84,7 @@ def placement(job: str, transformation: str, site: str, *others: str) -> dict[st
 NEVER = {"t_q_s": None, "t_t_s": float("inf"), "inputs": {}, "path": "", "gamma": ""}
 
 
-def facts(**changes: Any) -> RunFacts:
+def facts(**changes: Any) -> DemoFacts:
     """A run of three jobs and one transfer."""
     first = placement("ID0000001", "soykb::align<x>:1.0", "mu")
     first["alternatives"].append(alternative("tacc", **NEVER))
@@ -136,7 +137,7 @@ def facts(**changes: Any) -> RunFacts:
         ],
         "samples": [LinkSample("s2", "s1", n * 1_000_000, T0 + 10 + n) for n in range(3)],
     }
-    return RunFacts(**(data | changes))
+    return DemoFacts(**(data | changes))
 
 
 def taught(moved: int = 2, beliefs: int = 5) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def taught(moved: int = 2, beliefs: int = 5) -> dict[str, Any]:
     }
 
 
-def large(samples: int = 32, chromosomes: int = 14) -> RunFacts:
+def large(samples: int = 32, chromosomes: int = 14) -> DemoFacts:
     """A run of about 1,000 jobs at three sites for an hour, in the shape of SoyKB."""
     placements, edges, bars, transits = [], [], [], []
 
@@ -222,3 +223,26 @@ def large(samples: int = 32, chromosomes: int = 14) -> RunFacts:
         jobs=jobs, dag_jobs=jobs + 300, ended=T0 + 3600, mapping=mapping, edges=edges, bars=bars,
         transits=transits, samples=counters, taught=taught(jobs, 60), earlier_measurements=5000,
     )  # fmt: skip
+
+
+def run_facts(**changes: Any) -> RunFacts:
+    """The same run as nobody but its user knows it."""
+    base = facts()
+    names = RunFacts.__dataclass_fields__
+    return RunFacts(**({name: getattr(base, name) for name in names} | changes))
+
+
+def chains(number: int, depth: int = 4) -> RunFacts:
+    """Chains of ``depth`` kinds of jobs; below each first job a transfer job fans out and in."""
+    jobs, edges, bars = [DagJob("stage", "transfer", "local", shown=False)], [], []
+    for n in range(number):
+        name = f"job{n % depth}_ID{n:07}"
+        jobs.append(DagJob(name, f"job{n % depth}", ("mu", "tacc")[n % 2]))
+        if n % depth:
+            edges.append((jobs[-2].job, name))
+        if n % depth < 2:
+            edges.append(("stage", name) if n % depth else (name, "stage"))
+        bars.append(
+            Bar(name, "compute", jobs[-1].site, T0 + n, T0 + n + 1, T0 + n + 9, n > 0, "a::job:1")
+        )
+    return run_facts(dag=jobs, edges=edges, bars=bars, jobs=number)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from adon.cli.options import moment_of
 from adon.cli.output import Column, bar, note, print_json, print_records
 from adon.cli.parsing import (
     ARCHIVE,
+    BROKER,
     SINCE,
     TOKEN_FILE,
     Noun,
@@ -25,15 +28,18 @@ from adon.cli.parsing import (
     limit,
     one_of,
     option,
+    page_file,
     whole,
 )
-from network_provisioner.base.errors import InputError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:
     from adon.cli.monitor_source import WorkflowSource
     from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
     from monitors.archive.archive import Archive
+    from monitors.workflows.planned.submit_dir import SubmitDir
+    from network_provisioner.base.model import Transit
 
 NOUN = Noun("monitor", "Follow workflows, and look at what was measured of them.")
 _MOST = 10_000  # that a broker lists
@@ -155,6 +161,98 @@ def _show(args: argparse.Namespace) -> int:
     else:
         print(text.analysis_text(workflow, found, inner, time.time()))
     return 0
+
+
+@NOUN.verb(
+    "report",
+    _WORKFLOW,
+    option(
+        "-o/--output", "write the page here, and its values beside it as .json", "FILE", page_file,
+        default=Path("report.html"),
+    ),
+    ARCHIVE,
+    BROKER,
+    TOKEN_FILE,
+)  # fmt: skip
+def _report(args: argparse.Namespace) -> int:
+    """Write a report of a run: a page that stands alone, and its values as JSON.
+
+    It shows the workflow coloured by site, jobs and transfers over time, links over time, each
+    transit with its path and rates, why each job ran where it did, and what failed; also of a run
+    that is still running, failed, or was planned without ADON.
+
+    Most of it comes from the submit directory. The broker adds reservations and links, the archive
+    what was measured of the paths; where one is missing, the report says so.
+
+    WORKFLOW is a submit directory, or the id or name of a workflow whose directory is on this
+    machine.
+
+    Examples:
+      adon monitor report submit/me/pegasus/soykb/run0001
+      adon monitor report run0001 -o run0001.html --archive .adon/archive.sqlite
+      adon monitor report soykb --broker https://broker.example:8470
+
+    Exit codes: 0 done; 2 there is no such run on this machine, or the report cannot be written.
+    """
+    from adon.report.document import as_json, write_report
+    from adon.report.page import render
+    from adon.report.submit_report import facts_of_run, path_measurements
+
+    submit_dir = _submit_dir(args)
+    transits, links, missing = _of_broker(args, submit_dir.workflow)
+    facts = facts_of_run(submit_dir, time.time(), transits, links, missing)
+    # A broker that does not answer is in the report already; its archive need not be ours to read.
+    with _measured(args) as source, suppress(BrokerError):
+        facts.measured = path_measurements(facts, source.measurements)
+    for sentence in missing:
+        note(sentence)
+    for path in write_report(args.output, render(facts), as_json(facts)):
+        print(path)
+    return 0
+
+
+@contextmanager
+def _measured(args: argparse.Namespace) -> Iterator[WorkflowSource]:
+    """The archive where it is there, else the broker's."""
+    from adon.cli.monitor_source import ArchiveSource, BrokerSource, there_is
+
+    if not there_is(args.archive):
+        yield BrokerSource(args.broker, args.token_file)
+        return
+    with opened(args.archive) as archive:
+        yield ArchiveSource(archive)
+
+
+def _submit_dir(args: argparse.Namespace) -> SubmitDir:
+    """The run that is meant. Raises AdonError."""
+    from adon.cli.monitor_source import find
+    from monitors.workflows.planned.submit_dir import submit_dir_of
+
+    if Path(args.workflow).exists():
+        return submit_dir_of(args.workflow)
+    with _measured(args) as source:
+        workflow = source.workflow(find(source, args.workflow), 0)
+    folder = Path(workflow["submit_dir"])
+    if not folder.is_dir():
+        raise InputError(
+            f"workflow {args.workflow!r}: found no {folder} here, expected its submit directory"
+            f" (it was planned on {workflow['host'] or 'an unknown host'})"
+        )
+    return submit_dir_of(folder)
+
+
+def _of_broker(
+    args: argparse.Namespace, workflow: str
+) -> tuple[list[Transit], list[dict[str, Any]], list[str]]:
+    """The transits of a workflow, the network's links, and what is missing as a sentence."""
+    from adon.cli.options import bad_answer, client
+
+    try:
+        broker = client(args)
+        with bad_answer(args, "network"):
+            return broker.list(workflow=workflow), broker.topology()["links"], []
+    except BrokerError as error:
+        return [], [], [f"without reservations and capacities of links: {error}"]
 
 
 def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:

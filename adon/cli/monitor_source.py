@@ -65,9 +65,14 @@ def source_of(args: argparse.Namespace, *, writes: bool = False) -> Iterator[Wor
         yield ArchiveSource(archive)
 
 
+def there_is(place: str | Path) -> bool:
+    """Whether an archive is a file that is there, or a database."""
+    return is_database_url(str(place)) or Path(place).exists()
+
+
 def there(place: str | Path) -> None:
     """An archive that is a file has to be there. Raises InputError, which says what makes one."""
-    if is_database_url(str(place)) or Path(place).exists():
+    if there_is(place):
         return
     demos = f"; the demo's is --archive {_DEMOS}" if _DEMOS.exists() else ""
     raise InputError(

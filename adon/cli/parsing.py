@@ -199,10 +199,10 @@ def limit(most: int, default: int | None = None) -> Option:
 
 def add_plot(parser: CommandParser, what: str = "draw it into this file, a page") -> None:
     """``--plot FILE.html``."""
-    parser.add_argument("--plot", type=_page, metavar="FILE.html", help=what)
+    parser.add_argument("--plot", type=page_file, metavar="FILE.html", help=what)
 
 
-def _page(text: str) -> Path:
+def page_file(text: str) -> Path:
     """An argument type: a file for a page."""
     if not text.lower().endswith((".html", ".htm")):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a name that ends in .html")

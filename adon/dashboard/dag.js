@@ -40,11 +40,17 @@ export function generations(names, edges) {
   return found;
 }
 
-/** The drawing, and whether each job has a box of its own. `jobs`: {job, name, site}; `edges`: pairs
- * of jobs; `classes`: a class for each site. */
-export function dag({ jobs, edges }, classes) {
+/** The drawing, and whether it shows all there is to see. `jobs`: {job, name, site}; `edges`: pairs
+ * of jobs; `classes`: a class for each site. Where so many jobs are `grouped`, `jobs` are their
+ * groups, {job, name, sites}. */
+export function dag({ jobs, edges, grouped: many }, classes) {
   const known = new Map(jobs.map((j) => [j.job, j]));
   const levels = generations([...known.keys()], edges);
+  const byKind = (n) => `The workflow: ${n} jobs, one box per kind of job, coloured by site`;
+  if (many) {
+    const boxes = levels.map((level) => level.map((n) => kindBox(n, known.get(n).name, known.get(n).sites)));
+    return { drawing: drawn(boxes, edges, classes, byKind(many)), each: true };
+  }
   const single = (j) => boxOf(j.job, j.name, `${j.site} · ${j.job}`, `${j.name} (${j.job}) at ${j.site}`, [[j.site, 1]]);
   const rows = levels.map((level) => level.map((name) => single(known.get(name))));
   if (jobs.length <= MOST && Math.max(0, ...rows.map(widthOf)) <= WIDTH - 20) {
@@ -64,8 +70,7 @@ export function dag({ jobs, edges }, classes) {
   const between = new Map(
     edges.filter((e) => e.every((j) => group.has(j))).map(([a, b]) => [`${group.get(a)}>${group.get(b)}`, [group.get(a), group.get(b)]]),
   );
-  const words = `The workflow: ${jobs.length} jobs, one box per kind of job, coloured by site`;
-  return { drawing: drawn(grouped, [...between.values()], classes, words), each: false };
+  return { drawing: drawn(grouped, [...between.values()], classes, byKind(jobs.length)), each: false };
 }
 
 function boxOf(key, title, below, tip, sites) {

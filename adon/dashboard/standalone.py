@@ -46,15 +46,15 @@ def page(title: str, figures: Sequence[Figure]) -> str:
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy()}">
-<title>{escape(title)}</title><style>{_text("style.css")}{style()}</style></head><body>
+<title>{escape(title)}</title><style>{style()}</style></head><body>
 <main><h1>{escape(title)}</h1><noscript><p>The drawings need JavaScript.</p></noscript>
 {"".join(body)}</main>{scripts(values)}</body></html>
 """
 
 
 def style() -> str:
-    """What the drawings look like, given the colours and letters of the page."""
-    return _text("figures.css")
+    """The dashboard's, with that of the drawings."""
+    return _text("style.css") + _text("figures.css")
 
 
 def policy() -> str:

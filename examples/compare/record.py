@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import psutil
 
+from adon.report.run_facts import RunFacts
 from examples.compare.split import Split, split
-from examples.demo.facts import RunFacts
 from examples.demo.running import STOPPED
 from monitors.workflows.planned.dag import read_dag
 from site_selector.wholefile import write_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from examples.demo.facts import Bar
+from adon.report.run_facts import Bar
 
 
 @dataclass(frozen=True, slots=True)

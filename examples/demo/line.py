@@ -5,7 +5,6 @@ Each step is a call of the package whose subject it is; here they are only put i
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
@@ -14,15 +13,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from adon.planning.planner import plan_workflow
+from adon.report.document import write_report
 from condor_plugins.waiting import StuckJob
 from examples import scenario as scenarios
 from examples.demo import gather, running, steps
 from examples.demo.bought import as_pegasus_comes
 from examples.demo.demo_run import DemoRun, Interrupted, interruptible, reason
-from examples.demo.facts import RunFacts
-from examples.demo.figures import as_json
+from examples.demo.facts import DemoFacts, as_json
 from examples.demo.options import DemoOptions
-from examples.demo.page import render
+from examples.demo.sections import demo_page
 from examples.demo.summary import summary_text
 from examples.demo.supervise import BrokerProcess, watching
 from examples.testbed.procs import end_marked
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if facts.state == "success" else 1
 
 
-def run(options: DemoOptions, say: steps.Say) -> tuple[RunFacts, Trouble | None]:
+def run(options: DemoOptions, say: steps.Say) -> tuple[DemoFacts, Trouble | None]:
     """Bring the testbed up, run the workflow, gather what happened.
 
     What cuts the run short while the testbed is up is returned beside what had happened until then.
@@ -164,11 +163,11 @@ def _go(
         state.science = scenario.check(made, results)
 
 
-def _report(facts: RunFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
+def _report(facts: DemoFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
     """Write the report. Raises OSError, but not for a run that was cut short already: there may be
     no room because of what cut it short, and that is what is to be told."""
     try:
-        return write_report(facts, folder)
+        return write_report(folder / "report.html", demo_page(facts), as_json(facts))
     except OSError:
         if trouble is None:
             raise
@@ -187,18 +186,6 @@ def clear(run_dir: Path) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
     for stale_file in run_dir.glob("broker.sqlite*"):
         stale_file.unlink()
-
-
-def write_report(facts: RunFacts, folder: Path) -> tuple[Path, Path]:
-    """Write ``report.html`` and ``report.json``, each whole or not at all. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    data = json.dumps(as_json(facts), indent=1, ensure_ascii=False, allow_nan=False)
-    page, numbers = folder / "report.html", folder / "report.json"
-    for file, text in ((page, render(facts)), (numbers, data + "\n")):
-        draft = file.with_suffix(".new")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
-    return page, numbers
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from examples.demo.facts import RunFacts
-from examples.demo.show_learnt import moves
-from examples.demo.words import (
+from adon.report.messages import (
     belief_name,
     counted,
     failure_words,
@@ -18,6 +16,8 @@ from examples.demo.words import (
     source_text,
     term_text,
 )
+from examples.demo.facts import DemoFacts
+from examples.demo.sections import moves
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate, format_size
 
@@ -31,7 +31,7 @@ _MOST_FAILURES = 3
 _MOST_WORDS = 6  # lines of a failed job's own
 
 
-def summary_text(facts: RunFacts, reports: tuple[Path, Path]) -> str:
+def summary_text(facts: DemoFacts, reports: tuple[Path, Path]) -> str:
     """Did it work, where, how fast, what is left, what was learnt.
 
     Paths are never broken, so that they can be copied; they may pass the last column.
@@ -69,7 +69,7 @@ def _entry(name: str, words: str) -> list[str]:
     )  # fmt: skip
 
 
-def _workflow(facts: RunFacts) -> str:
+def _workflow(facts: DemoFacts) -> str:
     """How it ended, after how long, and where its jobs were to run."""
     sites = Counter(p["site"] for p in facts.mapping["placements"])
     where = ", ".join(f"{count} at {site}" for site, count in sorted(sites.items()))
@@ -81,7 +81,7 @@ def _workflow(facts: RunFacts) -> str:
     return f"{words} in {facts.makespan_s:.1f} s ({where})"
 
 
-def failed(facts: RunFacts) -> list[str]:
+def failed(facts: DemoFacts) -> list[str]:
     """What went wrong: what cut the run short, the failed jobs with their last words, who waited in
     vain, and where the files are. Nothing for a success."""
     lines = _entry("stopped", facts.stopped) if facts.stopped else []
@@ -100,13 +100,13 @@ def failed(facts: RunFacts) -> list[str]:
     return lines
 
 
-def _planner(facts: RunFacts) -> str:
+def _planner(facts: DemoFacts) -> str:
     if facts.planner == "embedded":
         return "embedded, for machines without Pegasus (pegasus-plan is not on PATH)"
     return facts.planner
 
 
-def _network(facts: RunFacts) -> list[str]:
+def _network(facts: DemoFacts) -> list[str]:
     held = [t for t in facts.transits if t.path]
     lines = _entry(
         "network",
@@ -139,7 +139,7 @@ def _way(transits: Sequence[Transit]) -> str:
     )
 
 
-def _bought(facts: RunFacts) -> list[str]:
+def _bought(facts: DemoFacts) -> list[str]:
     """What ADON was worth: the model is that of the mapping, with what was measured by now."""
     if facts.without is None:
         return []
@@ -151,11 +151,11 @@ def _bought(facts: RunFacts) -> list[str]:
     )
 
 
-def _science(facts: RunFacts) -> list[str]:
+def _science(facts: DemoFacts) -> list[str]:
     return _entry("science", facts.science.words) if facts.science.words else []
 
 
-def changed(facts: RunFacts) -> list[str]:
+def changed(facts: DemoFacts) -> list[str]:
     """What measurements changed, in at most eight lines."""
     if not facts.earlier_measurements:
         return _entry(
@@ -216,7 +216,7 @@ def _one_line(name: str, words: str) -> list[str]:
     return [f"{name:<11}{words if len(words) <= room else words[: room - 1] + '…'}"]
 
 
-def _warnings(facts: RunFacts) -> list[str]:
+def _warnings(facts: DemoFacts) -> list[str]:
     lines = [line for words in facts.warnings[:_MOST_WARNINGS] for line in _entry("warning", words)]
     if len(facts.warnings) > _MOST_WARNINGS:
         more = len(facts.warnings) - _MOST_WARNINGS

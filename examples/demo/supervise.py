@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from examples.demo.facts import LinkSample
+from adon.report.run_facts import LinkSample
 from examples.testbed.procs import Daemon
 from monitors.watcher import registry
 from network_provisioner.base.errors import AdonError, BrokerError

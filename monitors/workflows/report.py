@@ -18,7 +18,7 @@ from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.logs import kickstart
 from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
-from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
+from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,25 @@ class JobTimes:
     attempt: int = 0
 
 
-def timeline(submit_dir: str | Path) -> list[JobTimes]:
-    """All attempts of all jobs that were submitted so far, in the order of submission.
+def timeline(run: str | Path | FollowedWorkflow) -> list[JobTimes]:
+    """All attempts of all jobs that were submitted so far, in the order of submission, of a submit
+    directory or of a workflow whose files are read.
 
     Start and end come from the job's own record where it has written one, else from HTCondor's
     event log. Raises InputError where the directory cannot be read.
     """
-    workflow = FollowedWorkflow(submit_dir)
-    workflow.step()
+    workflow = _followed(run)
     attempts = sorted(workflow.attempts.all, key=lambda attempt: (attempt.submit, attempt.key))
     with workflow.dir.as_owner():
         return [_times(attempt) for attempt in attempts]
+
+
+def _followed(run: str | Path | FollowedWorkflow) -> FollowedWorkflow:
+    if isinstance(run, FollowedWorkflow):
+        return run
+    workflow = FollowedWorkflow(run)
+    workflow.step()
+    return workflow
 
 
 def _times(attempt: Attempt) -> JobTimes:
@@ -97,13 +105,12 @@ class Failure:
     files: Sequence[Path]
 
 
-def failures(submit_dir: str | Path) -> list[Failure]:
-    """The failed jobs of a workflow, those first that failed first.
+def failures(run: str | Path | FollowedWorkflow) -> list[Failure]:
+    """The failed jobs of a workflow, as for :func:`timeline`, those first that failed first.
 
     Raises InputError where the directory cannot be read.
     """
-    workflow = FollowedWorkflow(submit_dir)
-    workflow.step()
+    workflow = _followed(run)
     attempts: dict[str, list[Attempt]] = {}
     for attempt in workflow.attempts.all:
         attempts.setdefault(attempt.job.name, []).append(attempt)
@@ -122,7 +129,7 @@ def failures(submit_dir: str | Path) -> list[Failure]:
         ]
 
 
-def last_complaint(submit_dir: str | Path) -> str:
+def last_complaint(submit_dir: str | Path | SubmitDir) -> str:
     """DAGMan's last error line, for workflows that failed without a failed job; else empty.
 
     Raises InputError where the directory cannot be read.

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from browser import Page, draw
-from report_world import facts, large, taught
+from report_world import chains, facts, large, taught
 
 from adon.dashboard.layout import layout_of
 from adon.dashboard.standalone import Figure
 from adon.dashboard.standalone import page as standalone
-from examples.demo.facts import RunFacts
-from examples.demo.page import render
+from adon.report.page import render as report
+from examples.demo.facts import DemoFacts
+from examples.demo.sections import demo_page as render
 
 pytestmark = pytest.mark.component
 PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}
@@ -34,7 +35,7 @@ OVERLAPS = """(() => {
 })()"""
 
 
-def show(page: Page, run: RunFacts, folder: Path) -> None:
+def show(page: Page, run: DemoFacts, folder: Path) -> None:
     file = folder / "report.html"
     file.write_text(render(run), encoding="utf-8")
     page.go(file.as_uri())
@@ -68,6 +69,18 @@ def test_a_large_one_is_drawn_by_kind_with_its_counts(page: Page, tmp_path: Path
     bars = "document.querySelectorAll('[data-draw=gantt] rect').length"
     assert page.run(bars) == len(run.bars)
     assert re.search(r"up to \d+ waiting", page.text("[data-draw=gantt]"))
+    assert page.run(OVERLAPS) == 0 and page.problems == []
+
+
+def test_ten_thousand_jobs_are_drawn_as_few_shapes(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(report(chains(10_000)), encoding="utf-8")
+    page.go(file.as_uri())
+    page.wait(f"{DRAWINGS} >= 2")
+    assert "job1 × 2500" in page.text("[data-draw=dag]")
+    levels = page.run(LEVELS)
+    assert levels["job0 × 2500"] < levels["job1 × 2500"] < levels["job3 × 2500"]
+    assert page.run("document.querySelectorAll('svg rect').length") < 200
     assert page.run(OVERLAPS) == 0 and page.problems == []
 
 

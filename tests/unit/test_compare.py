@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from adon.report.run_facts import Bar
 from examples.compare.judge import better_of_pegasus, curve, forecast_errors, ratio, verdicts
 from examples.compare.record import Run
 from examples.compare.report import html, text
 from examples.compare.split import Split, split
 from examples.compare.ways import ADON, PEGASUS, WAYS, in_round
-from examples.demo.facts import Bar
 from examples.scenario import load
 from network_provisioner.base.errors import InputError
 from network_provisioner.templates.data import template_from_dict

@@ -14,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import T0, alternative, facts, large, placement, taught, transit
 
-from examples.demo import drawings, loads
-from examples.demo.facts import Bar, LinkSample, RunFacts
-from examples.demo.figures import as_json
-from examples.demo.page import STYLE, render
+from adon.dashboard.standalone import style
+from adon.report import drawings
+from adon.report import link_loads as loads
+from adon.report.run_facts import Bar, LinkSample
+from examples.demo.facts import DemoFacts, as_json
+from examples.demo.sections import demo_page as render
 from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 from network_provisioner.base.model import TransitState
@@ -69,7 +71,7 @@ def test_every_key_of_the_json_is_documented() -> None:
         facts(edges=[("ID0000001", "gone")], mapping={**facts().mapping, "placements": []}),
     ],
 )
-def test_the_page_stands_alone(run: RunFacts) -> None:
+def test_the_page_stands_alone(run: DemoFacts) -> None:
     page = render(run)
     assert not re.search("<(link|iframe|img)", page)
     page = page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
@@ -150,7 +152,7 @@ def _blend(over: str, under: str, alpha: float) -> str:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_have_contrast_enough(scheme: int) -> None:
     """WCAG 2.1 AA: 4.5 for text, 3 for what a drawing means."""
-    block = re.findall(r":root \{(.*?)\}", STYLE, re.S)[scheme]
+    block = re.findall(r":root \{(.*?)\}", style(), re.S)[scheme]
     colour = {
         name: value if len(value) == 7 else "#" + "".join(c * 2 for c in value[1:])
         for name, value in re.findall(r"--(\w+): (#[0-9a-f]+)", block)
@@ -169,8 +171,10 @@ def test_colours_have_contrast_enough(scheme: int) -> None:
 # -- what is drawn -----------------------------------------------------------------------------
 
 
-def drawn(run: RunFacts) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(drawings.figures(run, {"mu": "s1"})))
+def drawn(run: DemoFacts) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        json.dumps(drawings.figures(run, loads.loads_of(run), {"mu": "s1"}))
+    )
     return found
 
 
@@ -205,10 +209,11 @@ def test_where_nothing_was_measured_there_is_no_line() -> None:
 
 
 def test_reserved_and_measured_are_per_direction() -> None:
-    assert loads.over([transit()], ("s2", "s1")) and not loads.over([transit()], ("s1", "s2"))
+    assert ("s2", "s1") in loads.held_by_hop([transit()])
+    assert ("s1", "s2") not in loads.held_by_hop([transit()])
     assert loads.reserved_steps([transit()]) == [(T0 + 10, 25e6), (T0 + 14, 0)]
     none = transit(state=TransitState.BEST_EFFORT, path=[], installed_at=0.0)
-    assert not loads.over([none], ("s2", "s1"))
+    assert not loads.held_by_hop([none])
     rates = loads.measured_rates(facts().samples, ("s2", "s1"))
     assert [r.bps for r in rates] == [8e6, 8e6]
     assert not loads.measured_rates(facts().samples, ("s1", "s2"))

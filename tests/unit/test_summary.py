@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_world import facts, taught, transit
 
-from examples.demo.facts import AsPegasusComes, RunFacts
-from examples.demo.figures import as_json
-from examples.demo.gather import NO_MAPPING
-from examples.demo.page import render
+from adon.report.messages import failure_words
+from adon.report.run_facts import NO_MAPPING
+from examples.demo.facts import AsPegasusComes, DemoFacts, as_json
+from examples.demo.sections import demo_page as render
 from examples.demo.summary import COLUMNS, changed, summary_text
-from examples.demo.words import failure_words
 from examples.scenario import CheckedResult
 from monitors.workflows.report import Failure
 
@@ -32,12 +31,12 @@ BROKEN = Failure(
 )
 
 
-def failed_run(**changes: object) -> RunFacts:
+def failed_run(**changes: object) -> DemoFacts:
     more = {"state": "failed", "science": CheckedResult(), "failures": [BROKEN], "submit_dir": RUN}
     return facts(**(more | changes))
 
 
-def early_end() -> RunFacts:
+def early_end() -> DemoFacts:
     """A run that was interrupted before sites were chosen."""
     return facts(
         planner="none", state="interrupted", jobs=0, dag_jobs=0, mapping=NO_MAPPING, edges=[],

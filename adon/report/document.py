@@ -1,13 +1,16 @@
-"""The content of ``report.json``; docs/report.md says what each key means."""
+"""The content of ``report.json``, and both files of a report; docs/report.md says what each key
+means."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from examples.demo.facts import RunFacts
-from examples.demo.loads import Load, loads_of
+from adon.report.link_loads import Load, loads_of
+from adon.report.run_facts import RunFacts
 from network_provisioner.base.model import Transit
 
 _ALTERNATIVE = (
@@ -43,9 +46,6 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
         "portfolio": facts.mapping["portfolio"],
         "predicted_makespan_s": facts.expected_s,
         "predicted_range_s": facts.expected_range_s,
-        "makespan_without_s": {"random": facts.without.random_s, "heft": facts.without.heft_s}
-        if facts.without
-        else None,
         "placements": [_placement(p) for p in facts.mapping["placements"]],
         "transits": [_transit(t) for t in facts.transits],
         "jobs": [
@@ -56,16 +56,13 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
             for b in facts.bars
         ],
         "links": [_link(load) for load in loads_of(facts)],
-        "status_records": facts.status_records,
-        "open_reservations_at_end": facts.open_reservations,
-        "flows_left_on_switches": facts.flows_left,
-        "science": dict(facts.science.numbers),
-        "earlier_measurements": facts.earlier_measurements,
-        "changed_by_measurements": {
-            "makespan_s": facts.taught.get("makespan_s") if facts.earlier_measurements else None,
-            "moved": list(facts.moved_jobs),
-            "beliefs": list(facts.moved_beliefs),
-        },
+        "measurements": [
+            {
+                "metric": m.metric, "subject": m.subject, "value": m.value, "unit": m.unit,
+                "at": m.at, "source": m.source,
+            }
+            for m in facts.measured
+        ],
         "stopped": facts.stopped,
         "reason": facts.reason,
         "failures": [
@@ -79,8 +76,8 @@ def as_json(facts: RunFacts) -> dict[str, Any]:
         "submit_dir": str(facts.submit_dir or ""),
         "warnings": list(facts.warnings),
     }  # fmt: skip
-    finite: dict[str, Any] = _finite(out)
-    return finite
+    shown: dict[str, Any] = finite(out)
+    return shown
 
 
 def _placement(placement: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,20 +105,33 @@ def _link(load: Load) -> dict[str, Any]:
         "from": load.hop[0],
         "to": load.hop[1],
         "layer": load.layer,
-        "capacity_bps": load.capacity_bps,
+        "capacity_bps": load.capacity_bps or None,
         "most_reserved_bps": load.most_reserved_bps,
-        "counted": load.counted,
+        "counted": bool(load.counted),
         "measured_bytes": round(load.moved_bytes),
         "measured": [[r.start, r.end, round(r.bps, 1)] for r in load.measured if r.bps > 0],
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no infinity: what never comes has no time, which is null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return value
+
+
+def write_report(file: Path, page: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Write the page, and its values beside it as ``.json``, each whole or not at all. Raises
+    OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    written = file, file.with_suffix(".json")
+    for each, text in zip(written, (page, data + "\n"), strict=True):
+        draft = each.with_suffix(".new")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(each)
+    return written

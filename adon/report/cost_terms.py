@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from examples.demo import markup
-from examples.demo.words import counted, quantity, short_name, source_text, term_text
+from adon.report import markup
+from adon.report.messages import counted, quantity, short_name, source_text, term_text
 from network_provisioner.base.units import format_size
 
 _NUMBERS = frozenset({1, 2, 3, 4})
@@ -22,6 +22,7 @@ _INPUTS = {
 }
 # With more jobs than this the inputs are listed once per kind of job, not in every cell.
 DETAILED = 100
+_MOST_ROWS = 5000  # of all tables together
 
 
 def terms(placements: Sequence[Mapping[str, Any]]) -> str:
@@ -30,13 +31,23 @@ def terms(placements: Sequence[Mapping[str, Any]]) -> str:
     for placement in placements:
         kinds.setdefault(placement["transformation"], []).append(placement)
     detailed = len(placements) <= DETAILED
+    room, shown = _MOST_ROWS, dict[str, int]()
+    for left, (name, jobs) in zip(
+        range(len(kinds), 0, -1), sorted(kinds.items(), key=lambda kind: len(kind[1])), strict=True
+    ):
+        each = max(len(job["alternatives"]) for job in jobs) + 1
+        shown[name] = min(len(jobs), max(1, room // left // each))
+        room -= shown[name] * each
     return "".join(
-        _kind(name, jobs, detailed, opened=index == 0)
+        _kind(name, jobs, shown[name], detailed, opened=index == 0)
         for index, (name, jobs) in enumerate(kinds.items())
     )
 
 
-def _kind(name: str, jobs: Sequence[Mapping[str, Any]], detailed: bool, opened: bool) -> str:
+def _kind(
+    name: str, jobs: Sequence[Mapping[str, Any]], shown: int, detailed: bool, opened: bool
+) -> str:
+    """One kind of job; ``shown`` of them are."""
     sites: dict[str, int] = {}
     for job in jobs:
         sites[job["site"]] = sites.get(job["site"], 0) + 1
@@ -45,8 +56,11 @@ def _kind(name: str, jobs: Sequence[Mapping[str, Any]], detailed: bool, opened: 
     if detailed:
         return markup.details(title, "".join(map(_job, jobs)), opened)
     terms_table = markup.table(
-        f"Terms of {name}", ("job", *_MANY_HEAD), map(_short_job, jobs), _MANY_NUMBERS
+        f"Terms of {name}", ("job", *_MANY_HEAD), map(_short_job, jobs[:shown]), _MANY_NUMBERS
     )
+    if shown < len(jobs):
+        more = counted(len(jobs) - shown, "more job")
+        terms_table += markup.note(f"And {more}, see report.json.")
     return markup.details(title, terms_table + _inputs(name, jobs))
 
 
@@ -135,17 +149,17 @@ def _short_job(placement: Mapping[str, Any]) -> str:
 
 def _inputs(name: str, jobs: Sequence[Mapping[str, Any]]) -> str:
     """Each input that the jobs of one kind were computed from, once."""
-    found: dict[tuple[str, str, str, str], int] = {}
+    uses: dict[tuple[str, str, str, str], int] = {}
     for placement in jobs:
         for a in placement["alternatives"]:
             for key, belief in a.get("inputs", {}).items():
                 symbol, kind = _INPUTS[key]
                 where = a.get("path", "").replace(">", " → ") if kind == "rate" else a["site"]
                 entry = (symbol, where, quantity(kind, belief["value"]), source_text(belief))
-                found[entry] = found.get(entry, 0) + 1
+                uses[entry] = uses.get(entry, 0) + 1
     rows = [
         markup.row([*map(markup.text, entry), str(times)], frozenset({2, 4}))
-        for entry, times in sorted(found.items())
+        for entry, times in sorted(uses.items())
     ]
     head = ("input", "of", "value", "source and age", "used times")
-    return markup.table(f"Inputs of {name}", head, rows, frozenset({2, 4}))
+    return markup.table(f"Inputs of {name}", head, rows, frozenset({2, 4})) if rows else ""

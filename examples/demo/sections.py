@@ -1,13 +1,12 @@
-"""What earlier runs taught: beliefs that measurements changed, and jobs that moved for it."""
+"""What the demo adds to the page of a run: what earlier runs taught, the science, what is left."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from examples.demo import markup
-from examples.demo.facts import RunFacts
-from examples.demo.words import (
+from adon.report import markup
+from adon.report.messages import (
     belief_name,
     counted,
     quantity,
@@ -15,11 +14,32 @@ from examples.demo.words import (
     source_text,
     term_text,
 )
+from adon.report.page import render
+from adon.report.run_sections import Card, Section
+from examples.demo.facts import DemoFacts
 
 _SHOWN = 8
 
 
-def learnt(facts: RunFacts) -> str:
+def demo_page(facts: DemoFacts) -> str:
+    """The report's page."""
+    planned = bool(facts.mapping["placements"])
+    first = [Section("learnt", "What earlier runs taught", learnt(facts))] if planned else []
+    last = [Section("science", "Science", science(facts))] if planned else []
+    last.append(Section("left", "What is left", left(facts)))
+    return render(facts, first, last, _cards(facts))
+
+
+def _cards(facts: DemoFacts) -> list[Card]:
+    cards = [Card(f.headline, f.value) for f in facts.science.rows if f.headline]
+    if facts.without:
+        cards.insert(0, Card("as Pegasus comes", f"some {facts.without.random_s:.0f} s"))
+    still = facts.open_reservations, facts.flows_left
+    cards.append(Card("paths / flows left", f"{still[0]} / {still[1]}", any(still)))
+    return cards
+
+
+def learnt(facts: DemoFacts) -> str:
     """The section's content."""
     if not facts.earlier_measurements:
         return (
@@ -83,3 +103,28 @@ def _belief(item: Mapping[str, Any]) -> str:
         source_text(after),
     )
     return markup.row([markup.text(cell) for cell in cells], frozenset({2, 4}))
+
+
+def science(facts: DemoFacts) -> str:
+    """The result against what was expected."""
+    if not facts.science.rows:
+        return f"<p>Not compared: the workflow ended as {markup.text(facts.state)}.</p>"
+    numbers = frozenset({1})
+    rows = [
+        markup.row([markup.text(cell) for cell in (f.name, f.value, f.goal)], numbers)
+        for f in facts.science.rows
+    ]
+    table = markup.table("Science", ("figure", "value", "goal"), rows, numbers)
+    return table + markup.picture("The result", facts.science.picture)
+
+
+def left(facts: DemoFacts) -> str:
+    """What the run left behind, and what it put into the archive."""
+    return markup.bullets(
+        [
+            f"{counted(facts.open_reservations, 'reservation')} still held at the end",
+            f"{counted(facts.flows_left, 'flow')} still on the switches at the end",
+            f"{counted(facts.status_records, 'status record')} of this run in the archive, "
+            "beside goodput and run times",
+        ]
+    )
