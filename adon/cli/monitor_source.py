@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import time
@@ -21,9 +20,9 @@ from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.database_url import is_database_url
-from network_provisioner.base.errors import AdonError, BrokerError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.suggestions import meant
-from network_provisioner.client.http1 import Server
+from network_provisioner.client.broker import BrokerClient
 
 _STUCK_AFTER_S = 1800.0
 _TIMEOUT_S = 30.0
@@ -198,9 +197,7 @@ class BrokerSource:
     BrokerError."""
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:
-        token, tls = credentials(token_file)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, _TIMEOUT_S, headers, tls)
+        self._client = BrokerClient(url, _TIMEOUT_S, *credentials(token_file))
 
     def workflows(self, **asked: Any) -> Rows:
         """See :class:`WorkflowSource`."""
@@ -235,15 +232,4 @@ class BrokerSource:
         return found
 
     def _ask(self, verb: str, path: str, asked: Mapping[str, Any]) -> Any:
-        query = f"?{urlencode(asked)}" if asked else ""
-        status, text = self._server.ask(verb, path + query)
-        try:
-            answer = json.loads(text)
-            if 200 <= status < 300:
-                return answer
-            message, code = str(answer["error"]["message"]), str(answer["error"]["code"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise AdonError(
-                f"{self._server.url} answered {status} with {text[:80]!r}, expected a broker's JSON"
-            ) from None
-        raise BrokerError(message, code)
+        return self._client.call(verb, path + (f"?{urlencode(asked)}" if asked else ""))

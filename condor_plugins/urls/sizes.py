@@ -102,14 +102,14 @@ def _look(
         if parts.scheme not in _PORTS:
             return
         context = _trusted(Tls()) if parts.scheme == "https" else None
-        status, headers = head(parts, place(parts, named), until, context)
-        if status in _REDIRECTS and "location" in headers:
-            at = urljoin(at, headers["location"])
+        answer = head(parts, place(parts, named), until, context)
+        if answer.status in _REDIRECTS and "location" in answer.headers:
+            at = urljoin(at, answer.headers["location"])
             if cached:
                 known.served.setdefault(url, at)
             continue
-        length = whole_bytes(headers.get("content-length", ""))
-        if status == 200 and length is not None:
+        length = whole_bytes(answer.headers.get("content-length", ""))
+        if answer.status == 200 and length is not None:
             known.sizes.setdefault(url, length)
         return
 

@@ -7,38 +7,92 @@ from connecting to the last byte of the answer, whatever the other side does.
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import RequestAnswer, Service, Transit, TransitRequest
-from network_provisioner.client.http1 import Server, Tls, quoted
+from network_provisioner.client.http1 import (
+    Answer,
+    Connection,
+    Deadline,
+    Tls,
+    connected,
+    quoted,
+    trusting,
+)
 
+if TYPE_CHECKING:
+    import ssl
+
+_URL = re.compile(
+    r"(?P<scheme>(?i:https?))://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<prefix>/[!-~]*)?\Z"
+)
+_EXPECTED = "expected one like 'http://127.0.0.1:8470'"
 Mappings = list[dict[str, Any]]
 _LONGEST_REASON = 1000  # characters: all that a broker takes
 _SERVICE = frozenset(f.name for f in fields(Service))
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """JSON that the broker answered; when it was asked and had answered, by the client's clock."""
+
+    data: Any
+    asked: float
+    answered: float
+
+
 class BrokerClient:
-    """Speaks to one broker. Holds no connection, so it may be shared, forked and forgotten.
+    """Speaks to one broker. Unless it ``keeps_connection`` it holds none, so it may be shared,
+    forked and forgotten; with it, one thread alone may ask.
 
     Every method raises BrokerError: with the broker's own ``code`` where it refused,
     ``unreachable`` where it did not answer in time, ``bad_answer`` where what came was none.
     """
 
     def __init__(
-        self, url: str, timeout_s: float = 2.0, token: str | None = None, tls: Tls | None = None
+        self,
+        url: str,
+        timeout_s: float = 2.0,
+        token: str | None = None,
+        tls: Tls | None = None,
+        keeps_connection: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``url`` as ``http://127.0.0.1:8470``, or https with ``tls``; name a host by address, for
         the look-up of a name is the one thing the timeout cannot cut short. Raises InputError for a
-        URL or a token that is none."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, timeout_s, headers, tls or Tls())
-        self.url = self._server.url
+        URL, a timeout or a token that is none."""
+        parts = _URL.match(url)
+        if parts is None or any(mark in url for mark in "?#"):
+            raise InputError(f"broker URL {url!r}, {_EXPECTED}")
+        is_https = parts["scheme"].lower() == "https"
+        host, port = parts["host"], int(parts["port"] or (443 if is_https else 80))
+        if not 0 < port < 65536:
+            raise InputError(f"broker URL {url!r}: port {port}, {_EXPECTED}")
+        if not 0 < timeout_s < float("inf"):
+            raise InputError(f"broker timeout {timeout_s!r}, expected more than 0 s")
+        if token and not (token.isascii() and token.isprintable()):
+            raise InputError("Authorization of requests to the broker: expected printable ASCII")
+        self.url = url.rstrip("/")
+        self._host, self._port = host.strip("[]"), port
+        self._prefix = (parts["prefix"] or "").rstrip("/")
+        self._head = f"Host: {host}:{port}\r\nAccept: application/json\r\n"
+        self._head += f"Authorization: Bearer {token}\r\n" if token else ""
+        self._head += "" if keeps_connection else "Connection: close\r\n"
+        self._timeout_s, self._clock = timeout_s, clock
+        self._tls = (tls or Tls()) if is_https else None
+        self._context: ssl.SSLContext | None = None
+        self._keeps_connection = keeps_connection
+        self._connection: Connection | None = None
+        self._is_closed = False
 
     # -- transits ----------------------------------------------------------------------------
 
@@ -220,12 +274,24 @@ class BrokerClient:
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that any other route of the service answers with."""
-        status, text = self._server.ask(method, path, body)
+        return self.reply(method, path, body).data
+
+    def reply(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """The same with its times; ``body`` may be JSON already. Raises InputError for a
+        certificate that cannot be read."""
+        answer = self._answer(method, path, body, timeout_s or self._timeout_s)
+        status, text = answer.status, answer.body
         try:
-            answer = json.loads(text)
+            data = json.loads(text)
             if 200 <= status < 300:
-                return answer
-            error = answer["error"]
+                return Reply(data, answer.asked, answer.answered)
+            error = data["error"]
             refusal = BrokerError(str(error["message"]), str(error["code"]))
         except (ValueError, RecursionError):
             raise BrokerError(
@@ -234,9 +300,16 @@ class BrokerClient:
             ) from None
         except (LookupError, TypeError):
             raise BrokerError(
-                f"{self.url} answered {status}: {answer!r:.200}", "bad_answer"
+                f"{self.url} answered {status}: {data!r:.200}", "bad_answer"
             ) from None
         raise refusal
+
+    def close(self) -> None:
+        """End what is asked over the kept connection, and all that would be asked. Any thread
+        may."""
+        self._is_closed = True
+        if (connection := self._connection) is not None:
+            connection.shut_down()
 
     # -- within ------------------------------------------------------------------------------
 
@@ -254,6 +327,58 @@ class BrokerClient:
             raise BrokerError(
                 f"{self.url} answered {answer!r:.200}: is it a broker?", "bad_answer"
             ) from None
+
+    def _answer(
+        self, method: str, path: str, body: dict[str, Any] | bytes | None, timeout_s: float
+    ) -> Answer:
+        if self._tls is not None and self._context is None:
+            self._context = trusting(self._tls)
+        deadline = Deadline(timeout_s)
+        data = body if isinstance(body, bytes) else _json(body)
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._head}"
+        head += "" if body is None else "Content-Type: application/json\r\n"
+        head += "" if method == "GET" else f"Content-Length: {len(data)}\r\n"
+        try:
+            return self._exchange(f"{head}\r\n".encode() + data, deadline)
+        except (OSError, ValueError) as error:
+            what = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                what = f"no answer within {timeout_s:g} s"
+            elif reason := getattr(error, "verify_message", ""):  # ssl.SSLCertVerificationError
+                what = f"its certificate is not to be trusted: {reason}"
+            elif self._tls and not self._tls.certificate and isinstance(error, ConnectionError):
+                what += "; it may ask for a certificate of ours (ADON_CERTIFICATE, ADON_KEY)"
+            raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
+
+    def _exchange(self, request: bytes, deadline: Deadline) -> Answer:
+        kept = self._connection
+        if kept is not None and kept.has_ended():
+            self._drop(kept)
+            kept = None
+        connection = kept or connected(self._host, self._port, self._context, deadline)
+        if self._keeps_connection:
+            self._connection = connection
+        try:
+            if self._is_closed:
+                raise ConnectionAbortedError("this client was closed")
+            return connection.exchange(request, deadline, self._clock)
+        except ConnectionError:
+            # The broker closed what was kept at the same time. It knows requests by their ids:
+            # what it is asked twice it does once.
+            if kept is None or connection.n_bytes:
+                raise
+        finally:
+            if self._is_closed or not (self._keeps_connection and connection.is_usable):
+                self._drop(connection)
+        return self._exchange(request, deadline)
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._connection = None
+
+
+def _json(body: Mapping[str, Any] | None) -> bytes:
+    return b"" if body is None else json.dumps(body).encode()
 
 
 def _body(request: TransitRequest) -> dict[str, Any]:

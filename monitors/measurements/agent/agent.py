@@ -19,7 +19,6 @@ from monitors.measurements.agent.broker_link import (
     BrokerLink,
     Orders,
     Receipt,
-    Reply,
     orders_of,
     receipt_of,
 )
@@ -32,6 +31,7 @@ from monitors.workflows.service import FollowService
 from monitors.workflows.sink import BrokerRequests, BrokerSink
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError, BrokerError, printable
+from network_provisioner.client.broker import Reply
 
 _log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ class Agent:
             new = trouble not in self._troubles.values()
             self._troubles[what] = trouble
         if new and not self._halt.is_set():
-            _log.warning("%s", error)
+            _log.warning("%s", printable(str(error))[:1000])
 
     def _well(self, what: str) -> None:
         with self._lock:
