@@ -46,8 +46,8 @@ class Reply:
     """JSON that the broker answered; when it was asked and had answered, by the client's clock."""
 
     data: Any
-    asked: float
-    answered: float
+    requested_at: float
+    answered_at: float
 
 
 class BrokerClient:
@@ -290,7 +290,7 @@ class BrokerClient:
         try:
             data = json.loads(text)
             if 200 <= status < 300:
-                return Reply(data, answer.asked, answer.answered)
+                return Reply(data, answer.requested_at, answer.answered_at)
             error = data["error"]
             refusal = BrokerError(str(error["message"]), str(error["code"]))
         except (ValueError, RecursionError):

@@ -45,8 +45,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
-    asked: float
-    answered: float
+    requested_at: float
+    answered_at: float
 
 
 class Deadline:
@@ -84,7 +84,7 @@ class Connection:
         self, request: bytes, by: Deadline, clock: Callable[[], float], has_body: bool = True
     ) -> Answer:
         """Raises OSError, and ValueError for what is no answer in HTTP."""
-        self.n_bytes, self.is_usable, asked = 0, False, clock()
+        self.n_bytes, self.is_usable, requested_at = 0, False, clock()
         view = memoryview(request)
         while view:
             self._sock.settimeout(by.left())
@@ -109,7 +109,7 @@ class Connection:
                 body = self._exactly(len(self._buffer), by)
         closes = version == b"0" or "close" in headers.get("connection", "").lower()
         self.is_usable = is_delimited and not (closes or self._buffer)
-        return Answer(status, headers, body, asked, clock())
+        return Answer(status, headers, body, requested_at, clock())
 
     def has_ended(self) -> bool:
         """Whether the server closed it meanwhile: there is something to read, though nothing was

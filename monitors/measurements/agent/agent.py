@@ -154,7 +154,7 @@ class Agent:
 
     def _learn(self, reply: Reply, stamps: Orders | Receipt) -> None:
         with self._changed:
-            self._clock.learn(reply.asked, stamps.received, stamps.sent, reply.answered)
+            self._clock.learn(reply.requested_at, stamps.received, stamps.sent, reply.answered_at)
 
     # -- beginning runs ----------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Agent:
         except BrokerError as error:
             if error.code != "bad_request":
                 raise
-            if len(waiting) > 1:  # one of them spoils the others
+            if len(waiting) > 1:  # any of them spoils the others
                 return self._send(1, timeout_s)
             refused = {waiting[0][0]: str(error)}
         else:
