@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from condor_plugins.jobs.request_builder import Run, parsed
 from condor_plugins.transfers.decide import (
     Observed,
     OutputHistory,
@@ -34,7 +35,6 @@ from condor_plugins.transfers.decide import (
     transferring,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import Run, parsed
 from condor_plugins.transfers.run_state import RunStates
 from condor_plugins.transfers.shadow_ports import Number, open_ports
 from condor_plugins.urls.moved import Ad, UsualRates

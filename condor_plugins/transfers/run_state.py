@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from condor_plugins.jobs.jobad import JobAd, number
+from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.jobad import JobAd, number
-from condor_plugins.transfers.request_builder import Run
 from monitors.jobs.executions import ENDS, Execution
 from monitors.workflows.logs.events import Kind, TransferStep
 

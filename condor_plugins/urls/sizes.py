@@ -25,7 +25,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from condor_plugins.transfers.jobad import JobAd, text
+from condor_plugins.jobs.jobad import JobAd, text
 from condor_plugins.urls.sources import CACHED, hosts_of, scheme_of
 from monitors.workflows.planned.job_files import input_sizes
 from network_provisioner.base.units import whole_bytes

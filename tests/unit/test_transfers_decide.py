@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
+from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import (
     Observed,
     QueuedJob,
@@ -20,7 +21,6 @@ from condor_plugins.transfers.decide import (
     transferring,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import Run
 from condor_plugins.transfers.run_state import RunState, RunStates
 from monitors.jobs.executions import Phase
 from monitors.workflows.logs.events import Kind, TransferStep
