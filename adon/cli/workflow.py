@@ -119,7 +119,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 
 def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.config.adon_yml import load_config
-    from adon.expansion import section_of
+    from adon.config.expansion import section_of
     from network_provisioner.client import hookconfig
     from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
 
