@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
@@ -23,8 +24,11 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.client.patience import BrokerCalls, Budget
+from network_provisioner.client.patience import Budget
 from network_provisioner.client.request_ids import MOST, numbered
+
+if TYPE_CHECKING:
+    from network_provisioner.client.broker import BrokerClient
 
 UNASKED = "unasked"
 """State of a request whose broker never answered, and may have given all the same."""
@@ -43,7 +47,7 @@ class Effects:
     """The world of a hook: the broker, two clocks and sleep. ``cancelled`` says why whoever waits
     for the path needs it no more, empty while it does."""
 
-    broker: BrokerCalls
+    broker: BrokerClient
     budget: Budget
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
