@@ -208,6 +208,13 @@ def test_an_event_that_comes_again_is_no_news(events: list[RunEvent], read: int)
     assert list(map(repr, read_again)) == list(map(repr, after(*told)))
 
 
+def test_an_end_from_before_a_run_is_not_its_end() -> None:
+    held, begun = event(Kind.HELD, 5, starts=0), move(TransferStep.IN_STARTED, 10)
+    assert after(held, begun, held).get(RUN) == after(held, begun).get(RUN)
+    ended = after(begun, event(Kind.HELD, 11, starts=0)).get(RUN)
+    assert ended is not None and ended.is_over
+
+
 def test_what_is_long_over_is_forgotten() -> None:
     runs = after(*NORMAL)
     runs.forget(80.0, 60.0)
