@@ -93,6 +93,7 @@ setup(
         "pegasus_hooks.tools",
         "condor_plugins",
         "condor_plugins.irods",
+        "condor_plugins.jobs",
         "condor_plugins.pool",
         "condor_plugins.pool.cloud",
         "condor_plugins.pool.expander",

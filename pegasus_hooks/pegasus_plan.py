@@ -20,8 +20,8 @@ from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError, MissingError
-from pegasus_hooks import hookscripts
 from pegasus_hooks.planner.model import PlannedWorkflow
+from pegasus_hooks.prepost import hookscripts
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs import properties
 from site_selector.catalogs.sources import (

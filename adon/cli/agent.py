@@ -113,10 +113,10 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _findings(args: argparse.Namespace) -> list[Reading]:
-    from monitors.measurements.agent.messages import Assignment, Role
+    from monitors.measurements.agent.messages import Assignment
     from monitors.measurements.agent.perform import measure, order_of
     from monitors.measurements.agent.settings import AgentSettings
-    from monitors.measurements.probes.probe import Halt
+    from monitors.measurements.probes.probe import Halt, Role
     from monitors.measurements.probes.tools import tool_of
 
     tool = tool_of(args.tool, "TOOL")

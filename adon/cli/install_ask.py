@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import adon
 from adon.cli.parsing import DRY_RUN, UNDO, Option, flag, option
 from network_provisioner.base.errors import InputError
 
@@ -55,7 +54,7 @@ def without(settings: Path, before: bytes, *named: Path | None) -> list[FileEdit
     return [FileEdit(settings, before, None), *also]
 
 
-def closed(python: Path, package: Path = Path(adon.__file__)) -> Path | None:
+def closed(python: Path, package: Path = Path(__file__)) -> Path | None:
     """The file or folder that keeps other users from running ``python``, the program that it is a
     link to, or the ``package`` with it; None for none."""
     programs = [python]

@@ -76,7 +76,7 @@ def user_of(config: Config, condor: str) -> str:
 def _loaded(path: Path) -> tuple[Config, ExpansionConfig]:
     """Raises InputError where it does not say how the pool can grow."""
     from adon.config.adon_yml import load_config
-    from adon.expansion import section_of
+    from adon.config.expansion import section_of
 
     config = load_config(path)
     return config, section_of(config, path)

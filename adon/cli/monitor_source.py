@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import time
@@ -21,9 +20,9 @@ from monitors.workflows.overview import KnownWorkflows
 from monitors.workflows.planned.submit_dir import submit_dir_of
 from monitors.workflows.service import LOOK_S, Refresher
 from network_provisioner.base.database_url import is_database_url
-from network_provisioner.base.errors import AdonError, BrokerError, InputError
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.suggestions import meant
-from network_provisioner.client.http1 import Server
+from network_provisioner.client.broker import BrokerClient
 
 _STUCK_AFTER_S = 1800.0
 _TIMEOUT_S = 30.0
@@ -38,7 +37,7 @@ Rows = list[dict[str, Any]]
 class WorkflowSource(Protocol):
     """Answers as the REST API does."""
 
-    def workflows(self, **asked: Any) -> Rows:
+    def workflows(self, **criteria: Any) -> Rows:
         """``GET /v1/workflows``."""
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
@@ -50,7 +49,7 @@ class WorkflowSource(Protocol):
     def refresh(self, key: str) -> bool:
         """``POST /v1/workflows/KEY/refresh``; whether it was measured."""
 
-    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
+    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
         """All pages of ``GET /v1/measurements``."""
 
 
@@ -84,23 +83,23 @@ def there(place: str | Path) -> None:
 def find(source: WorkflowSource, wanted: str) -> str:
     """The id of the workflow that somebody means: by its id, the beginning of it, its submit
     directory, or its name where that is of one alone. Raises InputError."""
-    found = source.workflows(limit=10_000)
-    ids = [row["id"] for row in found]
+    known = source.workflows(limit=10_000)
+    ids = [row["id"] for row in known]
     if wanted in ids:
         return wanted
-    if (known := _workflow_in(wanted)) in ids:
-        return known
+    if (workflow := _workflow_in(wanted)) in ids:
+        return workflow
     path = os.path.realpath(wanted)
     by = [
         # Plain sub-DAGs lie in the directory of the workflow that they are a part of.
         [
             row
-            for row in found
+            for row in known
             if row["submit_dir"] and os.path.realpath(row["submit_dir"]) == path
             if not row["parent"]
         ],
-        [row for row in found if len(wanted) >= _SHORTEST and row["id"].startswith(wanted)],
-        [row for row in found if row["name"] == wanted],
+        [row for row in known if len(wanted) >= _SHORTEST and row["id"].startswith(wanted)],
+        [row for row in known if row["name"] == wanted],
     ]
     for rows in by:
         if len(rows) == 1:
@@ -111,7 +110,7 @@ def find(source: WorkflowSource, wanted: str) -> str:
             raise InputError(
                 f"workflow {wanted!r}: found {len(rows)}, expected one of {some}{more}"
             )
-    raise InputError(f"workflow {wanted!r}: found none, {_instead(wanted, found)}")
+    raise InputError(f"workflow {wanted!r}: found none, {_instead(wanted, known)}")
 
 
 def _workflow_in(path: str) -> str:
@@ -123,13 +122,13 @@ def _workflow_in(path: str) -> str:
         return ""
 
 
-def _instead(wanted: str, found: Rows) -> str:
+def _instead(wanted: str, known: Rows) -> str:
     """What might be meant."""
-    if not found:
+    if not known:
         return "nor any other; 'adon monitor run' follows workflows"
     anything = "expected an id, a name or a submit directory ('adon monitor list' has them)"
-    by_id = meant(wanted, [row["id"] for row in found], anything)
-    return meant(wanted, dict.fromkeys(row["name"] for row in found), by_id)
+    by_id = meant(wanted, [row["id"] for row in known], anything)
+    return meant(wanted, dict.fromkeys(row["name"] for row in known), by_id)
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
@@ -153,49 +152,56 @@ class ArchiveSource:
         self._archive = archive
         self._known = KnownWorkflows(archive, time.time, _STUCK_AFTER_S)
 
-    def workflows(self, **asked: Any) -> Rows:
+    def workflows(self, **criteria: Any) -> Rows:
         """See :class:`WorkflowSource`."""
-        user, state, roots = asked.get("user"), asked.get("state"), asked.get("roots", False)
-        found = [
-            _checked(one.as_dict())
-            for one in self._known.all(lambda _: True).values()
-            if user in (None, one.user)
-            and (state is None or one.is_in(state))
-            and one.at >= asked.get("since", 0.0)
-            and not (roots and one.parent)
+        user, state, roots = (
+            criteria.get("user"),
+            criteria.get("state"),
+            criteria.get("roots", False),
+        )
+        rows = [
+            _checked(workflow.as_dict())
+            for workflow in self._known.all(lambda _: True).values()
+            if user in (None, workflow.user)
+            and (state is None or workflow.is_in(state))
+            and workflow.at >= criteria.get("since", 0.0)
+            and not (roots and workflow.parent)
         ]
-        return found[: asked.get("limit", 1000)]
+        return rows[: criteria.get("limit", 1000)]
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
-        one = self._known.all(lambda _: True)[key]
-        return _checked(one.as_dict()) | {
-            "source": one.source,
-            "children": list(one.children),
+        workflow = self._known.all(lambda _: True)[key]
+        return _checked(workflow.as_dict()) | {
+            "source": workflow.source,
+            "children": list(workflow.children),
             "history": self._known.changes(key, history),
         }
 
     def analysis(self, key: str, whole: bool) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
-        found = self._known.all(lambda _: True)
-        ids = self._known.inside(key, found) if whole else [key]
+        known = self._known.all(lambda _: True)
+        ids = self._known.inside(key, known) if whole else [key]
         made = analyse(
-            m for one in ids for metric in READ for m in self._archive.query(metric, workflow=one)
+            m
+            for workflow in ids
+            for metric in READ
+            for m in self._archive.query(metric, workflow=workflow)
         )
-        return {"workflow": key, "state": found[key].state, "workflows": ids} | asdict(made)
+        return {"workflow": key, "state": known[key].state, "workflows": ids} | asdict(made)
 
     def refresh(self, key: str) -> bool:
         """See :class:`WorkflowSource`."""
         refresher = Refresher(self._archive, time.time)
-        asked = refresher.ask(key, self._known.facts(key))
+        number = refresher.ask(key, self._known.facts(key))
         until = time.monotonic() + _REFRESH_S
-        while not (answered := refresher.answered(asked)) and time.monotonic() < until:
+        while not (answered := refresher.answered(number)) and time.monotonic() < until:
             time.sleep(LOOK_S / 2)
         return answered
 
-    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
+    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
         """See :class:`WorkflowSource`."""
-        return self._archive.query(metric, **asked)
+        return self._archive.query(metric, **criteria)
 
 
 class BrokerSource:
@@ -203,15 +209,13 @@ class BrokerSource:
     BrokerError."""
 
     def __init__(self, url: str, token_file: Path | None = None) -> None:
-        token, tls = credentials(token_file)
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, _TIMEOUT_S, headers, tls)
+        self._client = BrokerClient(url, _TIMEOUT_S, *credentials(token_file))
 
-    def workflows(self, **asked: Any) -> Rows:
+    def workflows(self, **criteria: Any) -> Rows:
         """See :class:`WorkflowSource`."""
-        words = {key: value for key, value in asked.items() if value not in (None, False)}
-        found: Rows = self._ask("GET", "/v1/workflows", words)
-        return found
+        query = {key: value for key, value in criteria.items() if value not in (None, False)}
+        rows: Rows = self._ask("GET", "/v1/workflows", query)
+        return rows
 
     def workflow(self, key: str, history: int) -> dict[str, Any]:
         """See :class:`WorkflowSource`."""
@@ -225,30 +229,19 @@ class BrokerSource:
         """See :class:`WorkflowSource`."""
         return bool(self._one("POST", key, "/refresh", {})["refreshed"])
 
-    def measurements(self, metric: str, **asked: Any) -> list[Measurement]:
+    def measurements(self, metric: str, **criteria: Any) -> list[Measurement]:
         """See :class:`WorkflowSource`."""
-        words = {"metric": metric} | {k: v for k, v in asked.items() if v is not None}
-        found: list[Measurement] = []
-        while words.get("cursor", "first"):
-            page = self._ask("GET", "/v1/measurements", words)
-            found += (Measurement(**one) for one in page["measurements"])
-            words["cursor"] = page["next"]
-        return found
+        query = {"metric": metric} | {k: v for k, v in criteria.items() if v is not None}
+        measurements: list[Measurement] = []
+        while query.get("cursor", "first"):
+            page = self._ask("GET", "/v1/measurements", query)
+            measurements += (Measurement(**row) for row in page["measurements"])
+            query["cursor"] = page["next"]
+        return measurements
 
-    def _one(self, verb: str, key: str, ending: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", asked)
-        return found
+    def _one(self, verb: str, key: str, ending: str, query: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._ask(verb, f"/v1/workflows/{quote(key)}{ending}", query)
+        return answer
 
-    def _ask(self, verb: str, path: str, asked: Mapping[str, Any]) -> Any:
-        query = f"?{urlencode(asked)}" if asked else ""
-        status, text = self._server.ask(verb, path + query)
-        try:
-            answer = json.loads(text)
-            if 200 <= status < 300:
-                return answer
-            message, code = str(answer["error"]["message"]), str(answer["error"]["code"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise AdonError(
-                f"{self._server.url} answered {status} with {text[:80]!r}, expected a broker's JSON"
-            ) from None
-        raise BrokerError(message, code)
+    def _ask(self, verb: str, path: str, query: Mapping[str, Any]) -> Any:
+        return self._client.call(verb, path + (f"?{urlencode(query)}" if query else ""))

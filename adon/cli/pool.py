@@ -83,7 +83,7 @@ def _shrink(args: argparse.Namespace) -> int:
 
 def _loaded(args: argparse.Namespace) -> Config:
     from adon.config.adon_yml import load_config
-    from adon.expansion import section_of
+    from adon.config.expansion import section_of
 
     config = load_config(args.config)
     section_of(config, args.config)
@@ -99,7 +99,7 @@ def _lease_s(text: str | None, config: Config) -> float:
 
 
 def _record(args: argparse.Namespace, config: Config, lease: Lease, what: str) -> int:
-    from adon.expansion import adon_is_at_work
+    from adon.config.expansion import adon_is_at_work
     from condor_plugins.pool.leases import measurement_of
 
     assert config.expansion is not None
@@ -150,7 +150,7 @@ def _show(args: argparse.Namespace) -> int:
     Example:
       adon pool show --json
     """
-    from adon.expansion import cloud_of, section_of
+    from adon.config.expansion import cloud_of, section_of
     from condor_plugins.pool.leases import METRIC, leases_of
     from monitors.archive.archive import Archive
 

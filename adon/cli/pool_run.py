@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
       adon install condor --expander --config /etc/adon.yml     has HTCondor run it
     """
     from adon.config.adon_yml import load_config
-    from adon.expansion import section_of
+    from adon.config.expansion import section_of
 
     settings = load_config(args.config)
     directory = Path(section_of(settings, args.config).directory)
@@ -137,7 +137,7 @@ def _opened(
     config: Config, path: Path, say: Callable[[str], None]
 ) -> Iterator[tuple[Expander, float]]:
     """An expander as the file says, and how often it looks. Raises AdonError."""
-    from adon.expansion import cloud_of, limits_of, section_of
+    from adon.config.expansion import cloud_of, limits_of, section_of
     from condor_plugins.pool.cloud.protocol import CloudError
     from condor_plugins.pool.cloud.workerconfig import named
     from condor_plugins.pool.expander.condor import Condor
@@ -168,7 +168,7 @@ def _opened(
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """Raises InputError where somebody else is at work."""
-    from adon.expansion import LOCK
+    from adon.config.expansion import LOCK
 
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -119,7 +119,7 @@ def _undo(args: argparse.Namespace, document: Document) -> int:
 
 def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.config.adon_yml import load_config
-    from adon.expansion import section_of
+    from adon.config.expansion import section_of
     from network_provisioner.client import hookconfig
     from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
 
@@ -312,7 +312,7 @@ def _planned_hooks(folder: Path) -> Path | None:
     """The hooks' configuration of our own plan; of another user's, which could send our token to
     any broker, none. Raises InputError."""
     from monitors.workflows.planned.submit_dir import SubmitDir
-    from pegasus_hooks.hookscripts import planned_config
+    from pegasus_hooks.prepost.hookscripts import planned_config
 
     plan = SubmitDir(folder)
     config = planned_config(plan.dag) if plan.owner == os.geteuid() else None

@@ -14,7 +14,7 @@ from typing import Any
 from condor_plugins.irods import account, messages, tuning
 from condor_plugins.irods.results import Result
 from condor_plugins.irods.transfer import LIMITS, Limits, Moved, Sessions, Way, get, put
-from condor_plugins.transfers import jobad
+from condor_plugins.jobs import jobad
 
 _BUFFERS = {True: Path("/proc/sys/net/ipv4/tcp_wmem"), False: Path("/proc/sys/net/ipv4/tcp_rmem")}
 _USUAL_WINDOW = 2 * 2**20

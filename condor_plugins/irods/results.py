@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from condor_plugins.transfers.jobad import Value, line
+from condor_plugins.jobs.jobad import Value, line
 
 Result = Mapping[str, "Value | Mapping[str, Value]"]
 _TOKEN = re.compile(r'[\[\]]|(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from condor_plugins.transfers.jobad import JobAd, number
+from condor_plugins.jobs.jobad import JobAd, number
 
 CHUNK = 8 * 2**20  # what a stream takes at a time
 BLOCK = 2 * 2**20  # what one request of iRODS's protocol moves

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from condor_plugins.jobs.request_builder import Run, parsed
 from condor_plugins.transfers.decide import (
     Observed,
     OutputHistory,
@@ -34,14 +35,14 @@ from condor_plugins.transfers.decide import (
     transferring,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import Run, parsed
 from condor_plugins.transfers.run_state import RunStates
 from condor_plugins.transfers.shadow_ports import Number, open_ports
 from condor_plugins.urls.moved import Ad, UsualRates
 from monitors.watcher.connections import Ends, flows
-from monitors.watcher.pending import AWAY, Broker, Later, PendingActions
+from monitors.watcher.pending import AWAY, Later, PendingActions
 from network_provisioner.base.errors import AdonError, BrokerError
 from network_provisioner.base.model import LIVE, Transit, TransitRequest, TransitState
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class AccessPoint:
         self._runs.forget(self._now(), _KEPT_UNTOLD_S if away else _KEPT_S)
         return True
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction. Raises Later, always."""
         now = self._now()
         for host in nameless(self._runs):
@@ -162,7 +163,7 @@ class AccessPoint:
         self._sent = {m: at for m, at in self._sent.items() if abs(now - at) <= _KEPT_MARKS_S}
         raise Later(SWEEP_S if self._tell_ports(live, broker) else PORTS_S)
 
-    def _tell_fetched(self, broker: Broker, now: float) -> None:
+    def _tell_fetched(self, broker: BrokerClient, now: float) -> None:
         """What was fetched by URL stands in the schedd's history as the job begins to run."""
         recent = {state.run: state for state in fetching(self._runs, now)}
         self._looks = Counter({run: n for run, n in self._looks.items() if run in recent})
@@ -201,7 +202,7 @@ class AccessPoint:
                 self._learned.add(name)
         self._learned &= names
 
-    def _live(self, broker: Broker) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
+    def _live(self, broker: BrokerClient) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
         found = {t.id: t for state in states for t in broker.list(state=state)}
@@ -219,7 +220,7 @@ class AccessPoint:
             return [t for t, whose in whose_runs if whose and whose[0] in known], None
         return mine, queue
 
-    def _carry_out(self, action: Release | Renew, broker: Broker) -> None:
+    def _carry_out(self, action: Release | Renew, broker: BrokerClient) -> None:
         try:
             if isinstance(action, Renew):
                 broker.renew(action.id, action.lease_s)
@@ -235,7 +236,7 @@ class AccessPoint:
             if error.code != "unknown_transit":  # reported was what nobody had asked for
                 self._log_once(action.id, error)  # one that is refused stands in nobody's way
 
-    def _ask(self, unsent: Sequence[tuple[str, TransitRequest]], broker: Broker) -> None:
+    def _ask(self, unsent: Sequence[tuple[str, TransitRequest]], broker: BrokerClient) -> None:
         answers = broker.ask([request for _, request in unsent])
         for (mark, request), answer in zip(unsent, answers, strict=True):
             self._sent[mark] = self._now()
@@ -245,7 +246,7 @@ class AccessPoint:
             else:
                 log.warning("%s: best effort: %s", request.id, answer.error)
 
-    def _tell_ports(self, live: Sequence[Transit], broker: Broker) -> bool:
+    def _tell_ports(self, live: Sequence[Transit], broker: BrokerClient) -> bool:
         """Say which packets are whose of the transfers that run; whether there is no more to see
         soon."""
         moving = transferring(live, self._runs)

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 
-from condor_plugins.pool.sites import site_of_match
-from condor_plugins.transfers import request_builder
-from condor_plugins.transfers.jobad import CLUSTERS, JobAd, no_transfer, number, text
-from condor_plugins.transfers.request_builder import (
+from condor_plugins.jobs import request_builder
+from condor_plugins.jobs.jobad import CLUSTERS, JobAd, no_transfer, number, text
+from condor_plugins.jobs.request_builder import (
     Direction,
     Run,
     is_url,
@@ -24,6 +23,7 @@ from condor_plugins.transfers.request_builder import (
     queue_number,
     shadow_number,
 )
+from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.run_state import RunState, RunStates
 from condor_plugins.urls.moved import Ad, UsualRates, moved, plugins_s, slow
 from condor_plugins.urls.sources import paths_of, url_request

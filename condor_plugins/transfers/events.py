@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from condor_plugins.transfers import jobad
-from condor_plugins.transfers.jobad import JobAd
-from condor_plugins.transfers.request_builder import run_name
+from condor_plugins.jobs import jobad
+from condor_plugins.jobs.jobad import JobAd
+from condor_plugins.jobs.request_builder import run_name
 from monitors.workflows.logs.events import JobEvent, Kind, TransferStep
 
 ADS = frozenset({Kind.JOB_AD})

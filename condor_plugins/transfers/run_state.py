@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from condor_plugins.jobs.jobad import JobAd, number
+from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.jobad import JobAd, number
-from condor_plugins.transfers.request_builder import Run
 from monitors.jobs.executions import ENDS, Execution
 from monitors.workflows.logs.events import Kind, TransferStep
 
@@ -44,19 +44,21 @@ class RunStates:
 
     def feed(self, job_events: Iterable[RunEvent]) -> None:
         """Take what happened into account."""
-        for one in job_events:
-            runs = self._jobs.setdefault(one.job, {})
-            if one.starts == 0:  # of the job as a whole, such as the removal of one that waits
-                if one.kind in ENDS:
+        for event in job_events:
+            runs = self._jobs.setdefault(event.job, {})
+            if event.starts == 0:  # of the job as a whole, such as the removal of one that waits
+                if event.kind in ENDS:
                     for state in runs.values():
-                        state.end(ENDS[one.kind], one.at)
+                        # A log that is read again tells of ends from before a run began, too.
+                        if event.at >= min((at for _, _, at in state.handled), default=event.at):
+                            state.end(ENDS[event.kind], event.at)
                 continue
-            state = runs.setdefault(one.starts, RunState(Run(one.job, one.starts)))
+            state = runs.setdefault(event.starts, RunState(Run(event.job, event.starts)))
             newest = max(runs)
             for starts, earlier in runs.items():
                 if starts < newest:
-                    earlier.end(SUPERSEDED, one.at)
-            _follow(state, one)
+                    earlier.end(SUPERSEDED, event.at)
+            _follow(state, event)
 
     def forget(self, now: float, kept_s: float) -> None:
         """Drop jobs of which all runs are over and nothing was heard for ``kept_s`` seconds; where

@@ -8,14 +8,14 @@ from typing import Any
 import htcondor2
 
 from condor_plugins.collector import defined
-from condor_plugins.transfers.decide import QueuedJob
-from condor_plugins.transfers.request_builder import (
+from condor_plugins.jobs.request_builder import (
     Run,
     job_name,
     queue_number,
     run_of,
     shadow_number,
 )
+from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.urls.moved import Ad, disk_waits
 from network_provisioner.base.errors import AdonError
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES, MACHINE_ATTRIBUTES
+from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES, MACHINE_ATTRIBUTES
 from network_provisioner.base.errors import InputError
 
 KEYWORD = "ADON"

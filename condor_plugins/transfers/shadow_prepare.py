@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # the hook's promise: no failure of ours touches a job
         said = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
         said |= {"AdonInTold": False}
-    from condor_plugins.transfers.jobad import line  # noqa: PLC0415
+    from condor_plugins.jobs.jobad import line  # noqa: PLC0415
 
     sys.stdout.write("".join(line(name, value) for name, value in said.items()))
     return 0
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]":
     """What is to be printed for the job whose ad is ``text``. Raises AdonError and OSError."""
-    from condor_plugins.transfers.jobad import (  # noqa: PLC0415
+    from condor_plugins.jobs.jobad import (  # noqa: PLC0415
         bytes_sent,
         is_common,
         no_transfer,
@@ -71,7 +71,7 @@ def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int 
     """The site of the machine that common files are sent to, {} where nobody tells."""
     import subprocess  # noqa: PLC0415
 
-    from condor_plugins.transfers.jobad import text  # noqa: PLC0415
+    from condor_plugins.jobs.jobad import text  # noqa: PLC0415
 
     host = text(ad, "RemoteHost").rpartition("@")[2]
     where = f'Machine == "{host}" && (AdonSite ?: PegasusSite) isnt undefined'
@@ -108,8 +108,8 @@ def _sent(
     import os  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
+    from condor_plugins.jobs import request_builder  # noqa: PLC0415
     from condor_plugins.pool.sites import site_of_match  # noqa: PLC0415
-    from condor_plugins.transfers import request_builder  # noqa: PLC0415
     from network_provisioner.base.errors import InputError  # noqa: PLC0415
     from network_provisioner.client import hookconfig  # noqa: PLC0415
     from network_provisioner.client.path_requests import Effects, Patience, ask  # noqa: PLC0415

@@ -17,7 +17,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from condor_plugins.transfers.jobad import number, text
+from condor_plugins.jobs.jobad import number, text
 from condor_plugins.urls.sources import CACHED, scheme_of
 from network_provisioner.base.units import format_rate, goodput
 from network_provisioner.base.urls import site_of_url

@@ -25,7 +25,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from condor_plugins.transfers.jobad import JobAd, text
+from condor_plugins.jobs.jobad import JobAd, text
 from condor_plugins.urls.sources import CACHED, hosts_of, scheme_of
 from monitors.workflows.planned.job_files import input_sizes
 from network_provisioner.base.units import whole_bytes
@@ -56,7 +56,7 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
     names = {url: url.partition("?")[0].rpartition("/")[2] for url in urls}
     known = UrlFacts({url: planned[name] for url, name in names.items() if name in planned})
     until, named = time.monotonic() + most_s, hosts_of(config)
-    asked = deque(
+    queue = deque(
         url
         for url in urls
         if (scheme_of(url) in CACHED and config.redirector)
@@ -67,11 +67,11 @@ def facts(ad: JobAd, urls: Collection[str], config: HookConfig, most_s: float = 
         with suppress(IndexError):
             while True:
                 with suppress(OSError, ValueError):
-                    _look(asked.popleft(), config.redirector, named, until, known)
+                    _look(queue.popleft(), config.redirector, named, until, known)
 
     # Nothing ends a look-up of a name that takes too long, but the program's end.
-    threads = [Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(asked)))]
-    irods = [url for url in asked if scheme_of(url) == "irods" and host_of(url) in named]
+    threads = [Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(queue)))]
+    irods = [url for url in queue if scheme_of(url) == "irods" and host_of(url) in named]
     if irods:
         zone = partial(_ask_irods, irods, text(ad, "Iwd"), until, known)
         threads.append(Thread(target=zone, daemon=True))
@@ -102,14 +102,14 @@ def _look(
         if parts.scheme not in _PORTS:
             return
         context = _trusted(Tls()) if parts.scheme == "https" else None
-        status, headers = head(parts, place(parts, named), until, context)
-        if status in _REDIRECTS and "location" in headers:
-            at = urljoin(at, headers["location"])
+        answer = head(parts, place(parts, named), until, context)
+        if answer.status in _REDIRECTS and "location" in answer.headers:
+            at = urljoin(at, answer.headers["location"])
             if cached:
                 known.served.setdefault(url, at)
             continue
-        length = whole_bytes(headers.get("content-length", ""))
-        if status == 200 and length is not None:
+        length = whole_bytes(answer.headers.get("content-length", ""))
+        if answer.status == 200 and length is not None:
             known.sizes.setdefault(url, length)
         return
 
@@ -146,16 +146,16 @@ def place(
     """Where a server is to be asked, as ``socket.getaddrinfo`` tells. Raises OSError for one that
     is not ``named`` and has an address that is not public, ValueError for no name."""
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
-    found = look_up(host.encode("ascii"), port, type=socket.SOCK_STREAM)
-    for *_, address in found:
+    places = look_up(host.encode("ascii"), port, type=socket.SOCK_STREAM)
+    for *_, address in places:
         if host not in named and not _is_public(address[0]):
             raise OSError(f"{host}: found address {address[0]}, expected a public one")
-    return found[0]
+    return places[0]
 
 
 def _is_public(address: str) -> bool:
-    found = ip_address(address)
-    if isinstance(found, IPv6Address):
-        inner = IPv4Address(int(found) & 0xFFFFFFFF) if found in _NAT64 else None
-        found = inner or found.ipv4_mapped or found.sixtofour or found
-    return found.is_global and not found.is_multicast
+    ip = ip_address(address)
+    if isinstance(ip, IPv6Address):
+        inner = IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None
+        ip = inner or ip.ipv4_mapped or ip.sixtofour or ip
+    return ip.is_global and not ip.is_multicast

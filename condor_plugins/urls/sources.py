@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
-from condor_plugins.transfers import request_builder
-from condor_plugins.transfers.jobad import JobAd, Value, text
-from condor_plugins.transfers.request_builder import Run, is_url, parsed
+from condor_plugins.jobs import request_builder
+from condor_plugins.jobs.jobad import JobAd, Value, text
+from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from network_provisioner.base.model import ON_SWITCHES, Service, Transit, TransitRequest
 from network_provisioner.base.urls import host_of, plain, site_of_url
 from network_provisioner.client.hookconfig import HookConfig

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from monitors.archive.estimates import Estimate
 from monitors.archive.knowledge import Known, known_estimates
-from network_provisioner.base.errors import AdonError, BrokerError
+from network_provisioner.base.errors import AdonError
 from network_provisioner.client.broker import BrokerClient
 
 LEFT_OUT = "measurements are left out, and the catalogs believed"
@@ -66,16 +67,14 @@ def _of_broker(
     broker: BrokerClient, sites: Collection[str], transformations: Collection[str]
 ) -> dict[tuple[str, str], Estimate]:
     wanted = {"sites": [*sites], "transformations": [*transformations]}
-    answer = broker.call("POST", "/v1/estimates", wanted)
-    try:
-        return {
-            (str(one["metric"]), str(one["subject"])): Known(
-                float(one["value"]), float(one["spread"]), int(one["count"]), float(one["at"]),
-                str(one["source"]), str(one["unit"]), note=str(one["note"]),
-            )
-            for one in answer["estimates"]
-        }  # fmt: skip
-    except (LookupError, TypeError, ValueError):
-        raise BrokerError(
-            f"{broker.url} answered {answer!r:.80}, expected estimates", "bad_answer"
-        ) from None
+    return broker.read(_estimates, "POST", "/v1/estimates", wanted)
+
+
+def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
+    return {
+        (str(row["metric"]), str(row["subject"])): Known(
+            float(row["value"]), float(row["spread"]), int(row["count"]), float(row["at"]),
+            str(row["source"]), str(row["unit"]), note=str(row["note"]),
+        )
+        for row in answer["estimates"]
+    }  # fmt: skip

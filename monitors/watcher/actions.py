@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from monitors.watcher.connections import Connection, flows
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
-from monitors.watcher.pending import AWAY, Broker, Later
+from monitors.watcher.pending import AWAY, Later
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
@@ -22,6 +22,7 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of, lease_of
 
@@ -111,7 +112,7 @@ class GiveBack(_OfDecision):
         """Of this run of PRE: another may get the same id."""
         return f"give back {self.pair.id} of {self.decision.at}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         current = DecisionFile.read(self.decision.file)
         same = current.same_run(self.decision)
@@ -137,7 +138,7 @@ class GiveBack(_OfDecision):
             broker.ask([without_path(self.watched, self.decision, self.pair, self.why)])
             self.note("told", self.pair.id, reason=self.why)
 
-    def _release(self, broker: Broker, transit: Transit) -> None:
+    def _release(self, broker: BrokerClient, transit: Transit) -> None:
         ended = transit.state in ENDED
         if ended and (transit.bytes or transit.seconds):
             broker.release(transit.id)  # no more, but raises while that is not written down
@@ -164,7 +165,7 @@ class ReportProgress(_OfDecision):
         """Of this transit."""
         return f"progress of {self.pair.id}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         if not self.running():
             return
@@ -198,7 +199,7 @@ class ReportFlows(_OfDecision):
         """Of this transit."""
         return f"flows of {self.pair.id}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         if not self.running():
             return
@@ -232,7 +233,7 @@ class Tell(_OfDecision):
         """Of this transit."""
         return f"tell of {self.pair.id}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         if _known(broker, self.pair.id) is not None:
             return  # only the answer was lost: its state says what it became
@@ -258,7 +259,7 @@ class RequestAgain(_OfDecision):
         """Of this decision."""
         return f"request again for {self.decision.file} {self.decision.ids}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         if not self.wanted():
             return
@@ -296,7 +297,7 @@ class Sweep(_Action):
         """Of the workflow."""
         return f"sweep {self.watched.workflow}"
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """See PendingAction."""
         for state in _HELD_STATES:
             for transit in broker.list(state=str(state), workflow=self.watched.workflow):
@@ -323,7 +324,7 @@ def without_path(watched: Watched, decision: DecisionFile, pair: Pair, why: str)
     )
 
 
-def _known(broker: Broker, transit_id: str) -> Transit | None:
+def _known(broker: BrokerClient, transit_id: str) -> Transit | None:
     try:
         return broker.get(transit_id)
     except BrokerError as error:

@@ -8,14 +8,12 @@ action is worth it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit
-from network_provisioner.client import patience
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 
@@ -25,22 +23,6 @@ AWAY = frozenset({"unreachable", "timeout", "bad_answer"})  # codes of a broker 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.5, 2.0
 _REFUSED_S = 5.0
 _SLICE_S = 3.0  # so that a slow broker does not keep the watcher from looking
-
-
-class Broker(patience.BrokerCalls, Protocol):
-    """The part of ``network_provisioner.client.broker.BrokerClient`` that watchers use."""
-
-    def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
-        """Say which packets a transit carries."""
-        ...
-
-    def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
-        """Say what a transfer has moved until now."""
-        ...
-
-    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
-        """The transits in this state of this workflow."""
-        ...
 
 
 class Later(Exception):
@@ -74,7 +56,7 @@ class PendingAction(Protocol):
         """For how long it is tried again where the broker refuses it."""
         ...
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         """Do it. Raises BrokerError, or :class:`Later`."""
         ...
 
@@ -83,9 +65,9 @@ class PendingAction(Protocol):
 class Clients:
     """A client for each configuration, made when it is first needed."""
 
-    _made: dict[HookConfig, Broker] = field(default_factory=dict)
+    _made: dict[HookConfig, BrokerClient] = field(default_factory=dict)
 
-    def __call__(self, config: HookConfig) -> Broker:
+    def __call__(self, config: HookConfig) -> BrokerClient:
         """Raises InputError for an address or a token that is none."""
         if config not in self._made:
             self._made[config] = client_of(config)
@@ -110,7 +92,7 @@ class _Away:
 class PendingActions:
     """``client_of`` makes a client; ``clock`` is one that no one sets, in seconds."""
 
-    client_of: Callable[[HookConfig], Broker]
+    client_of: Callable[[HookConfig], BrokerClient]
     clock: Callable[[], float]
     _pending: dict[str, _Pending] = field(default_factory=dict)
     _away: dict[str, _Away] = field(default_factory=dict)

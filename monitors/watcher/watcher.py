@@ -17,8 +17,9 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Protocol
 
-from monitors.watcher.pending import Broker, Clients, PendingActions
+from monitors.watcher.pending import Clients, PendingActions
 from monitors.workflows.logs.watch import FileWatch, open_watch
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Watcher:
     def __init__(
         self,
         source: PathSource,
-        client_of: Callable[[HookConfig], Broker] | None = None,
+        client_of: Callable[[HookConfig], BrokerClient] | None = None,
         clock: Callable[[], float] = time.monotonic,
         watch: OpenWatch = open_watch,
     ) -> None:

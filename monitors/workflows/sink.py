@@ -71,10 +71,10 @@ def known_status(sink: Sink, workflow: str, until: float) -> Status | None:
 def known_user(sink: Sink, workflow: str) -> str:
     """Whose a workflow is, as a sink can tell; "" where it cannot."""
     try:
-        found = sink.get(f"workflow:{workflow}") if isinstance(sink, Archive) else None
+        record = sink.get(f"workflow:{workflow}") if isinstance(sink, Archive) else None
     except (ArchiveError, InputError):
         return ""
-    return str(found.details.get("user", "")) if found is not None else ""
+    return str(record.details.get("user", "")) if record is not None else ""
 
 
 def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
@@ -98,13 +98,13 @@ def record_what_fits(sink: Sink, measurements: Sequence[Measurement]) -> None:
 def _fitting(
     measurements: Iterable[Measurement], check: Callable[[Measurement], object] = to_row
 ) -> Iterator[Measurement]:
-    for one in measurements:
+    for measurement in measurements:
         try:
-            check(one)
+            check(measurement)
         except InputError as error:
             _log.warning("not recorded: %s", printable(str(error)))
         else:
-            yield one
+            yield measurement
 
 
 class BrokerSink:
@@ -132,7 +132,8 @@ class BrokerSink:
 
     def _send(self, batch: Sequence[dict[str, Any]]) -> int:
         try:
-            return self._post(batch)
+            body = {"measurements": [*batch]}
+            return self._client.read(_recorded, "POST", "/v1/measurements", body)
         except BrokerError as error:
             if error.code not in _REFUSED:
                 raise SinkError(str(error)) from error
@@ -141,13 +142,6 @@ class BrokerSink:
                 return self._send(batch[:half]) + self._send(batch[half:])
             self._say(batch[0], str(error))
             return 0
-
-    def _post(self, batch: Sequence[dict[str, Any]]) -> int:
-        answer = self._client.call("POST", "/v1/measurements", {"measurements": [*batch]})
-        try:
-            return int(answer["recorded"])
-        except (LookupError, TypeError, ValueError):
-            raise SinkError(f"{self._client.url} answered {answer!r:.80}: no broker's") from None
 
     def _say(self, item: dict[str, Any], error: str) -> None:
         """Each reason once, and again when it was met ten times as often."""
@@ -167,8 +161,8 @@ def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any
     """Portions that a broker takes at once. What no archive or broker takes is left out."""
     batch: list[dict[str, Any]] = []
     size = 0
-    for one in _fitting(_fitting(measurements), check_sendable):
-        item = asdict(one) | {"details": dict(one.details)}
+    for measurement in _fitting(_fitting(measurements), check_sendable):
+        item = asdict(measurement) | {"details": dict(measurement.details)}
         length = len(json.dumps(item)) + 2
         if batch and (size + length > _MOST_BYTES or len(batch) == _MOST):
             yield batch
@@ -193,12 +187,12 @@ class BrokerRequests:
         self._thread = Background("requests", self._run)
         self._stop = self._thread.stopping
         self._lock = threading.Lock()
-        self._found: list[tuple[int, str, float]] = []
+        self._recent: list[tuple[int, str, float]] = []
 
     def asked(self, kind: str, after: int = 0) -> list[tuple[int, str, float]]:
         """See :class:`monitors.workflows.sink.Requests`. Returns at once."""
         with self._lock:
-            return [one for one in self._found if one[0] > after]
+            return [request for request in self._recent if request[0] > after]
 
     def start(self) -> None:
         """Begin to ask."""
@@ -212,7 +206,7 @@ class BrokerRequests:
         after, first, warned, failed = 0, True, "", ""
         while not self._stop.is_set():
             try:
-                found = self._ask(after, 0.0 if first else _WAIT_S)
+                requests = self._ask(after, 0.0 if first else _WAIT_S)
                 warned = failed = ""
             except AdonError as error:
                 # Once, however long it lasts; not of the first try: who records there says it too.
@@ -222,15 +216,20 @@ class BrokerRequests:
                 failed = str(error)
                 self._stop.wait(_AGAIN_S)
                 continue
-            after = max((number for number, _, _ in found), default=after)
+            after = max((number for number, _, _ in requests), default=after)
             if not first:
                 with self._lock:
-                    self._found = (self._found + found)[-_KEPT:]
+                    self._recent = (self._recent + requests)[-_KEPT:]
             first = False
 
     def _ask(self, after: int, wait_s: float) -> list[tuple[int, str, float]]:
-        rows = self._client.call("GET", f"/v1/refreshes?after={after}&wait_s={wait_s:g}")
-        try:
-            return [(int(r["request"]), str(r["workflow"]), float(r["at"])) for r in rows]
-        except (LookupError, TypeError, ValueError):
-            raise AdonError(f"{self._client.url} answered {rows!r:.80}: no broker's") from None
+        path = f"/v1/refreshes?after={after}&wait_s={wait_s:g}"
+        return self._client.read(_requests, "GET", path)
+
+
+def _recorded(answer: Any) -> int:
+    return int(answer["recorded"])
+
+
+def _requests(rows: Any) -> list[tuple[int, str, float]]:
+    return [(int(r["request"]), str(r["workflow"]), float(r["at"])) for r in rows]

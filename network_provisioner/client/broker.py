@@ -7,44 +7,98 @@ from connecting to the last byte of the answer, whatever the other side does.
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import RequestAnswer, Service, Transit, TransitRequest
-from network_provisioner.client.http1 import Server, Tls, quoted
+from network_provisioner.client.http1 import (
+    Answer,
+    Connection,
+    Deadline,
+    Tls,
+    connected,
+    quoted,
+    trusting,
+)
 
+if TYPE_CHECKING:
+    import ssl
+
+_URL = re.compile(
+    r"(?P<scheme>(?i:https?))://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<prefix>/[!-~]*)?\Z"
+)
+_EXPECTED = "expected one like 'http://127.0.0.1:8470'"
 Mappings = list[dict[str, Any]]
 _LONGEST_REASON = 1000  # characters: all that a broker takes
 _SERVICE = frozenset(f.name for f in fields(Service))
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """JSON that the broker answered; when it was asked and had answered, by the client's clock."""
+
+    data: Any
+    requested_at: float
+    answered_at: float
+
+
 class BrokerClient:
-    """Speaks to one broker. Holds no connection, so it may be shared, forked and forgotten.
+    """Speaks to one broker. Unless it ``keeps_connection`` it holds none, so it may be shared,
+    forked and forgotten; with it, one thread alone may ask.
 
     Every method raises BrokerError: with the broker's own ``code`` where it refused,
     ``unreachable`` where it did not answer in time, ``bad_answer`` where what came was none.
     """
 
     def __init__(
-        self, url: str, timeout_s: float = 2.0, token: str | None = None, tls: Tls | None = None
+        self,
+        url: str,
+        timeout_s: float = 2.0,
+        token: str | None = None,
+        tls: Tls | None = None,
+        keeps_connection: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``url`` as ``http://127.0.0.1:8470``, or https with ``tls``; name a host by address, for
         the look-up of a name is the one thing the timeout cannot cut short. Raises InputError for a
-        URL or a token that is none."""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._server = Server(url, timeout_s, headers, tls or Tls())
-        self.url = self._server.url
+        URL, a timeout or a token that is none."""
+        parts = _URL.match(url)
+        if parts is None or any(mark in url for mark in "?#"):
+            raise InputError(f"broker URL {url!r}, {_EXPECTED}")
+        is_https = parts["scheme"].lower() == "https"
+        host, port = parts["host"], int(parts["port"] or (443 if is_https else 80))
+        if not 0 < port < 65536:
+            raise InputError(f"broker URL {url!r}: port {port}, {_EXPECTED}")
+        if not 0 < timeout_s < float("inf"):
+            raise InputError(f"broker timeout {timeout_s!r}, expected more than 0 s")
+        if token and not (token.isascii() and token.isprintable()):
+            raise InputError("Authorization of requests to the broker: expected printable ASCII")
+        self.url = url.rstrip("/")
+        self._host, self._port = host.strip("[]"), port
+        self._prefix = (parts["prefix"] or "").rstrip("/")
+        self._head = f"Host: {host}:{port}\r\nAccept: application/json\r\n"
+        self._head += f"Authorization: Bearer {token}\r\n" if token else ""
+        self._head += "" if keeps_connection else "Connection: close\r\n"
+        self._timeout_s, self._clock = timeout_s, clock
+        self._tls = (tls or Tls()) if is_https else None
+        self._context: ssl.SSLContext | None = None
+        self._keeps_connection = keeps_connection
+        self._connection: Connection | None = None
+        self._is_closed = False
 
     # -- transits ----------------------------------------------------------------------------
 
     def request(self, request: TransitRequest) -> Transit:
         """Ask for a path; asking again with the same id gives the same transit."""
-        return self._ask(Transit.from_dict, "POST", "/v1/transits", _body(request))
+        return self.read(Transit.from_dict, "POST", "/v1/transits", _body(request))
 
     def ask(self, requests: Sequence[TransitRequest]) -> list[RequestAnswer]:
         """Ask for several paths at once, each of which is answered for itself, in their order.
@@ -53,7 +107,7 @@ class BrokerClient:
         first free one of ``ID.2``, ``ID.3``, …; one reserved in advance is begun where it can be.
         """
         body = {"requests": [*map(_body, requests)]}
-        return self._ask(partial(_answers, requests), "POST", "/v1/transits/ask", body)
+        return self.read(partial(_answers, requests), "POST", "/v1/transits/ask", body)
 
     def release(
         self,
@@ -69,7 +123,7 @@ class BrokerClient:
         """
         body = {"bytes": bytes_moved, "seconds": seconds, "outcome": outcome, **used}
         path = f"/v1/transits/{quoted(transit_id)}/release"
-        return self._ask(Transit.from_dict, "POST", path, body)
+        return self.read(Transit.from_dict, "POST", path, body)
 
     def shift(
         self, transit_id: str, start: float, end: float, size_bytes: int | None = None
@@ -77,12 +131,12 @@ class BrokerClient:
         """Move what was reserved in advance to other times (Unix seconds), all or nothing."""
         body = {"start": start, "end": end, "size_bytes": size_bytes}
         path = f"/v1/transits/{quoted(transit_id)}/shift"
-        return self._ask(Transit.from_dict, "POST", path, body)
+        return self.read(Transit.from_dict, "POST", path, body)
 
     def renew(self, transit_id: str, lease_s: float) -> Transit:
         """Make a lease last at least ``lease_s`` from now."""
         path = f"/v1/transits/{quoted(transit_id)}/renew"
-        return self._ask(Transit.from_dict, "POST", path, {"lease_s": lease_s})
+        return self.read(Transit.from_dict, "POST", path, {"lease_s": lease_s})
 
     def change(
         self, transit_id: str, min_bps: float | None = None, max_bps: float | None = None
@@ -90,22 +144,22 @@ class BrokerClient:
         """Raise or lower minimum and ceiling (b/s; None leaves one as it is), all or nothing."""
         body = {"min_bps": min_bps, "max_bps": max_bps}
         path = f"/v1/transits/{quoted(transit_id)}"
-        return self._ask(Transit.from_dict, "PATCH", path, body)
+        return self.read(Transit.from_dict, "PATCH", path, body)
 
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         """Say which packets a transit carries, once the application knows its ports."""
         path = f"/v1/transits/{quoted(transit_id)}/flows"
         body = {"flows": [f.as_dict() for f in flows]}
-        return self._ask(Transit.from_dict, "PUT", path, body)
+        return self.read(Transit.from_dict, "PUT", path, body)
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:
         """Say what a transfer has moved until now."""
         path = f"/v1/transits/{quoted(transit_id)}/progress"
-        return self._ask(Transit.from_dict, "POST", path, {"bytes": n_bytes})
+        return self.read(Transit.from_dict, "POST", path, {"bytes": n_bytes})
 
     def get(self, transit_id: str) -> Transit:
         """The transit as it is now."""
-        return self._ask(Transit.from_dict, "GET", f"/v1/transits/{quoted(transit_id)}")
+        return self.read(Transit.from_dict, "GET", f"/v1/transits/{quoted(transit_id)}")
 
     def list(
         self,
@@ -121,97 +175,97 @@ class BrokerClient:
             "state": state, "workflow": workflow, "user": user, "project": project,
             "since": since, "limit": limit,
         }  # fmt: skip
-        return self._ask(_transits, "GET", "/v1/transits" + _query(given))
+        return self.read(_transits, "GET", "/v1/transits" + _query(given))
 
     # -- the network -------------------------------------------------------------------------
 
     def topology(self, at: float | None = None, until: float | None = None) -> dict[str, Any]:
         """Nodes, links, and what is reserved on them now or ``at`` a later time; with ``until``
         also who holds it until then. Unix seconds."""
-        return self._ask(dict, "GET", "/v1/topology" + _query({"at": at, "until": until}))
+        return self.read(dict, "GET", "/v1/topology" + _query({"at": at, "until": until}))
 
     def routes(self, site: str = "") -> Mappings:
         """Who goes where and why, between all sites, or from and to one."""
-        return self._ask(list, "GET", "/v1/topology/routes" + _query({"site": site or None}))
+        return self.read(list, "GET", "/v1/topology/routes" + _query({"site": site or None}))
 
     def advice(
         self, src: str, dst: str, rate_bps: float | None = None, template: str = "default"
     ) -> dict[str, Any]:
         """How a transfer between two sites is tuned best, and by which figures."""
         given = {"src": src, "dst": dst, "rate_bps": rate_bps, "template": template}
-        return self._ask(dict, "GET", "/v1/advice" + _query(given))
+        return self.read(dict, "GET", "/v1/advice" + _query(given))
 
     def discovered(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and ``differences`` in words."""
-        return self._ask(dict, "GET", "/v1/topology/discovered")
+        return self.read(dict, "GET", "/v1/topology/discovered")
 
     def counters(self) -> dict[str, Any]:
         """Bytes sent on each direction of a link, and the circuits on the switches now."""
-        return self._ask(dict, "GET", "/v1/counters")
+        return self.read(dict, "GET", "/v1/counters")
 
     def health(self) -> dict[str, Any]:
         """``{"status", "controller", "live", ...}``."""
-        return self._ask(dict, "GET", "/v1/health")
+        return self.read(dict, "GET", "/v1/health")
 
     def accounting(self, by: str = "user", **only: Any) -> Mappings:
         """Bytes and byte-seconds per ``user``, ``project`` or ``experiment``."""
         query = _query({"by": by, **only})
-        return self._ask(list, "GET", f"/v1/accounting{query}")
+        return self.read(list, "GET", f"/v1/accounting{query}")
 
     # -- policies and templates --------------------------------------------------------------
 
     def policies(self, ended: bool = False) -> Mappings:
         """The policies that run or will; with ``ended`` also those that did."""
         path = "/v1/policies/" + ("?ended=true" if ended else "")
-        return self._ask(list, "GET", path)
+        return self.read(list, "GET", path)
 
     def policy(self, policy_id: str) -> dict[str, Any]:
         """One policy."""
-        return self._ask(dict, "GET", f"/v1/policies/{quoted(policy_id)}")
+        return self.read(dict, "GET", f"/v1/policies/{quoted(policy_id)}")
 
     def put_policy(self, policy: Mapping[str, Any]) -> dict[str, Any]:
         """Start, modify or stop a policy, as its ``action`` says."""
-        return self._ask(dict, "POST", "/v1/policies/", dict(policy))
+        return self.read(dict, "POST", "/v1/policies/", dict(policy))
 
     def delete_policy(self, policy_id: str) -> dict[str, Any]:
         """End a policy and forget it."""
-        return self._ask(dict, "DELETE", f"/v1/policies/{quoted(policy_id)}")
+        return self.read(dict, "DELETE", f"/v1/policies/{quoted(policy_id)}")
 
     def templates(self) -> Mappings:
         """All templates in their newest version."""
-        return self._ask(list, "GET", "/v1/templates")
+        return self.read(list, "GET", "/v1/templates")
 
     def template(self, name: str, version: int | None = None) -> dict[str, Any]:
         """One template, the newest version of it or an older one."""
         path = f"/v1/templates/{quoted(name)}{_query({'version': version})}"
-        return self._ask(dict, "GET", path)
+        return self.read(dict, "GET", path)
 
     def save_template(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new version of a template."""
-        return self._ask(dict, "PUT", f"/v1/templates/{quoted(name)}", dict(body))
+        return self.read(dict, "PUT", f"/v1/templates/{quoted(name)}", dict(body))
 
     def save_template_from(self, name: str, transit_id: str) -> dict[str, Any]:
         """Save what worked for a transit as a new version of a template."""
         path = f"/v1/templates/{quoted(name)}/from"
-        return self._ask(dict, "POST", path, {"transit": transit_id})
+        return self.read(dict, "POST", path, {"transit": transit_id})
 
     def restore_template(self, name: str, version: int) -> dict[str, Any]:
         """Save an old version of a template anew."""
         path = f"/v1/templates/{quoted(name)}/restore"
-        return self._ask(dict, "POST", path, {"version": version})
+        return self.read(dict, "POST", path, {"version": version})
 
     def reset_template(self, name: str) -> dict[str, Any]:
         """Forget what transfers taught a template."""
-        return self._ask(dict, "POST", f"/v1/templates/{quoted(name)}/reset")
+        return self.read(dict, "POST", f"/v1/templates/{quoted(name)}/reset")
 
     def template_history(self, name: str) -> Mappings:
         """Every version of a template that is kept, oldest first."""
         path = f"/v1/templates/{quoted(name)}/history"
-        return self._ask(list, "GET", path)
+        return self.read(list, "GET", path)
 
     def match_template(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """Which template fits an ``application`` and what it asks for, and why."""
-        return self._ask(dict, "POST", "/v1/templates/match", dict(query))
+        return self.read(dict, "POST", "/v1/templates/match", dict(query))
 
     def delete_template(self, name: str) -> dict[str, Any] | None:
         """Forget a template that was saved; the configured one that stands there again, or None."""
@@ -220,12 +274,40 @@ class BrokerClient:
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The JSON that any other route of the service answers with."""
-        status, text = self._server.ask(method, path, body)
+        return self.reply(method, path, body).data
+
+    def read(
+        self,
+        read: Callable[[Any], T],
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+    ) -> T:
+        """What ``read`` makes of the same; where it raises, the answer was none."""
+        answer = self.call(method, path, body)
         try:
-            answer = json.loads(text)
+            return read(answer)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise BrokerError(
+                f"{self.url} answered {answer!r:.200}: is it a broker?", "bad_answer"
+            ) from None
+
+    def reply(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """An answer with its times; ``body`` may be JSON already. Raises InputError for a
+        certificate that cannot be read."""
+        answer = self._answer(method, path, body, timeout_s or self._timeout_s)
+        status, text = answer.status, answer.body
+        try:
+            data = json.loads(text)
             if 200 <= status < 300:
-                return answer
-            error = answer["error"]
+                return Reply(data, answer.requested_at, answer.answered_at)
+            error = data["error"]
             refusal = BrokerError(str(error["message"]), str(error["code"]))
         except (ValueError, RecursionError):
             raise BrokerError(
@@ -234,26 +316,70 @@ class BrokerClient:
             ) from None
         except (LookupError, TypeError):
             raise BrokerError(
-                f"{self.url} answered {status}: {answer!r:.200}", "bad_answer"
+                f"{self.url} answered {status}: {data!r:.200}", "bad_answer"
             ) from None
         raise refusal
 
+    def close(self) -> None:
+        """End what is asked over the kept connection, and all that would be asked. Any thread
+        may."""
+        self._is_closed = True
+        if (connection := self._connection) is not None:
+            connection.shut_down()
+
     # -- within ------------------------------------------------------------------------------
 
-    def _ask(
-        self,
-        read: Callable[[Any], T],
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-    ) -> T:
-        answer = self.call(method, path, body)
+    def _answer(
+        self, method: str, path: str, body: dict[str, Any] | bytes | None, timeout_s: float
+    ) -> Answer:
+        if self._tls is not None and self._context is None:
+            self._context = trusting(self._tls)
+        deadline = Deadline(timeout_s)
+        data = body if isinstance(body, bytes) else _json(body)
+        head = f"{method} {self._prefix}{path} HTTP/1.1\r\n{self._head}"
+        head += "" if body is None else "Content-Type: application/json\r\n"
+        head += "" if method == "GET" else f"Content-Length: {len(data)}\r\n"
         try:
-            return read(answer)
-        except (AttributeError, LookupError, TypeError, ValueError):
-            raise BrokerError(
-                f"{self.url} answered {answer!r:.200}: is it a broker?", "bad_answer"
-            ) from None
+            return self._exchange(f"{head}\r\n".encode() + data, deadline)
+        except (OSError, ValueError) as error:
+            what = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                what = f"no answer within {timeout_s:g} s"
+            elif reason := getattr(error, "verify_message", ""):  # ssl.SSLCertVerificationError
+                what = f"its certificate is not to be trusted: {reason}"
+            elif self._tls and not self._tls.certificate and isinstance(error, ConnectionError):
+                what += "; it may ask for a certificate of ours (ADON_CERTIFICATE, ADON_KEY)"
+            raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
+
+    def _exchange(self, request: bytes, deadline: Deadline) -> Answer:
+        kept = self._connection
+        if kept is not None and kept.has_ended():
+            self._drop(kept)
+            kept = None
+        connection = kept or connected(self._host, self._port, self._context, deadline)
+        if self._keeps_connection:
+            self._connection = connection
+        try:
+            if self._is_closed:
+                raise ConnectionAbortedError("this client was closed")
+            return connection.exchange(request, deadline, self._clock)
+        except ConnectionError:
+            # The broker closed what was kept at the same time. It knows requests by their ids:
+            # what it is asked twice it does once.
+            if kept is None or connection.n_bytes:
+                raise
+        finally:
+            if self._is_closed or not (self._keeps_connection and connection.is_usable):
+                self._drop(connection)
+        return self._exchange(request, deadline)
+
+    def _drop(self, connection: Connection) -> None:
+        connection.close()
+        self._connection = None
+
+
+def _json(body: Mapping[str, Any] | None) -> bytes:
+    return b"" if body is None else json.dumps(body).encode()
 
 
 def _body(request: TransitRequest) -> dict[str, Any]:

@@ -1,32 +1,27 @@
-"""One question over HTTP and its answer, all of it within one deadline.
+"""Requests over HTTP/1.1 and their answers, each within one deadline.
 
-The standard library's client takes longer to import than most questions take to be answered, and
-its timeout starts anew with every byte. This one asks in HTTP/1.0: one request on one connection,
-which the server closes; no answer comes in chunks.
+The standard library's client takes longer to import than most requests take to be answered, and
+its timeout starts anew with every byte.
 """
 
 from __future__ import annotations
 
-import json
 import re
+import select
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.errors import InputError
 
 if TYPE_CHECKING:
     import ssl
     from urllib.parse import SplitResult
 
-_URL = re.compile(
-    r"(?P<scheme>(?i:https?))://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?"
-    r"(?P<prefix>/[!-~]*)?\Z"
-)
-_EXPECTED = "expected one like 'http://127.0.0.1:8470'"
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: |\Z)")
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: |\Z)")
 _MOST_BYTES = 64 * 2**20  # of one answer; no list of transits comes near
 _MOST_HEAD_BYTES = 64 * 2**10
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -42,62 +37,158 @@ class Tls:
     key: str | None = None
 
 
-class Server:
-    """Where to ask. Holds no connection, so it may be shared, forked and forgotten."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, with headers by their names in small letters; when its request left and when it
+    was there, in seconds of the caller's clock."""
 
-    def __init__(self, url: str, timeout_s: float, headers: Mapping[str, str], tls: Tls) -> None:
-        """Raises InputError for a URL, a timeout or a header that is none."""
-        found = _URL.match(url)
-        if found is None or any(mark in url for mark in "?#"):
-            raise InputError(f"broker URL {url!r}, {_EXPECTED}")
-        is_https = found["scheme"].lower() == "https"
-        host, port = found["host"], int(found["port"] or (443 if is_https else 80))
-        if not 0 < port < 65536:
-            raise InputError(f"broker URL {url!r}: port {port}, {_EXPECTED}")
-        if not 0 < timeout_s < float("inf"):
-            raise InputError(f"broker timeout {timeout_s!r}, expected more than 0 s")
-        self.url = url.rstrip("/")
-        self._host, self._port = host.strip("[]"), port
-        self._prefix = (found["prefix"] or "").rstrip("/")
-        self._timeout_s = timeout_s
-        self._tls = tls if is_https else None
-        lines = {"Host": f"{host}:{port}", "Accept": "application/json", **headers}
-        if bad := next((k for k, v in lines.items() if not (v.isascii() and v.isprintable())), ""):
-            raise InputError(f"{bad} of requests to the broker: expected printable ASCII")
-        self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        self._context: ssl.SSLContext | None = None
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    requested_at: float
+    answered_at: float
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of the answer to ``path`` with ``body`` as JSON.
 
-        Raises BrokerError ``unreachable``, and InputError for a certificate that cannot be read.
-        """
-        context = self._trusted()
-        deadline = Deadline(self._timeout_s)
-        data = b"" if body is None else json.dumps(body).encode()
-        kind = "" if body is None else "Content-Type: application/json\r\n"
-        length = "" if method == "GET" else f"Content-Length: {len(data)}\r\n"
-        head = f"{method} {self._prefix}{path} HTTP/1.0\r\n{self._head}{kind}{length}\r\n"
+class Deadline:
+    """The instant by which everything must be done."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._end = time.monotonic() + timeout_s
+
+    def left(self) -> float:
+        """Seconds left; raises TimeoutError where none are."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+
+class Connection:
+    """A connection for one request after the other."""
+
+    def __init__(
+        self, sock: socket.socket, host: str | None, context: ssl.SSLContext | None, by: Deadline
+    ) -> None:
+        """Owns the socket, with TLS where there is a ``context``. Raises OSError, ValueError."""
+        self._sock, self._buffer = sock, bytearray()
+        self.n_bytes = 0
+        """Bytes that came in answer to the last request."""
+        self.is_usable = False
+        """Whether the next request may follow."""
+        if context is not None:
+            with sock:  # which is empty where TLS has taken it over
+                sock.settimeout(by.left())  # the handshake as a whole keeps it
+                self._sock = context.wrap_socket(sock, server_hostname=host)
+
+    def exchange(
+        self, request: bytes, by: Deadline, clock: Callable[[], float], has_body: bool = True
+    ) -> Answer:
+        """Raises OSError, and ValueError for what is no answer in HTTP."""
+        self.n_bytes, self.is_usable, requested_at = 0, False, clock()
+        view = memoryview(request)
+        while view:
+            self._sock.settimeout(by.left())
+            try:
+                view = view[self._sock.send(view) :]
+            except (BrokenPipeError, ConnectionResetError):
+                break  # refused before it was all sent: the answer may say why
+        version, status, headers = self._head(by)
+        while status < 200:  # an answer is still to come
+            version, status, headers = self._head(by)
+        body, is_delimited = b"", True
+        length = headers.get("content-length", "")
+        if has_body and status not in (204, 304):
+            if headers.get("transfer-encoding", "").lower() == "chunked":
+                body = b"".join(self._chunks(by))
+            elif length.isdecimal():
+                body = self._exactly(int(length), by)
+            else:
+                is_delimited = False
+                while self._receive(by):
+                    pass
+                body = self._exactly(len(self._buffer), by)
+        closes = version == b"0" or "close" in headers.get("connection", "").lower()
+        self.is_usable = is_delimited and not (closes or self._buffer)
+        return Answer(status, headers, body, requested_at, clock())
+
+    def has_ended(self) -> bool:
+        """Whether the server closed it meanwhile: there is something to read, though nothing was
+        asked."""
+        waiting = select.poll()
+        waiting.register(self._sock, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def shut_down(self) -> None:
+        """End what another thread waits for."""
+        with suppress(OSError):  # it is closed already
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close it."""
+        self._sock.close()
+
+    def _head(self, by: Deadline) -> tuple[bytes, int, dict[str, str]]:
+        """Minor version, status and headers."""
+        first, *lines = self._until(b"\r\n\r\n", by).split(b"\r\n")
+        match = _STATUS.match(first)
+        if match is None:
+            raise ValueError(f"found {first[:80].decode(errors='replace')!r}, expected HTTP")
+        parts = (line.decode("latin-1").partition(":") for line in lines)
+        headers = {name.lower(): value.strip() for name, _, value in parts}
+        return match[1], int(match[2]), headers
+
+    def _chunks(self, by: Deadline) -> Iterator[bytes]:
+        while size := int(self._until(b"\r\n", by).partition(b";")[0], 16):
+            yield self._exactly(size, by)
+            self._until(b"\r\n", by)
+        while self._until(b"\r\n", by):  # trailers
+            pass
+
+    def _until(self, mark: bytes, by: Deadline) -> bytes:
+        """What comes before ``mark``, or before the end of everything."""
+        while mark not in self._buffer:
+            if len(self._buffer) > _MOST_HEAD_BYTES:
+                raise ValueError(f"found {self._buffer[:80]!r} and no end of it, expected HTTP")
+            if not self._receive(by):
+                if not self._buffer:
+                    raise ConnectionError("it closed the connection without response")
+                break
+        before, _, self._buffer = self._buffer.partition(mark)
+        return bytes(before)
+
+    def _exactly(self, n_bytes: int, by: Deadline) -> bytes:
+        while len(self._buffer) < n_bytes:
+            if not self._receive(by):
+                raise ValueError(f"the answer ended {n_bytes - len(self._buffer)} bytes too early")
+        data = bytes(self._buffer[:n_bytes])
+        del self._buffer[:n_bytes]
+        return data
+
+    def _receive(self, by: Deadline) -> int:
+        """How many bytes came; 0 at the end."""
+        self._sock.settimeout(by.left())
+        data = self._sock.recv(65536)
+        self._buffer += data
+        self.n_bytes += len(data)
+        if self.n_bytes > _MOST_BYTES:
+            raise ValueError(f"the answer is longer than {_MOST_BYTES} bytes")
+        return len(data)
+
+
+def connected(
+    host: str, port: int, context: ssl.SSLContext | None, deadline: Deadline
+) -> Connection:
+    """A connection, with TLS where there is a ``context``. Raises OSError, ValueError."""
+    failure: OSError = OSError(f"no address for {host!r}")
+    name = host.encode("ascii")  # a str would load the tables of international names
+    for place in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
         try:
-            with _connect(self._host, self._port, deadline) as plain:
-                sock = plain
-                if context is not None:
-                    plain.settimeout(deadline.left())  # the handshake as a whole keeps it
-                    sock = context.wrap_socket(plain, server_hostname=self._host)
-                with sock:
-                    return _exchange(sock, head.encode() + data, deadline)
-        except (OSError, ValueError) as error:
-            what = " ".join(str(error).split()) or type(error).__name__
-            if isinstance(error, TimeoutError):
-                what = f"no answer within {self._timeout_s:g} s"
-            elif self._tls and not self._tls.certificate and isinstance(error, ConnectionError):
-                what += "; it may ask for a certificate of ours (ADON_CERTIFICATE, ADON_KEY)"
-            raise BrokerError(f"the broker at {self.url} cannot be reached: {what}") from error
-
-    def _trusted(self) -> ssl.SSLContext | None:
-        if self._tls is not None and self._context is None:
-            self._context = trusting(self._tls)
-        return self._context
+            sock = _socket_to(place, deadline)
+        except OSError as error:
+            failure = error
+        else:
+            return Connection(sock, host, context, deadline)
+    raise failure
 
 
 def trusting(tls: Tls) -> ssl.SSLContext:
@@ -121,30 +212,17 @@ def trusting(tls: Tls) -> ssl.SSLContext:
 
 def head(
     url: SplitResult, place: tuple[Any, ...], until: float, context: ssl.SSLContext | None
-) -> tuple[int, dict[str, str]]:
-    """Status and headers, by their names in small letters, of what a server says to HEAD of ``url``
-    before ``until`` of the monotonic clock. ``place`` is one of ``socket.getaddrinfo``, ``context``
-    None for http. Raises OSError, ValueError."""
+) -> Answer:
+    """What a server says to HEAD of ``url`` before ``until`` of the monotonic clock. ``place`` is
+    one of ``socket.getaddrinfo``, ``context`` None for http. Raises OSError, ValueError."""
     deadline = Deadline(until - time.monotonic())
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    words = f"HEAD {target} HTTP/1.0\r\nHost: {url.netloc.rpartition('@')[2]}\r\n\r\n"
-    family, kind, proto, _, address = place
-    with socket.socket(family, kind, proto) as plain:
-        sock = plain
-        plain.settimeout(deadline.left())
-        plain.connect(address)
-        if context is not None:
-            plain.settimeout(deadline.left())
-            sock = context.wrap_socket(plain, server_hostname=url.hostname)
-        with sock:
-            sock.settimeout(deadline.left())
-            sock.sendall(words.encode("ascii"))
-            first, *lines = _split_head(sock, deadline)[0].decode("latin-1").split("\r\n")
-    status = _STATUS.match(first.encode())
-    if status is None:
-        raise ValueError(f"found {first[:80]!r}, expected HTTP")
-    parts = (line.partition(":") for line in lines)
-    return int(status[1]), {name.lower(): value.strip() for name, _, value in parts}
+    host = url.netloc.rpartition("@")[2]
+    request = f"HEAD {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    data = request.encode("ascii")
+    sock = _socket_to(place, deadline)
+    with closing(Connection(sock, url.hostname, context, deadline)) as connection:
+        return connection.exchange(data, deadline, time.monotonic, has_body=False)
 
 
 def quoted(text: str) -> str:
@@ -152,84 +230,13 @@ def quoted(text: str) -> str:
     return "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in text.encode())
 
 
-class Deadline:
-    """The instant by which everything must be done."""
-
-    def __init__(self, timeout_s: float) -> None:
-        self._end = time.monotonic() + timeout_s
-
-    def left(self) -> float:
-        """Seconds left; raises TimeoutError where none are."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        return left
-
-
-def _connect(host: str, port: int, deadline: Deadline) -> socket.socket:
-    failed: OSError = OSError(f"no address for {host!r}")
-    name = host.encode("ascii")  # a str would load the tables of international names
-    for family, kind, proto, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, proto)
-        try:
-            sock.settimeout(deadline.left())
-            sock.connect(address)
-        except OSError as error:
-            sock.close()
-            failed = error
-        else:
-            return sock
-    raise failed
-
-
-def _exchange(sock: socket.socket, request: bytes, deadline: Deadline) -> tuple[int, bytes]:
-    """Raises OSError, and ValueError for what is no answer in HTTP."""
-    view = memoryview(request)
-    while view:
+def _socket_to(place: tuple[Any, ...], deadline: Deadline) -> socket.socket:
+    family, kind, protocol, _, address = place
+    sock = socket.socket(family, kind, protocol)
+    try:
         sock.settimeout(deadline.left())
-        try:
-            view = view[sock.send(view) :]
-        except (BrokenPipeError, ConnectionResetError):
-            break  # refused before it was all sent: the answer may say why
-    head, body = _split_head(sock, deadline)
-    lines = head.split(b"\r\n")
-    status = _STATUS.match(lines[0])
-    if status is None:
-        raise ValueError(f"found {lines[0][:80].decode(errors='replace')!r}, expected HTTP")
-    length = _length(lines[1:])
-    want = _MOST_BYTES if length is None else min(length, _MOST_BYTES)
-    parts, size = [body], len(body)
-    while size < want and (more := _receive(sock, deadline)):
-        parts.append(more)
-        size += len(more)
-    if length is not None and size < length:
-        raise ValueError(f"the answer ended {length - size} bytes too early")
-    return int(status[1]), b"".join(parts)[:length]
-
-
-def _split_head(sock: socket.socket, deadline: Deadline) -> tuple[bytes, bytes]:
-    got = b""
-    while b"\r\n\r\n" not in got:
-        more = _receive(sock, deadline)
-        if not more:
-            if not got:
-                raise ConnectionError("it closed the connection without response")
-            return got, b""
-        got += more
-        if len(got) > _MOST_HEAD_BYTES:
-            raise ValueError(f"found {got[:80]!r} and no end of its head, expected HTTP")
-    head, _, body = got.partition(b"\r\n\r\n")
-    return head, body
-
-
-def _receive(sock: socket.socket, deadline: Deadline) -> bytes:
-    sock.settimeout(deadline.left())
-    return sock.recv(65536)
-
-
-def _length(lines: list[bytes]) -> int | None:
-    for line in lines:
-        name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and value.strip().isdigit():
-            return int(value)
-    return None
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

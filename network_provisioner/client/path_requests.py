@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
@@ -23,8 +24,11 @@ from network_provisioner.base.model import (
     TransitRequest,
     TransitState,
 )
-from network_provisioner.client.patience import BrokerCalls, Budget
+from network_provisioner.client.patience import Budget
 from network_provisioner.client.request_ids import MOST, numbered
+
+if TYPE_CHECKING:
+    from network_provisioner.client.broker import BrokerClient
 
 UNASKED = "unasked"
 """State of a request whose broker never answered, and may have given all the same."""
@@ -43,7 +47,7 @@ class Effects:
     """The world of a hook: the broker, two clocks and sleep. ``cancelled`` says why whoever waits
     for the path needs it no more, empty while it does."""
 
-    broker: BrokerCalls
+    broker: BrokerClient
     budget: Budget
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -107,51 +111,51 @@ def ask(
     """Ask for everything at once and wait for it. The broker's failures become reasons."""
     started = effects.monotonic()
     try:
-        found = effects.budget.call(partial(effects.broker.ask, requests))
+        answers = effects.budget.call(partial(effects.broker.ask, requests))
     except BrokerError as error:
         return RequestOutcomes(
             [_lost(request, f"best effort: {error}", effects) for request in requests]
         )
     pending: dict[int, _Pending] = {}
     refused: dict[int, BrokerError] = {}
-    for number, (request, one) in enumerate(zip(requests, found, strict=True)):
-        if one.transit is None:
-            refused[number] = one.error or BrokerError("no transit and no reason", "bad_answer")
+    for number, (request, answer) in enumerate(zip(requests, answers, strict=True)):
+        if answer.transit is None:
+            refused[number] = answer.error or BrokerError("no transit and no reason", "bad_answer")
             continue
         limit_s = patience.limit_s
         if limit_s is None:
-            limit_s = one.service.patience_s + _GRACE_S
+            limit_s = answer.service.patience_s + _GRACE_S
         until = started + min(limit_s, patience.most_s) - patience.waited_s
-        pending[number] = _Pending(request, one.transit, one.service, until)
+        pending[number] = _Pending(request, answer.transit, answer.service, until)
     deferred = (
         any(
-            one.waiting and one.service.when_queued == "defer" and one.until > started
-            for one in pending.values()
+            item.waiting and item.service.when_queued == "defer" and item.until > started
+            for item in pending.values()
         )
         and patience.may_defer()
     )
     if not deferred:
         _follow(list(pending.values()), effects)
-    answers = {n: _settled(one, started, effects) for n, one in pending.items()}
-    answers |= _without(requests, refused, effects)
+    outcomes = {n: _settled(item, started, effects) for n, item in pending.items()}
+    outcomes |= _without(requests, refused, effects)
     return RequestOutcomes(
-        [answers[n] for n in range(len(requests))], [o.service for o in found], deferred
+        [outcomes[n] for n in range(len(requests))], [o.service for o in answers], deferred
     )
 
 
 def tell(requests: Iterable[TransitRequest], effects: Effects) -> list[RequestOutcome]:
     """Have it on record that these go without a path, for the reason in each, as far as that can
     be."""
-    told = list(requests)
+    recorded = list(requests)
     try:
-        found = effects.budget.call(partial(effects.broker.ask, told))
+        answers = effects.budget.call(partial(effects.broker.ask, recorded))
     except BrokerError as error:
         effects.warnings.append(f"not told to the broker: {error}")
-        found = []
-    out = [RequestOutcome(r.id, str(TransitState.BEST_EFFORT), r.best_effort) for r in told]
-    for number, one in enumerate(found):
-        if one.transit is not None:
-            out[number] = _known(one.transit)
+        answers = []
+    out = [RequestOutcome(r.id, str(TransitState.BEST_EFFORT), r.best_effort) for r in recorded]
+    for number, answer in enumerate(answers):
+        if answer.transit is not None:
+            out[number] = _known(answer.transit)
     return out
 
 
@@ -165,15 +169,15 @@ def give_back(
     for these, which it has now. Returns what could not be released."""
     still = {}
     for transit_id, unanswered in sorted(left.items()):
-        for one in ids_of(transit_id) if unanswered else [transit_id]:
-            if one in but:
+        for possible_id in ids_of(transit_id) if unanswered else [transit_id]:
+            if possible_id in but:
                 continue
             try:
-                effects.budget.call(partial(effects.broker.release, one, outcome=outcome))
+                effects.budget.call(partial(effects.broker.release, possible_id, outcome=outcome))
             except BrokerError as error:
                 if error.code != "unknown_transit":
                     still[transit_id] = unanswered
-                    effects.warnings.append(f"{one}: left to its lease: {error}")
+                    effects.warnings.append(f"{possible_id}: left to its lease: {error}")
                 break
     return still
 
@@ -204,12 +208,12 @@ def _without(
     """What the broker will not give: on record as best effort, where it takes even that."""
     if not refused:
         return {}
-    told = []
+    unserved = []
     for number, error in refused.items():
         request = replace(requests[number], best_effort=f"best effort: {error}")
         effects.warnings.append(f"{request.src} to {request.dst}: {request.best_effort}")
-        told.append(request)
-    return dict(zip(refused, tell(told, effects), strict=True))
+        unserved.append(request)
+    return dict(zip(refused, tell(unserved, effects), strict=True))
 
 
 def _follow(pending: list[_Pending], effects: Effects) -> None:
@@ -217,40 +221,40 @@ def _follow(pending: list[_Pending], effects: Effects) -> None:
     pause = _FIRST_POLL_S
     while True:
         why = effects.cancelled()
-        for one in pending:
-            if why and not one.lost and one.transit.state not in ENDED:
-                _give_up(one, why, effects)
-            elif one.waiting and one.service.when_queued == "best_effort":
-                _give_up(one, "no path at once, and its template does not wait", effects)
-            elif one.waiting and one.until <= effects.monotonic():
-                _give_up(one, "no path within the hook's patience", effects)
-        waiting = [one for one in pending if one.waiting]
+        for item in pending:
+            if why and not item.lost and item.transit.state not in ENDED:
+                _give_up(item, why, effects)
+            elif item.waiting and item.service.when_queued == "best_effort":
+                _give_up(item, "no path at once, and its template does not wait", effects)
+            elif item.waiting and item.until <= effects.monotonic():
+                _give_up(item, "no path within the hook's patience", effects)
+        waiting = [item for item in pending if item.waiting]
         if not waiting:
             return
-        effects.sleep(min(pause, *(max(0.0, one.until - effects.monotonic()) for one in waiting)))
+        effects.sleep(min(pause, *(max(0.0, item.until - effects.monotonic()) for item in waiting)))
         pause = min(2 * pause, _LAST_POLL_S)
-        for one in waiting:
+        for item in waiting:
             left_s = effects.budget.left_s
             try:
-                one.transit = effects.budget.call(partial(effects.broker.get, one.transit.id))
+                item.transit = effects.budget.call(partial(effects.broker.get, item.transit.id))
             except BrokerError as error:
-                one.lost = f"best effort: {error}"
+                item.lost = f"best effort: {error}"
             else:
                 effects.budget.left_s = left_s  # it answered: that is waiting, and no trouble
 
 
-def _give_up(one: _Pending, why: str, effects: Effects) -> None:
+def _give_up(item: _Pending, why: str, effects: Effects) -> None:
     try:
-        effects.budget.call(partial(effects.broker.release, one.transit.id, outcome="gave_up"))
+        effects.budget.call(partial(effects.broker.release, item.transit.id, outcome="gave_up"))
     except BrokerError as error:
-        one.lost = f"best effort: {why}; {error}"
+        item.lost = f"best effort: {why}; {error}"
         return
     reason = f"best effort: {why}"
-    if one.transit.reason:
-        reason += f" ({one.transit.reason})"
-    effects.warnings.append(f"{one.request.src} to {one.request.dst}: {reason}")
-    one.transit = replace(
-        one.transit, state=TransitState.BEST_EFFORT, reason=reason, granted_bps=0.0
+    if item.transit.reason:
+        reason += f" ({item.transit.reason})"
+    effects.warnings.append(f"{item.request.src} to {item.request.dst}: {reason}")
+    item.transit = replace(
+        item.transit, state=TransitState.BEST_EFFORT, reason=reason, granted_bps=0.0
     )
 
 
@@ -260,12 +264,12 @@ def _lost(request: TransitRequest, reason: str, effects: Effects) -> RequestOutc
     return RequestOutcome(request.id, UNASKED, reason)
 
 
-def _settled(one: _Pending, started: float, effects: Effects) -> RequestOutcome:
+def _settled(item: _Pending, started: float, effects: Effects) -> RequestOutcome:
     waited_s = effects.monotonic() - started
-    if one.lost:
-        lost = _lost(one.request, one.lost, effects)
-        return replace(lost, id=one.transit.id, waited_s=waited_s)
-    return replace(_known(_lengthen(one.transit, effects)), waited_s=waited_s)
+    if item.lost:
+        lost = _lost(item.request, item.lost, effects)
+        return replace(lost, id=item.transit.id, waited_s=waited_s)
+    return replace(_known(_lengthen(item.transit, effects)), waited_s=waited_s)
 
 
 def _known(transit: Transit) -> RequestOutcome:

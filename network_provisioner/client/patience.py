@@ -8,44 +8,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit, TransitRequest
-
-if TYPE_CHECKING:
-    from network_provisioner.base.model import RequestAnswer
 
 T = TypeVar("T")
-
-
-class BrokerCalls(Protocol):
-    """The part of ``network_provisioner.client.broker.BrokerClient`` that hooks use."""
-
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
-        """Ask for several paths at once, each answered for itself."""
-        ...
-
-    def get(self, transit_id: str, /) -> Transit:
-        """The transit as it is now."""
-        ...
-
-    def release(
-        self,
-        transit_id: str,
-        bytes_moved: int = 0,
-        seconds: float = 0.0,
-        outcome: str = "",
-        **used: int | str,
-    ) -> Transit:
-        """Give a transit back, with what it moved and used."""
-        ...
-
-    def renew(self, transit_id: str, lease_s: float) -> Transit:
-        """Let the lease end ``lease_s`` seconds from now."""
-        ...
 
 
 class Budget:

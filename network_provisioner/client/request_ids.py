@@ -27,10 +27,10 @@ def latest(
     where all of ``most`` have ended, and what ``find`` raises.
     """
 
-    def has_ended(found: Transit | None) -> bool:
-        if found is None:
+    def has_ended(transit: Transit | None) -> bool:
+        if transit is None:
             return False
-        return found.state in ENDED or user not in (None, found.user)
+        return transit.state in ENDED or user not in (None, transit.user)
 
     ended, number = 0, 1  # of the last that has, and of one that may not have
     while has_ended(answer := find(numbered(base, number))):
@@ -41,11 +41,11 @@ def latest(
         ended, number = number, min(2 * number, most)
     while number - ended > 1:
         middle = (ended + number) // 2
-        found = find(numbered(base, middle))
-        if has_ended(found):
+        transit = find(numbered(base, middle))
+        if has_ended(transit):
             ended = middle
         else:
-            number, answer = middle, found
+            number, answer = middle, transit
     return number, answer
 
 

@@ -14,16 +14,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
     LIVE,
-    RequestAnswer,
     Transit,
     TransitRequest,
     TransitState,
 )
+from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.advance.predict import Pair, Window
 
 Key = tuple[str, Pair]
@@ -173,34 +172,6 @@ _PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "ti
 _REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
 
 
-class ReservingBroker(Protocol):
-    """The part of :class:`~network_provisioner.client.broker.BrokerClient` that reserving needs."""
-
-    def ask(self, requests: Sequence[TransitRequest], /) -> list[RequestAnswer]:
-        """Ask for several paths at once, each answered for itself."""
-        ...
-
-    def shift(
-        self, transit_id: str, start: float, end: float, size_bytes: int | None = None, /
-    ) -> Transit:
-        """Move what was reserved in advance, all or nothing."""
-        ...
-
-    def release(
-        self, transit_id: str, bytes_moved: int = 0, seconds: float = 0.0, outcome: str = ""
-    ) -> Transit:
-        """Give a transit back."""
-        ...
-
-    def get(self, transit_id: str, /) -> Transit:
-        """A transit as it is now."""
-        ...
-
-    def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
-        """The transits in a state, of a workflow."""
-        ...
-
-
 RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
 """What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
@@ -240,7 +211,7 @@ class WorkflowReservations:
     """
 
     workflow: str
-    broker: ReservingBroker
+    broker: BrokerClient
     requests_of: RequestsOf
     held: dict[Key, AdvanceReservation] = field(default_factory=dict)
     declined: dict[Key, str] = field(default_factory=dict)

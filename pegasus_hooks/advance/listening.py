@@ -19,6 +19,7 @@ from monitors.workflows.planned.job_files import PlannedFiles
 from network_provisioner.base.database_url import place
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import TransitRequest
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.graph import Topology
@@ -26,7 +27,6 @@ from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.advance.booking import (
     CorrectionRules,
     Corrections,
-    ReservingBroker,
     WorkflowReservations,
 )
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
@@ -171,7 +171,7 @@ class AdvanceReservations:
 def ahead_of(
     submit_dir: Path,
     config: HookConfig,
-    broker: ReservingBroker,
+    broker: BrokerClient,
     topology: Topology | None = None,
     rules: CorrectionRules | None = None,
     measured: MeasurementSource | None = None,

@@ -15,11 +15,11 @@ import yaml
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks import hookscripts
-from pegasus_hooks.hookscripts import Commands, safe_path
 from pegasus_hooks.install.edits import FileEdit, find_block, heading, read, with_block
 from pegasus_hooks.install.home import InstallTarget, PegasusHome
 from pegasus_hooks.install.parts import HOOKS, InstallPart, hook_files, program_edit
+from pegasus_hooks.prepost import hookscripts
+from pegasus_hooks.prepost.hookscripts import Commands, safe_path
 from site_selector.catalogs.documents import parse_document
 
 _LIST, _INLINE = "transformations", "transformationCatalog"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import AdonError, InputError
-from pegasus_hooks import hookscripts, plugin
+from pegasus_hooks import plugin
 from pegasus_hooks.install.edits import (
     FileEdit,
     block_parts,
@@ -38,6 +38,7 @@ from pegasus_hooks.install.parts import (
     jar_edit,
     program_edit,
 )
+from pegasus_hooks.prepost import hookscripts
 from site_selector.catalogs import properties
 
 

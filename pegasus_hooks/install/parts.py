@@ -16,10 +16,11 @@ from pathlib import Path
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks import hookscripts, plugin
-from pegasus_hooks.hookscripts import Commands
+from pegasus_hooks import plugin
 from pegasus_hooks.install.edits import FileEdit, heading, read
 from pegasus_hooks.install.home import real
+from pegasus_hooks.prepost import hookscripts
+from pegasus_hooks.prepost.hookscripts import Commands
 from site_selector.catalogs import properties
 
 SELECTOR, HOOKS = "selector", "hooks"

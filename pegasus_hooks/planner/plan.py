@@ -22,7 +22,6 @@ from pathlib import Path
 
 from monitors.workflows.planned import transferlist
 from network_provisioner.base.errors import InputError, MissingError
-from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner import jobrun
 from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind, PlannedWorkflow
@@ -45,6 +44,7 @@ from pegasus_hooks.planner.submitfile import (
     submit_text,
     write_dag,
 )
+from pegasus_hooks.prepost.hookscripts import safe_path
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs.documents import settled
 from site_selector.catalogs.sources import Sources

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from monitors.workflows.planned.transferlist import Transfer
 from network_provisioner.base.errors import InputError
-from pegasus_hooks.hookscripts import safe_path
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import TRANSFER, ExecutableCatalog
 from pegasus_hooks.planner.staging import SUBMIT_SITE
+from pegasus_hooks.prepost.hookscripts import safe_path
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
 from site_selector.catalogs.priority import EXPECTED, given_priority, is_priority

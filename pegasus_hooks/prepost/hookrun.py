@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from monitors.workflows.planned import job_files
 from monitors.workflows.planned.job_files import PlannedFiles
@@ -22,8 +22,11 @@ from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.client import hookconfig
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects
-from network_provisioner.client.patience import BrokerCalls, Budget
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import WATCHER
+
+if TYPE_CHECKING:
+    from network_provisioner.client.broker import BrokerClient
 
 _EXEC_FAILED = 127
 _MAX_EXIT = 255
@@ -155,7 +158,7 @@ class _Broker:
 
 
 def _effects(config: HookConfig, timer: bool) -> Effects:
-    return Effects(cast("BrokerCalls", _Broker(config)), Budget(config.timeout_s, timer=timer))
+    return Effects(cast("BrokerClient", _Broker(config)), Budget(config.timeout_s, timer=timer))
 
 
 def _call(argv: list[str], folder: Path | None) -> HookArguments:

@@ -28,7 +28,7 @@ from network_provisioner.base.errors import AdonError, BrokerError, InputError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import Effects, RequestOutcome, give_back
-from network_provisioner.client.patience import BrokerCalls, Budget
+from network_provisioner.client.patience import Budget
 from pegasus_hooks.prepost import WATCHER
 from pegasus_hooks.prepost.decision import PathDecision, to_give_back
 from pegasus_hooks.prepost.prejob import identity_of
@@ -36,6 +36,7 @@ from pegasus_hooks.provisioning.step import PROVISION, RELEASE, PathNeed, Provis
 
 if TYPE_CHECKING:
     from network_provisioner.base.model import RequestAnswer
+    from network_provisioner.client.broker import BrokerClient
 
 _POOL_S = 60.0  # on a busy machine
 
@@ -113,7 +114,7 @@ class BrokerSession:
     """A broker, all calls of which together may take ``timeout_s`` of the hooks' configuration."""
 
     config: HookConfig
-    broker: BrokerCalls
+    broker: BrokerClient
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -24,8 +24,8 @@ import yaml
 from monitors.watcher import registry
 from monitors.workflows.planned import transferlist
 from network_provisioner.client.broker import BrokerClient
-from pegasus_hooks import hookscripts
 from pegasus_hooks.planner import ExecutableJob, Options, Sources, plan
+from pegasus_hooks.prepost import hookscripts
 from pegasus_hooks.prepost.keepsizes import RECORD_PREFIX
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.inputs import load_inputs

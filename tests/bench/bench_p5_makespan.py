@@ -30,8 +30,8 @@ from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.report import timeline
 from network_provisioner.client.broker import BrokerClient
-from pegasus_hooks import hookscripts
 from pegasus_hooks.planner import ExecutableJob
+from pegasus_hooks.prepost import hookscripts
 from tests.bench import Figure, Tell, bench
 from tests.bench.bench_p5 import SITES, TEMPLATE, TRUE, broker, planned
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from adon.config.adon_yml import load_config
-from adon.expansion import cloud_of
+from adon.config.expansion import cloud_of
 from condor_plugins.pool.cloud.protocol import Cloud
 from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.expander.condor import Condor

@@ -23,7 +23,7 @@ from waiting import until
 
 from adon.cli.main import main
 from adon.machine.packages import ensure
-from condor_plugins.transfers.jobad import parse
+from condor_plugins.jobs.jobad import parse
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec

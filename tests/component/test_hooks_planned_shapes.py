@@ -21,12 +21,12 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.data import topology_to_dict
-from pegasus_hooks import hookscripts
 from pegasus_hooks.install.catalog import catalog_part, changes_for_catalog
 from pegasus_hooks.install.edits import carry_out
 from pegasus_hooks.install.home import place_for_all, place_for_file
 from pegasus_hooks.install.installing import changes_to_install
 from pegasus_hooks.install.parts import hooks_part
+from pegasus_hooks.prepost import hookscripts
 
 pytestmark = pytest.mark.component
 LARGE = 10**9

@@ -23,7 +23,8 @@ from authority import Authority
 from examples.testbed.ports import free_ports
 from network_provisioner.access import hash_of
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.client.http1 import Server, Tls
+from network_provisioner.client.broker import BrokerClient
+from network_provisioner.client.http1 import Tls
 
 pytestmark = pytest.mark.component
 
@@ -121,12 +122,8 @@ class World:
     def ask(self, method: str, path: str, body: Any = None, who: str = "eve") -> Any:
         """What the broker says to the holder of a certificate. Raises BrokerError."""
         tls = Tls(self.authority.file, *self.certificates[who])
-        server = Server(f"https://127.0.0.1:{self.port}", PATIENCE_S, {}, tls)
-        status, text = server.ask(method, path, body)
-        found = json.loads(text) if text else None
-        if not 200 <= status < 300:
-            raise BrokerError(found["error"]["message"], found["error"]["code"])
-        return found
+        client = BrokerClient(f"https://127.0.0.1:{self.port}", PATIENCE_S, None, tls)
+        return client.call(method, path, body)
 
     def until(self, holds: Callable[[], Any], what: str) -> Any:
         """Wait until something holds, and give it."""
@@ -286,9 +283,8 @@ def test_only_agents_that_are_known_are_heard(world: World, tmp_path: Path) -> N
     # One that another authority signed does not even get to speak.
     (tmp_path / "other").mkdir()
     stranger = Authority(tmp_path / "other", "other").issue("mu")
-    server = Server(
-        f"https://127.0.0.1:{world.port}", PATIENCE_S, {}, Tls(world.authority.file, *stranger)
-    )
+    tls = Tls(world.authority.file, *stranger)
+    client = BrokerClient(f"https://127.0.0.1:{world.port}", PATIENCE_S, None, tls)
     with pytest.raises(BrokerError) as caught:
-        server.ask("GET", "/v1/agents/mu/assignments")
+        client.call("GET", "/v1/agents/mu/assignments")
     assert caught.value.code == "unreachable"

@@ -13,7 +13,7 @@ from startd_world import write_config
 from waiting import until
 
 from adon.config.adon_yml import load_config
-from adon.expansion import cloud_of
+from adon.config.expansion import cloud_of
 from adon.machine.packages import ensure
 from condor_plugins.pool.cloud.protocol import Cloud
 from condor_plugins.pool.cloud.startd import Process, _family, _living
@@ -25,7 +25,7 @@ START = """
 import sys
 from pathlib import Path
 from adon.config.adon_yml import load_config
-from adon.expansion import cloud_of
+from adon.config.expansion import cloud_of
 path = Path(sys.argv[1])
 cloud = cloud_of(load_config(path), path)
 cloud.check()

@@ -20,7 +20,7 @@ from monitor_files import START, Submitted, starting, table
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.measurements.agent.agent import Agent, following
-from monitors.measurements.agent.broker_link import BrokerLink, _was_closed
+from monitors.measurements.agent.broker_link import BrokerLink
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.perform import able, perform
 from monitors.measurements.agent.settings import AgentLimits, AgentSettings
@@ -359,7 +359,7 @@ def test_closing_ends_a_question_under_way(broker: FakeBroker, tmp_path: Path) -
     threading.Timer(0.3, link.close).start()
     with pytest.raises(BrokerError):
         link.ask("assignments", 60.0, {"wait_s": "50", "after": "1"})
-    with pytest.raises(BrokerError, match="the agent was stopped"):
+    with pytest.raises(BrokerError, match="this client was closed"):
         link.ask("assignments", 60.0)
 
 
@@ -369,9 +369,9 @@ def test_a_connection_that_was_closed_while_nothing_was_asked_is_made_anew(
     link = BrokerLink(settings(broker.url, tmp_path))
     for _ in range(3):
         link.ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
-        connection = link._connection
+        connection = link._client._connection
         assert connection is not None
-        while not _was_closed(connection.sock):
+        while not connection.has_ended():
             time.sleep(0.05)
 
 

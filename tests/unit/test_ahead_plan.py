@@ -23,7 +23,6 @@ from monitors.workflows.planned.submit_dir import JobKind
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.client.hookconfig import HookConfig
-from pegasus_hooks import hookscripts
 from pegasus_hooks.advance.beliefs import DEFAULT_RUN_S, BeliefReader
 from pegasus_hooks.advance.booking import MOST_ROUNDS, CorrectionRules, WorkflowReservations
 from pegasus_hooks.advance.listening import (
@@ -36,6 +35,7 @@ from pegasus_hooks.advance.listening import (
 from pegasus_hooks.advance.predict import Window, predict
 from pegasus_hooks.advance.progress import JobPhase, JobProgress, progress_of
 from pegasus_hooks.planner import plan
+from pegasus_hooks.prepost import hookscripts
 
 T0 = 1_000_000.0
 CONFIG = HookConfig("http://127.0.0.1:1")

@@ -21,7 +21,7 @@ from monitors.api import measuring as measuring_api
 from monitors.rules import Rule, Rules
 from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app
-from network_provisioner.client.http1 import Server, Tls
+from network_provisioner.client.broker import BrokerClient
 
 AGENTS = ("mu", "tacc", "iplant", "local")
 RULES = Rules([Rule(("measurement",), ("start",)), Rule(("ada",), ("start",), ("mu", "local"))])
@@ -231,11 +231,9 @@ def test_a_waiting_agent_hears_of_news_at_once(app: FastAPI, coordinator: Coordi
     with serving(app) as port:
 
         def poll(wait_s: float, after: int, agent: str = "local") -> Any:
-            server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer(agent), Tls())
+            client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S, token_of(agent))
             path = f"/v1/agents/{agent}/assignments?wait_s={wait_s}&after={after}"
-            status, text = server.ask("GET", path)
-            assert status == 200, text
-            return json.loads(text)
+            return client.call("GET", path)
 
         def waits(agent: str, after: int) -> tuple[threading.Thread, list[Any]]:
             heard: list[Any] = []
@@ -269,11 +267,9 @@ def test_a_newer_question_of_an_agent_ends_the_older_one(
     with serving(app) as port:
 
         def poll(agent: str, wait_s: float, after: int) -> Any:
-            headers = bearer(agent)
+            client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S, token_of(agent))
             path = f"/v1/agents/{agent}/assignments?wait_s={wait_s}&after={after}"
-            return json.loads(
-                Server(f"http://127.0.0.1:{port}", FOR_EVER_S, headers, Tls()).ask("GET", path)[1]
-            )
+            return client.call("GET", path)
 
         versions = {name: poll(name, 0, 0)["version"] for name in ("local", "mu")}
         answered: list[tuple[str, int, int]] = []
@@ -320,13 +316,13 @@ def test_a_service_that_stops_does_not_wait_for_agents(
     app: FastAPI, coordinator: CoordinatorRig
 ) -> None:
     version = coordinator.coordinator.version("mu")
-    answers: list[int] = []
+    answers: list[Any] = []
     with serving(app) as port:
-        server = Server(f"http://127.0.0.1:{port}", FOR_EVER_S, bearer("mu"), Tls())
+        client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S, token_of("mu"))
         path = f"/v1/agents/mu/assignments?wait_s=60&after={version}"
-        thread = threading.Thread(target=lambda: answers.append(server.ask("GET", path)[0]))
+        thread = threading.Thread(target=lambda: answers.append(client.call("GET", path)))
         thread.start()
         while not coordinator.agent_registry.present("mu", coordinator.clock.now):
             time.sleep(0.01)
     thread.join(FOR_EVER_S)
-    assert answers == [200]
+    assert [answer["version"] for answer in answers] == [version]

@@ -195,6 +195,9 @@ def test_the_timeout_is_the_callers_however_short(url: str) -> None:
     assert "no answer within 0.2 s" in str(found)
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("reply", "code", "words"),
     [
@@ -209,6 +212,9 @@ def test_the_timeout_is_the_callers_however_short(url: str) -> None:
         (b"HTTP/1.1 500 Oops\r\n\r\n[]", "bad_answer", "answered 500"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": {"code": "c", "message": "m"}}', "c", "m"),
         (b'HTTP/1.1 404 No\r\n\r\n{"error": "gone"}', "bad_answer", "gone"),
+        (CHUNKED + b"g\r\n", "unreachable", "with base 16"),
+        (CHUNKED + b"5\r\n{}", "unreachable", "3 bytes too early"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", "unreachable", "without response"),
     ],
 )
 def test_answers_that_are_none(reply: bytes, code: str, words: str) -> None:
@@ -220,6 +226,39 @@ def test_answers_that_are_none(reply: bytes, code: str, words: str) -> None:
         found = failure(url)
     assert found.code == code
     assert words in str(found)
+
+
+def test_a_kept_connection_serves_until_the_broker_closes_it() -> None:
+    replies = [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        CHUNKED + b'4;x=y\r\n{"a"\r\n3\r\n:1}\r\n0\r\nTrailer: x\r\n\r\n',
+        b"",  # closes as the third request comes, which is sent once more
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+    ]
+    requests: list[tuple[int, bytes]] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for number in range(3):
+                connection, _ = listening.accept()
+                with connection:
+                    while replies and (request := connection.recv(65536)):
+                        requests.append((number, request.partition(b" HTTP")[0]))
+                        connection.sendall(reply := replies.pop(0))
+                        if not reply:
+                            break
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S, keeps_connection=True)
+        answers = [client.call("GET", f"/{number}") for number in range(4)]
+        thread.join(FOR_EVER_S)
+    assert answers == [{}, {"a": 1}, {}, {}]
+    assert requests == [
+        (0, b"GET /0"), (0, b"GET /1"), (0, b"GET /2"), (1, b"GET /2"), (2, b"GET /3"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"id": "a", "state": "odd"}', b'{"state": "held"}'])

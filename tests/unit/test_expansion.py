@@ -16,7 +16,7 @@ from network_world import star
 from waiting import until
 
 from adon.config.adon_yml import parse_config
-from adon.expansion import LOCK, adon_is_at_work, cloud_of, limits_of
+from adon.config.expansion import LOCK, adon_is_at_work, cloud_of, limits_of
 from condor_plugins.pool.cloud.command import CommandCloud
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
 from condor_plugins.pool.cloud.startd import Process, StartdCloud

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.base.errors import InputError
-from pegasus_hooks import hookscripts
-from pegasus_hooks.hookscripts import Commands
+from pegasus_hooks.prepost import hookscripts
+from pegasus_hooks.prepost.hookscripts import Commands
 
 Make = Callable[..., Path]
 
@@ -60,7 +60,7 @@ def test_pre_tells_dagman_to_go_on_or_to_come_again(
     python = program("python 3", what)
     text = hookscripts.pre_script(commands(python, Path("/x")))
     assert run(tmp_path, text, "stage_in_1", "0", "2") == ENDS[what]
-    hook = str(Path(hookscripts.__file__).with_name("pre.py"))
+    hook = str(Path(hookscripts.__file__).parents[1] / "pre.py")
     options = ["-I", "-S", hook, "--config", "/etc/a b.json"]
     assert said(tmp_path, "python 3") == [*options, "stage_in_1", "0", "2"]
 

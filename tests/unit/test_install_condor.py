@@ -12,8 +12,8 @@ import pytest
 from adon.cli import install_execute, install_expander
 from adon.cli.main import main
 from adon.config.adon_yml import parse_config
+from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES
 from condor_plugins.transfers import setup
-from condor_plugins.transfers.jobad import EVENT_ATTRIBUTES
 from network_provisioner.base.errors import InputError
 from network_provisioner.client import hookconfig
 

@@ -11,6 +11,7 @@ import pytest
 from condor_plugins.pool.cloud.backoff import BackOff
 from condor_plugins.pool.cloud.protocol import CloudError, Refusal, Server
 from condor_plugins.pool.expander.decision import PoolDecision
+from condor_plugins.pool.expander.supply import SILENT_S, Memory, WorkerSlot, boot_time, supply
 from condor_plugins.pool.queue import (
     Claim,
     Matching,
@@ -22,7 +23,6 @@ from condor_plugins.pool.queue import (
     waits_for_a_slot,
 )
 from condor_plugins.pool.scaling import Flavour, MachineState, RunningJob, ScalingPlan
-from condor_plugins.pool.supply import SILENT_S, Memory, WorkerSlot, boot_time, supply
 
 NOW = 1_000_000.0
 SMALL, LARGE = Flavour("small", 2, 4096), Flavour("large", 8, 65536)

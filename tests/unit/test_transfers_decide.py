@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import JOB, event, move, running, transit
 
+from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import (
     Observed,
     QueuedJob,
@@ -20,7 +21,6 @@ from condor_plugins.transfers.decide import (
     transferring,
 )
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import Run
 from condor_plugins.transfers.run_state import RunState, RunStates
 from monitors.jobs.executions import Phase
 from monitors.workflows.logs.events import Kind, TransferStep
@@ -206,6 +206,13 @@ def test_an_event_that_comes_again_is_no_news(events: list[RunEvent], read: int)
     assert list(map(repr, again)) == list(map(repr, once))
     read_again = after(*(one for event in told for one in (event, event)))
     assert list(map(repr, read_again)) == list(map(repr, after(*told)))
+
+
+def test_an_end_from_before_a_run_is_not_its_end() -> None:
+    held, begun = event(Kind.HELD, 5, starts=0), move(TransferStep.IN_STARTED, 10)
+    assert after(held, begun, held).get(RUN) == after(held, begun).get(RUN)
+    ended = after(begun, event(Kind.HELD, 11, starts=0)).get(RUN)
+    assert ended is not None and ended.is_over
 
 
 def test_what_is_long_over_is_forgotten() -> None:

@@ -17,7 +17,7 @@ from file_server import FileServer
 from hooks_world import ROOT, http, listening, respond
 from transfers_world import AD, JOB
 
-from condor_plugins.transfers import jobad
+from condor_plugins.jobs import jobad
 from condor_plugins.urls.sources import paths_of
 
 HOOK = ROOT / "condor_plugins/transfers/shadow_prepare.py"
@@ -148,7 +148,7 @@ def test_what_moves_nothing_imports_nothing_of_the_brokers(tmp_path: Path) -> No
         timeout=120,
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-    assert "condor_plugins.transfers.jobad" in imported
+    assert "condor_plugins.jobs.jobad" in imported
     assert imported.isdisjoint({"network_provisioner", "json", "pathlib", "dataclasses", "re"})
 
 

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfers_world import AD, GLOBAL_ID, JOB
 
-from condor_plugins.transfers import jobad
-from condor_plugins.transfers.events import ADS, run_event, run_events
-from condor_plugins.transfers.jobad import bytes_sent, no_transfer
-from condor_plugins.transfers.request_builder import (
+from condor_plugins.jobs import jobad
+from condor_plugins.jobs.jobad import bytes_sent, no_transfer
+from condor_plugins.jobs.request_builder import (
     Run,
     ends,
     job_name,
@@ -23,6 +22,7 @@ from condor_plugins.transfers.request_builder import (
     shadow_number,
     unmarked,
 )
+from condor_plugins.transfers.events import ADS, run_event, run_events
 from monitors.workflows.logs.events import EventParser, Kind, TransferStep
 from network_provisioner.client.hookconfig import HookConfig
 

@@ -17,8 +17,8 @@ from irods.password_obfuscation import encode
 from irods_zone import Zone
 from transfers_world import AD, JOB
 
-from condor_plugins.transfers.jobad import bytes_sent, urls
-from condor_plugins.transfers.request_builder import Run, is_url, parsed
+from condor_plugins.jobs.jobad import bytes_sent, urls
+from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from condor_plugins.urls import moved, sizes, sources
 from condor_plugins.urls.moved import Moved, UsualRates, slow
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written

@@ -20,9 +20,10 @@ from monitors.watcher.connections import Connection
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
-from monitors.watcher.pending import Broker, PendingActions
+from monitors.watcher.pending import PendingActions
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
+from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
 
@@ -455,7 +456,7 @@ class FakeAction:
     kept_s: float = 60.0
     done: int = 0
 
-    def do(self, broker: Broker, /) -> None:
+    def do(self, broker: BrokerClient, /) -> None:
         broker.get(self.key)
         self.done += 1
 

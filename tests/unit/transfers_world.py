@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.transfers.events import RunEvent
-from condor_plugins.transfers.request_builder import Run
 from monitors.workflows.logs.events import Kind, TransferStep
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.model import (

@@ -19,6 +19,14 @@ from condor_plugins.pool.cloud.workerconfig import WORKER_ATTRIBUTE
 from condor_plugins.pool.dags import FollowedDag, FollowedDags
 from condor_plugins.pool.expander.condor import Condor, answers
 from condor_plugins.pool.expander.decision import key
+from condor_plugins.pool.expander.supply import (
+    Memory,
+    PoolSupply,
+    WorkerSlot,
+    boot_time,
+    supply,
+    worker_slot,
+)
 from condor_plugins.pool.fitness import Life, Runs, black_holes, run_of
 from condor_plugins.pool.queue import (
     FLAVOUR,
@@ -39,14 +47,6 @@ from condor_plugins.pool.queue import (
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Flavour, Machine, MachineState
 from condor_plugins.pool.sites import Ad
-from condor_plugins.pool.supply import (
-    Memory,
-    PoolSupply,
-    WorkerSlot,
-    boot_time,
-    supply,
-    worker_slot,
-)
 from monitors.archive.archive import Archive
 from monitors.workflows.planned.forecast import RunningJob, expected_ends
 

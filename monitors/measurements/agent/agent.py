@@ -19,7 +19,6 @@ from monitors.measurements.agent.broker_link import (
     BrokerLink,
     Orders,
     Receipt,
-    Reply,
     orders_of,
     receipt_of,
 )
@@ -32,6 +31,7 @@ from monitors.workflows.service import FollowService
 from monitors.workflows.sink import BrokerRequests, BrokerSink
 from network_provisioner.base.clock import since_boot
 from network_provisioner.base.errors import AdonError, BrokerError, printable
+from network_provisioner.client.broker import Reply
 
 _log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Agent:
 
     def _learn(self, reply: Reply, stamps: Orders | Receipt) -> None:
         with self._changed:
-            self._clock.learn(reply.asked, stamps.received, stamps.sent, reply.answered)
+            self._clock.learn(reply.requested_at, stamps.received, stamps.sent, reply.answered_at)
 
     # -- beginning runs ----------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class Agent:
         except BrokerError as error:
             if error.code != "bad_request":
                 raise
-            if len(waiting) > 1:  # one of them spoils the others
+            if len(waiting) > 1:  # any of them spoils the others
                 return self._send(1, timeout_s)
             refused = {waiting[0][0]: str(error)}
         else:
@@ -292,7 +292,7 @@ class Agent:
             new = trouble not in self._troubles.values()
             self._troubles[what] = trouble
         if new and not self._halt.is_set():
-            _log.warning("%s", error)
+            _log.warning("%s", printable(str(error))[:1000])
 
     def _well(self, what: str) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ import psutil
 
 from monitors.measurements.agent.broker_link import BrokerLink
 from monitors.measurements.agent.settings import AgentSettings
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, printable
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def reporting(settings: AgentSettings, what: str, reporter: Reporter) -> Iterato
             except (AdonError, OSError, ValueError, psutil.Error) as error:
                 if str(error) != trouble and not over.is_set():
                     trouble = str(error)
-                    _log.warning("%s are not reported: %s", what, error)
+                    _log.warning("%s are not reported: %s", what, printable(trouble)[:1000])
                 over.wait(1.0)
 
     thread = threading.Thread(target=run, daemon=True)

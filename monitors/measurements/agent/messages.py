@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from reprlib import repr as shown
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from monitors.archive.measurement import Measurement
+from monitors.measurements.probes.probe import Role
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Number, Whole, checked, matching
 
@@ -30,9 +31,6 @@ Text = Annotated[str, matching(r"[!-~]{1,300}", "a name")]
 Subject = Annotated[str, matching(r"[ -~]{1,300}", "what is measured")]
 Address = Annotated[str, checked(_address)]
 """An IP address, or nothing."""
-
-Role = Literal["alone", "client", "server"]
-"""``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from monitors.archive.measurement import UNITS
-from monitors.measurements.agent.messages import Role
 from network_provisioner.base.errors import AdonError
+
+Role = Literal["alone", "client", "server"]
+"""``client`` begins, towards the ``server`` at the other end; ``alone`` needs nobody."""
 
 
 class ProbeError(AdonError):

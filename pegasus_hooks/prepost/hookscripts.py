@@ -29,7 +29,7 @@ POST_PROPERTY = "dagman.post"
 POST_PATH_PROPERTY = "dagman.post.path.pegasus-exitcode"
 PEGASUS_POSTS = ("", "pegasus-exitcode")  # of dagman.post: Pegasus's own check runs
 MAX_PRE = 20  # PRE scripts side by side; without it Pegasus writes 1
-_HOOKS = Path(__file__).resolve().parent
+_HOOKS = Path(__file__).resolve().parents[1]
 _PRE_LINE = re.compile(r"\s*SCRIPT\s+(?:DEFER\s+\d+\s+\d+\s+)?PRE\s+\S+\s+(.+)", re.IGNORECASE)
 
 
