@@ -214,8 +214,10 @@ def _scripts(
     whose output sizes it keeps. A job's own POST stands in place of ours, as in Pegasus."""
     own = {key.lower(): value for key, value in job.profiles.get("dagman", {}).items()}
     if own.get("post") == OWN_POST:
-        path = own.get("post.path.user")
-        return None, [path] if path else None
+        if not (path := own.get("post.path.user")):
+            return None, None
+        output = f"{job.folder}/{job.name}.out"
+        return None, [path, *own.get("post.arguments", "").split(), output]
     if hooks is None:
         return None, [options.check] if options.check else None
     pre = script_words(options.python, _HOOKS / "pre.py", hooks, _PRE) if job.transfers else None

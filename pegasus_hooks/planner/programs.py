@@ -20,7 +20,7 @@ from site_selector.catalogs.workflow import Job, Workflow
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _LFN = re.compile(r"[A-Za-z0-9_.,:=@+%~-][A-Za-z0-9_.,:=@+%~/-]*\Z")
-_DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user")
+_DAGMAN_KEYS = ("retry", "priority", "category", "post", "post.path.user", "post.arguments")
 OWN_POST = "user"  # of profile dagman: post: the script that post.path.user names
 _STYLES = ("condor",)
 

@@ -83,9 +83,9 @@ def merge(problem: Problem, cluster: Mapping[str, str]) -> MergedProblem | None:
 
 
 def _own_priority(problem: Problem, jobs: Sequence[int]) -> int | None:
-    """Of a cluster: the first that the user gave."""
+    """Of a cluster: the last that the user gave, as Pegasus takes it."""
     own = [problem.own_priority[job] for job in jobs] if problem.own_priority else []
-    return next((value for value in own if value is not None), None)
+    return next((value for value in reversed(own) if value is not None), None)
 
 
 def _order(above: Sequence[Sequence[int]]) -> list[int]:

@@ -2,8 +2,8 @@
 and taken out again: all else stays as it is written.
 
 They run where the workflow is submitted from: site ``local`` and HTCondor's local universe, which
-needs no slot of a pool that may have none yet. Their POST is a program that always succeeds, so
-that the workflow goes on whatever becomes of them, killed ones too. Both stand at the program, for
+needs no slot of a pool that may have none yet. Their POST always succeeds, so that the workflow
+goes on whatever becomes of them, killed ones too (``succeed.py``). Both stand at the program, for
 what a site catalog says of the universe goes before what a job says (tried with the planner).
 
 What is added stands between two marks at the top of the workflow's lists; taking it out leaves the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -35,7 +36,7 @@ from site_selector.catalogs.workflow import WHAT
 from site_selector.inputs import TRANSFORMATION_CATALOG
 
 _VERSION = "1.0"
-_SUCCEEDS = "/bin/true"
+_SUCCEEDS = str(Path(__file__).with_name("succeed.py"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ def additions(
     """Jobs, dependencies and programs for ``steps``. ``program`` is the interpreter and what it is
     told before the arguments of a job."""
     interpreter, *before = program
+    post = " ".join([*before[:-1], _SUCCEEDS])
     jobs: list[dict[str, Any]] = []
     dependencies: list[dict[str, Any]] = []
     for levels, step in steps:
@@ -71,7 +73,8 @@ def additions(
         )
         found.add_condor_profile(universe="local")
         found.add_profiles(Namespace.DAGMAN, "POST", "user")
-        found.add_profiles(Namespace.DAGMAN, "POST.PATH.user", _SUCCEEDS)
+        found.add_profiles(Namespace.DAGMAN, "POST.PATH.user", interpreter)
+        found.add_profiles(Namespace.DAGMAN, "POST.ARGUMENTS", post)
         programs.append(_plain(found))
     return Additions(jobs, dependencies, programs)
 

@@ -147,6 +147,34 @@ def test_pegasus_clusters_by_label_what_adon_has_mapped(tmp_path: Path) -> None:
     assert sorted(sites) == ["mu", "tacc"]
 
 
+def with_priorities(*given: str | None) -> Scene:
+    """Jobs that may share a horizontal cluster, and one of another program."""
+    jobs = [
+        SceneJob(f"j{i}", profiles={"pegasus": {"clusters.size": "2"}}
+                 | ({"condor": {"priority": own}} if own else {}))
+        for i, own in enumerate(given)
+    ]  # fmt: skip
+    other = {"mu": "60", "tacc": "60"}
+    jobs.append(SceneJob("other", program="else"))
+    programs = {"run": other, "else": other}
+    return Scene(jobs, cluster="horizontal", programs=programs, execution=("mu",))
+
+
+def test_the_users_priority_of_a_horizontal_cluster_is_not_lost() -> None:
+    assert all(fake_plan(with_priorities(None, None)).priorities.values())
+    found = fake_plan(with_priorities("500", None)).priorities
+    assert (found["j0"], found["j1"]) == ("500", "") and found["other"]
+
+
+@pytest.mark.pegasus
+def test_pegasus_gives_a_horizontal_cluster_the_users_priority(tmp_path: Path) -> None:
+    real_plan(with_priorities("500", None), tmp_path)
+    (cluster,) = (tmp_path / "submit").rglob("merge_*.sub")
+    (dag,) = (tmp_path / "submit").rglob("*.dag")
+    assert "\npriority = 500\n" in cluster.read_text()
+    assert f"PRIORITY {cluster.stem} 500" in dag.read_text().splitlines()
+
+
 @pytest.mark.pegasus
 @pytest.mark.parametrize("cluster", ["horizontal", "label,horizontal", "whole"])
 def test_other_clustering_works_too(cluster: str, tmp_path: Path) -> None:

@@ -129,6 +129,15 @@ def test_a_cluster_waits_once_and_computes_its_sum() -> None:
     assert (merged.problem.reads[0], merged.problem.parents) == ((), ((), (0,)))
 
 
+def test_a_cluster_starts_by_the_last_priority_that_the_user_gave() -> None:
+    """As Pegasus merges the profiles of its jobs."""
+    problem = problem_of([{"id": name} for name in "pqrs"], [])
+    problem = replace(problem, own_priority=(5, 9, None, None))
+    merged = merge(problem, dict.fromkeys("pqr", "x"))
+    assert merged is not None
+    assert merged.problem.own_priority == (9, None)
+
+
 def test_clusters_that_wait_for_each_other_are_kept_together_instead() -> None:
     jobs = [
         {"id": "p"},

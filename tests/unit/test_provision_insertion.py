@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from provision_world import ancestors, graphs, text
 
 from network_provisioner.base.errors import InputError
+from pegasus_hooks.provisioning import succeed
 from pegasus_hooks.provisioning.insertion import without
 from pegasus_hooks.provisioning.provisioned import (
     ProvisionedWorkflow,
@@ -67,7 +70,18 @@ def test_their_programs_run_on_the_submit_host_and_never_fail_the_workflow() -> 
         (site,) = entry["sites"]
         assert (site["name"], site["pfn"], site["type"]) == ("local", PROGRAM[0], "installed")
         assert entry["profiles"]["condor"] == {"universe": "local"}
-        assert entry["profiles"]["dagman"] == {"POST": "user", "POST.PATH.user": "/bin/true"}
+        assert entry["profiles"]["dagman"] == {
+            "POST": "user", "POST.PATH.user": PROGRAM[0],
+            "POST.ARGUMENTS": f"-I -S {succeed.__file__}",
+        }  # fmt: skip
+
+
+def test_their_post_leaves_the_file_that_pegasus_sends_to_the_jobs_after_them(
+    tmp_path: Path,
+) -> None:
+    assert succeed.main([str(tmp_path / "provision_before_level_1.out")]) == 0
+    assert json.loads((tmp_path / "provision_before_level_1.meta").read_text()) == []
+    assert succeed.main([str(tmp_path / "gone/x.out")]) == succeed.main([]) == 0
 
 
 @settings(max_examples=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ def test_they_stand_around_the_level_in_the_dag(case: Case) -> None:
 def test_they_run_on_the_submit_host_and_always_succeed(case: Case) -> None:
     dag = planned(case)
     for name in ("provision_before_level_0", "release_after_level_0"):
-        assert f"SCRIPT POST {name} /bin/true" in dag.read_text()
+        (post,) = re.findall(rf"SCRIPT POST {name} (.*)", dag.read_text())
+        assert post.endswith(f"/pegasus_hooks/provisioning/succeed.py 00/00/{name}.out")
         text = next(dag.parent.rglob(f"{name}.sub")).read_text()
         assert "\nuniverse = local\n" in text
         assert '+pegasus_site = "local"' in text

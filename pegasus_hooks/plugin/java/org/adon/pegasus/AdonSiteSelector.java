@@ -7,6 +7,7 @@ import edu.isi.pegasus.planner.selector.site.Abstract;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 
 /**
@@ -54,9 +55,12 @@ public final class AdonSiteSelector extends Abstract {
             Asker asker = asker();
             Answer.Mapping found = ask(asker, work);
             chosen = found.sites;
+            Set<Integer> theirs = clustering.ofTheUsers(work.tasks);
             for (int i = 0; i < chosen.size(); i++) {
-                if (found.priorities.get(i) != null) {
-                    work.tasks.get(i).target.prioritise(found.priorities.get(i));
+                Task task = work.tasks.get(i);
+                if (found.priorities.get(i) != null
+                        && (task.hasPriority() || !theirs.contains(task.transformation))) {
+                    task.target.prioritise(found.priorities.get(i));
                 }
             }
             by = " by " + found.policy;

@@ -69,6 +69,16 @@ final class Task {
         this.profiles = profiles;
     }
 
+    /** Whether the user has given it a priority. */
+    boolean hasPriority() {
+        for (String name : profiles.keySet()) {
+            if (name.endsWith("." + Profiles.PRIORITY)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Takes what was chosen: the site, and the priority by which HTCondor starts the job. */
     interface Target {
         void place(String site);
