@@ -107,10 +107,12 @@ class SwitchedController:
         shared: bool = False,
         watch: bool = False,
         inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
+        unused: Sequence[Shaper] = (),
     ) -> None:
-        """``inspect`` says what is wrong with how switches are configured, by their ids, which the
-        switches themselves do not tell. Raises InputError for a ``bandwidth`` that cannot be had,
-        and for a topology without switches, or one that lacks ports or MACs."""
+        """``unused`` are shapers that an earlier configuration may have used. ``inspect`` says what
+        is wrong with how switches are configured, by their ids, which the switches themselves do
+        not tell. Raises InputError for a ``bandwidth`` that cannot be had, and for a topology
+        without switches, or one that lacks ports or MACs."""
         self._name = name
         self._topology = topology
         self._clock = clock
@@ -129,7 +131,7 @@ class SwitchedController:
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
-        self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep)
+        self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep, unused)
         self._ledger = ByteLedger()
         self._running = False
         self._resync: threading.Thread | None = None

@@ -83,6 +83,7 @@ class OpenDaylightController(SwitchedController):
         poll_s: float = 1.0,
         settle_s: float = 10.0,
         discover_s: float = requests.DISCOVER_S,
+        unused: Sequence[Shaper] = (),
     ) -> None:
         """Raises InputError like :class:`SwitchedController`, and for a ``bandwidth`` of meters,
         which OpenDaylight cannot change."""
@@ -108,6 +109,7 @@ class OpenDaylightController(SwitchedController):
             bandwidth=bandwidth,
             shared=shared,
             watch=watch,
+            unused=unused,
         )
 
     def discover(self) -> Discovered:

@@ -78,6 +78,7 @@ class OpenFlowController(SwitchedController):
         shared: bool = False,
         watch: bool = False,
         inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
+        unused: Sequence[Shaper] = (),
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
         devices = {
@@ -99,6 +100,7 @@ class OpenFlowController(SwitchedController):
             shared=shared,
             watch=watch,
             inspect=inspect,
+            unused=unused,
         )
 
     @property

@@ -99,10 +99,13 @@ class VsctlShaper:
         """See Shaper."""
         self._laid.clear()
 
-    def clear(self) -> None:
+    def remove(self, devices: Iterable[str]) -> None:
         """See Shaper."""
-        for device in list(self._qos):
-            self._remove(device)
+        look = ["--columns=external_ids", "list"]
+        marks = self._say(["--bare", *look, "qos", "--", *look, "queue"])
+        for device in devices:
+            if f"{_MARK}={device}" in marks:
+                self._remove(device)
 
     def _records(self) -> _Records:
         lines = answer(self._run, [*self._words, *_LIST]).splitlines()
