@@ -43,6 +43,8 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
+# Who has not connected so long after the start is named in the log.
+_SOON_S = 1.0
 # One that refused is tried again after so long.
 RETRY_S = 5.0
 # How switches are configured is looked at so often; where nobody says that, so seldom.
@@ -369,18 +371,19 @@ class SwitchedController:
 
     def _wait_for_switches(self, timeout_s: float) -> None:
         everyone = set(self._dpids.values())
+        soon_s = min(_SOON_S, timeout_s)
+
+        def is_over() -> bool:
+            return self._failure is not None or self._compared >= everyone
+
         with self._progress:
-            self._progress.wait_for(
-                lambda: self._failure is not None or self._compared >= everyone, timeout_s
-            )
+            if not self._progress.wait_for(is_over, soon_s):
+                missing = map(self._backend.label, sorted(everyone - self._compared))
+                said = ", ".join(missing), self._backend.expectation()
+                LOG.warning("waits for %s to connect %s", *said)
+                self._progress.wait_for(is_over, timeout_s - soon_s)
             if self._failure is not None:
                 raise self._failure
-            missing = everyone - self._compared
-        if missing:
-            names = ", ".join(self._backend.label(dpid) for dpid in sorted(missing))
-            LOG.warning(
-                "%s did not connect within %g s %s", names, timeout_s, self._backend.expectation()
-            )
 
     def _choose_meters(self) -> None:
         """Where rates can only be kept by meters, see whether the switches have them."""

@@ -216,7 +216,7 @@ def test_without_one_switch_the_others_serve_and_it_is_named(
     rig.s2.close()
     try:
         rig.controller.start(0.5)
-        assert "switch s2 (dpid 0x2) did not connect within 0.5 s" in caplog.text
+        assert "waits for switch s2 (dpid 0x2) to connect to " in caplog.text
         rig.controller.apply([])
         here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
         rig.controller.apply([here])
