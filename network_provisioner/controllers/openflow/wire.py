@@ -19,6 +19,7 @@ from typing import Any
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
 from network_provisioner.base.fields import format_dpid
+from network_provisioner.controllers.others import ENDS
 from network_provisioner.controllers.rules import (
     IPV6,
     PORT_BITS,
@@ -386,6 +387,17 @@ def read_ends(value: Any) -> str:
 
 
 LOG = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=10_000)
+def match_of(contents: bytes) -> dict[str, Any] | None:
+    """What a rule looks at (see :mod:`network_provisioner.controllers.others`), None where that
+    cannot be read."""
+    try:
+        found = dict(PARSER.OFPMatch.parser(contents, 0).items())
+        return found | {name: read_ends(found[name]) for name in found.keys() & ENDS.keys()}
+    except Exception:  # the library's decoders raise whatever a wrong length leads them to
+        return None
 
 
 def comes_in(entry: FlowEntry) -> tuple[int, int]:
