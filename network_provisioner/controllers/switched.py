@@ -147,6 +147,7 @@ class SwitchedController:
         self._watch = watch
         self._inspect = inspect
         self._inspect_at = 0.0
+        self._was_inspected = False
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._links = LinkWatch(topology, backend)
@@ -482,9 +483,12 @@ class SwitchedController:
         except Exception as error:  # the other switches are to be kept up to date all the same
             if not self._running:
                 return None
-            unknown = not isinstance(error, AdonError)
-            if self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}"):
-                LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
+            # One that has gone meanwhile is compared when it is back.
+            if dpid in self._backend.connected():
+                problem = f"is not up to date: {str(error).removeprefix(f'{label}: ')}"
+                is_news = self._monitor.set_problem(dpid, "rules", problem)
+                if is_news and not isinstance(error, AdonError):
+                    LOG.warning("%s %s", label, problem, exc_info=True)
             with self._lock:
                 self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
             with self._progress:
@@ -513,10 +517,11 @@ class SwitchedController:
         if self._inspect is not None and now >= self._inspect_at:
             try:
                 found = self._inspect(self._dpids.values())
-            except AdonError as error:
+            except Exception as error:
                 LOG.info("how switches are configured is not known: %s", error)
-                self._inspect_at = now + UNSAID_S
+                self._inspect_at = now + (RETRY_S if self._was_inspected else UNSAID_S)
             else:
+                self._was_inspected = True
                 took_s = time.monotonic() - now
                 self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
                 for dpid in self._dpids.values():
@@ -530,17 +535,23 @@ class SwitchedController:
             if now >= self._devices_due.get(dpid, 0.0):
                 due.add(dpid)
                 self._devices_due[dpid] = now + self._most_pause_s(dpid)
-        with self._lock:
-            if not self._running or self._cleared:
-                return False
-            found = self._reconciler.check_devices(due)
+        found: Mapping[int, Resync | Exception]
+        try:
+            with self._lock:
+                if not self._running or self._cleared:
+                    return False
+                found = self._reconciler.check_devices(due)
+        except Exception as error:  # whatever tc or a database says, rules are kept up to date
+            found = dict.fromkeys(due, error)
         failed = False
         for dpid, one in found.items():
-            problem = f"is not up to date: {one}" if isinstance(one, AdonError) else ""
-            self._monitor.set_problem(dpid, "devices", problem)
+            problem = f"is not up to date: {one}" if isinstance(one, Exception) else ""
+            is_news = self._monitor.set_problem(dpid, "devices", problem)
             failed = failed or bool(problem)
             if isinstance(one, Resync):
                 self._report(dpid, one)
+            elif is_news and not isinstance(one, AdonError):
+                LOG.warning("%s %s", self._backend.label(dpid), problem, exc_info=one)
         return None if failed else any(isinstance(o, Resync) and o.changed for o in found.values())
 
 

@@ -407,7 +407,7 @@ def ports(switch: str) -> dict[int, str]:
 def classes(device: str) -> list[str]:
     """The HTB classes and filters of a device."""
     found = []
-    for what in ("class show dev", "filter show parent 1: dev"):
+    for what in ("class show dev", "filter show parent ad0e: dev"):
         words = [*netns.execute(place(device)), "tc", *what.split(), device]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found += done.stdout.splitlines()

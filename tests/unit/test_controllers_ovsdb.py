@@ -92,6 +92,8 @@ def test_bridges_that_forward_without_a_controller_are_named() -> None:
     assert found[3].startswith("has fail_mode standalone, expected secure: ")
     with pytest.raises(ControllerError, match="does not answer: exit code 1"):
         insecure_bridges(Bridges(1), {1, 2, 3})
+    with pytest.raises(ControllerError, match="answered what cannot be read"):
+        insecure_bridges(Vsctl(), {1})
 
 
 class Changed(Vsctl):

@@ -114,6 +114,17 @@ def header(data: bytes) -> tuple[int, int, int, int]:
     return version, kind, length, xid
 
 
+def other_versions(hello: bytes) -> str:
+    """The versions that a switch says it speaks, where 1.3 is none of them; "" where it is."""
+    version, *_ = header(hello)
+    versions = {version} if version < VERSION else {VERSION}
+    if version >= VERSION and len(hello) >= 16:
+        kind, _, bits = struct.unpack_from("!HHI", hello, HEADER_BYTES)
+        if kind == OFP.OFPHET_VERSIONBITMAP:
+            versions = {number for number in range(1, 32) if bits >> number & 1}
+    return "" if VERSION in versions else ", ".join(f"1.{number - 1}" for number in versions)
+
+
 def decode(data: bytes) -> Any:
     """A message object, or None for one that os-ken cannot read."""
     version, kind, length, xid = header(data)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
@@ -109,7 +110,11 @@ class VsctlShaper:
 
     def _records(self) -> _Records:
         lines = answer(self._run, [*self._words, *_LIST]).splitlines()
-        queues, qos, ports = ([list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines)
+        try:
+            tables = [[list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines]
+            queues, qos, ports = tables
+        except (ValueError, KeyError, TypeError) as error:
+            raise ControllerError(f"ovs-vsctl answered what cannot be read: {error!r}") from error
         return _Records(
             {uuid: config for uuid, config in queues} | {uuid: config for uuid, _, config in qos},
             {uuid: numbered for uuid, numbered, _ in qos},
