@@ -6,10 +6,10 @@ and no best-effort route of ours carries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_network
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from network_provisioner.controllers.rules import PORT_BITS, FlowRule
 
@@ -25,35 +25,27 @@ PORTS = {f"{p}_{end}": f"{end}_port" for p in ("tcp", "udp") for end in ("src", 
 _KNOWN = {"eth_type", "in_port", "ip_proto", "ip_dscp", *ENDS, *PORTS}
 
 
-class Other(Protocol):
-    """A rule that is not ours."""
+class OtherRule(NamedTuple):
+    """A rule that is not ours; ``contents`` say what it looks at, as its driver has it."""
 
-    @property
-    def priority(self) -> int:
-        """As OpenFlow has it."""
-        ...
-
-    @property
-    def cookie(self) -> int:
-        """What its owner knows it by."""
-        ...
-
-
-T = TypeVar("T", bound=Other)
+    priority: int
+    cookie: int
+    contents: Any
 
 
 def in_front(
-    others: Collection[T], ours: Sequence[FlowRule], match_of: Callable[[T], Match | None]
+    others: Sequence[OtherRule], ours: Iterable[FlowRule], match_of: Callable[[Any], Match | None]
 ) -> str:
     """In words, the first of ``others`` that comes before one of our rules and may meet the same
     packets; "" for none. One that looks at what our rules do not, such as MAC addresses, or whose
     match cannot be read (None), is passed over: it may be for other packets."""
+    rules = list(ours) if others else []
     for entry in sorted(others, key=lambda e: -e.priority)[:MOST]:
-        match = match_of(entry)
+        match = match_of(entry.contents)
         if (
             match is not None
             and match.keys() <= _KNOWN
-            and any(entry.priority > rule.priority and _overlap(match, rule) for rule in ours)
+            and any(entry.priority > rule.priority and _overlap(match, rule) for rule in rules)
         ):
             return (
                 f"has a rule of somebody else before ours, cookie {entry.cookie:#x}, priority "

@@ -43,7 +43,7 @@ from network_provisioner.controllers.opendaylight.requests import (
     SwitchRequest,
     run_wave,
 )
-from network_provisioner.controllers.others import in_front
+from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -154,7 +154,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self._there: dict[int, Origin] = {}
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
-        self._others: dict[int, list[model.OtherFlow]] = {}  # rules that are not ours
+        self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -238,8 +238,7 @@ class OpenDaylightSwitches(SwitchBackend):
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        others = self._others.get(dpid)
-        return in_front(others, list(rules), model.looks_at) if others else ""
+        return in_front(self._others.get(dpid, ()), rules, model.looks_at)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""

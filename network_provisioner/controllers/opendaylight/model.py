@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
@@ -127,19 +126,10 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
     return SeenRule(rule, int(flow["byte-count"]))
 
 
-@dataclass(frozen=True, slots=True)
-class OtherFlow:
-    """A flow that is not ours: see :mod:`network_provisioner.controllers.others`."""
-
-    priority: int
-    cookie: int
-    match: Mapping[str, Any]
-
-
-def looks_at(flow: OtherFlow) -> dict[str, Any] | None:
+def looks_at(match: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
     do not look at."""
-    rest = dict(flow.match)
+    rest = dict(match)
     found: dict[str, Any] = {}
     try:
         if "ethernet-match" in rest:

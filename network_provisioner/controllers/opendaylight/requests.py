@@ -21,6 +21,7 @@ from typing import Any
 
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.opendaylight import model
+from network_provisioner.controllers.others import OtherRule
 from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
@@ -107,7 +108,7 @@ class OpenDaylightReader:
                 raise garbled(self._rest, "a flow", error) from error
         return seen, odd
 
-    def table(self, dpid: int) -> tuple[set[Hashable], list[model.OtherFlow]]:
+    def table(self, dpid: int) -> tuple[set[Hashable], list[OtherRule]]:
         """What our rules in a switch do, and the rules of others in the table of ours."""
         ours: set[Hashable] = set()
         others = []
@@ -118,7 +119,7 @@ class OpenDaylightReader:
                     rule = model.read_flow(dpid, flow, 0.0)
                     ours.add(cookie if rule is None else contents(rule.rule))
                 elif cookie >> 48 != _PUNT_COOKIE >> 48 and int(flow["table_id"]) == model.TABLE:
-                    others.append(model.OtherFlow(int(flow["priority"]), cookie, match))
+                    others.append(OtherRule(int(flow["priority"]), cookie, match))
             except model.UNREADABLE as error:
                 raise garbled(self._rest, "a flow", error) from error
         return ours, others

@@ -35,7 +35,7 @@ from network_provisioner.controllers.openflow.connections import (
     Ticket,
     parse_listen,
 )
-from network_provisioner.controllers.others import in_front
+from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,
@@ -159,7 +159,7 @@ class OpenFlowSwitches(Connections):
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
-        self._others: dict[int, list[wire.FlowEntry]] = {}  # rules that are not ours
+        self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
@@ -230,17 +230,14 @@ class OpenFlowSwitches(Connections):
             if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
                 ours.append(entry)
             elif entry.cookie >> 48 != _DISCOVERY_COOKIE >> 48 and not entry.table_id:
-                others.append(entry)
+                others.append(OtherRule(entry.priority, entry.cookie, entry.contents))
         self._others[dpid] = others
         rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in ours)
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        others = self._others.get(dpid)
-        if not others:
-            return ""
-        return in_front(others, list(rules), lambda entry: wire.match_of(entry.contents))
+        return in_front(self._others.get(dpid, ()), rules, wire.match_of)
 
     def free_entries(self, dpid: int) -> int | None:
         """See SwitchBackend. All of ours are in table 0."""
