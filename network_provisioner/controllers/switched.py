@@ -283,17 +283,20 @@ class SwitchedController:
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        said = ""
+        said = before = ""
         while not self._stopping.wait(self._backend.watch_s):
             trouble = ""
             try:
                 self._look_once()
             except Exception as error:  # nobody else would notice that nobody watches
                 trouble = str(error) or type(error).__name__
-                if trouble != said and not self._stopping.is_set():
+                # A switch that has just gone is told of as such.
+                if trouble == before != said and not self._stopping.is_set():
+                    said = trouble
                     unknown = not isinstance(error, ControllerError)
                     LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
-            said = trouble
+            before = trouble
+            said = said if trouble else ""
 
     def _look_once(self) -> None:
         with self._round:

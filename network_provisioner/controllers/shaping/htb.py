@@ -24,15 +24,16 @@ from network_provisioner.controllers.shaping.shapes import (
 )
 
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# What says that a discipline is ours: Open vSwitch and people begin at 1, the kernel at 0x8001.
-_ROOT = "ad0e:"
+# What says that a discipline is ours. Open vSwitch and people begin at 1, and the kernel gives
+# handles from 0x8000 on to what has none; packet queues have those of their classes, below 0x7ad0.
+_ROOT = "7ad0:"
 _LINK_CLASS = f"{_ROOT}1"
 _BEST_EFFORT = f"{_ROOT}2"
 # Class minors have 16 bits: 0x100 plus 6 bits of mark (0 is the queue itself) and a queue's number.
 _FIRST_MINOR = 0x100
 _MARK_BITS = 6
 # A class has two filters, whose preferences have 16 bits together.
-_QUEUE_NUMBERS = 500
+_QUEUE_NUMBERS = 480
 
 # A segmentation-offload packet has up to 64 kB: bursts and quanta must hold one, queues several.
 _MIN_BURST_BYTES = 131_072

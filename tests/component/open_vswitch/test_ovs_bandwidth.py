@@ -182,7 +182,7 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     up.controller.start(60.0)
     up.controller.apply([one])
     assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
-    assert "ad0e:2" in up.classes("s1-a")
+    assert "7ad0:2" in up.classes("s1-a")
     up.controller.stop()
     tc = TcShaper(CommandRunner(IN_SWITCHES))
     up.controller = up.new_controller(shaper=None, bandwidth="none", unused=[tc, by_queues()])
