@@ -330,6 +330,25 @@ def test_whatever_a_shaper_meets_is_reported_and_rules_are_kept_up_to_date(
     assert {s.problem for s in rig.openflow.switches()} == {""}
 
 
+def test_links_that_one_round_misses_are_no_news_and_more_are_told_once(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = iter(["it has gone", "", "no answer", "no answer", "no answer"])
+
+    def look() -> None:
+        said = next(rounds, None)
+        if said is None:
+            rig.openflow._stopping.set()
+        elif said:
+            raise ControllerError(said)
+
+    monkeypatch.setattr(rig.openflow, "_look_once", look)
+    rig.openflow._switches.watch_s = 0.0
+    rig.openflow._look()
+    told = [line for line in caplog.messages if "not watched" in line]
+    assert told == ["links are not watched: no answer"]
+
+
 def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
