@@ -66,6 +66,7 @@ from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
+_UNCONFIGURED_S = 36_000.0  # less than any rule without a lease has
 _PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
@@ -213,7 +214,7 @@ class OpenDaylightSwitches(SwitchBackend):
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
         """See SwitchBackend. A route that OpenDaylight's configuration has lost would not return
-        with its switch, so it counts as one that ends now."""
+        with its switch, so it counts as one that ends some time."""
         seen: dict[int, list[SeenRule]] = {}
         odd: dict[int, set[int]] = {}
         for dpid in dpids:
@@ -224,7 +225,7 @@ class OpenDaylightSwitches(SwitchBackend):
                 under = ROUTE_OWNER << OWNER_SHIFT, OWNER_MASK
                 routes -= set(self._ask.configured(dpid, *under))
             seen[dpid] = [
-                SeenRule(replace(s.rule, expires_at=now), s.bytes)
+                SeenRule(replace(s.rule, expires_at=now + _UNCONFIGURED_S), s.bytes)
                 if s.rule.owner == ROUTE_OWNER and model.flow_id(s.rule) in routes
                 else s
                 for s in rules
