@@ -61,7 +61,7 @@ from network_provisioner.stores.store import ClockError, Store, StoreError
 from network_provisioner.templates.lookup import Templates
 from network_provisioner.templates.match import DEFAULT
 from network_provisioner.topology.graph import Topology
-from network_provisioner.topology.link_failures import LinkFailures, LinkNews, SwitchNews
+from network_provisioner.topology.link_failures import LinkFailures, News
 from network_provisioner.transits.advance import AdvanceReservations
 from network_provisioner.transits.changes import Changes
 from network_provisioner.transits.desired_state import DesiredState
@@ -113,7 +113,7 @@ class Broker(Queries):
         self.topology = topology
         self.templates = templates
         # Told once of each change of links and switches.
-        self.link_listeners: list[Callable[[LinkNews | SwitchNews], None]] = []
+        self.link_listeners: list[Callable[[News], None]] = []
         self.other_problems = []
         self.limits = limits = limits or BrokerLimits()
         self._controller = controller
@@ -341,7 +341,7 @@ class Broker(Queries):
         """
         if not 0 <= self._clock() - self._written_at < _WRITE_EVERY_S:
             self._written_at = self._clock()
-            self.store_works()
+            self._try_store()
         moving = self._lifecycle.moving(WATCHED)
         with self._turn() as now:
             self._repository.retry()

@@ -110,7 +110,10 @@ class Queries:
         yield from (problem() for problem in self.other_problems)
 
     def store_works(self) -> bool:
-        """Whether the store takes a small write now."""
+        """Whether the store took the last small write, which each sweep tries."""
+        return not self._unwritten
+
+    def _try_store(self) -> None:
         before = self._unwritten
         try:
             self._store.try_write()
@@ -120,7 +123,6 @@ class Queries:
                 log.warning("the store cannot be written: %s", error)
         else:
             self._unwritten = ""
-        return not self._unwritten
 
     def check_started(self) -> None:
         """Raises BrokerError ``busy`` for a broker that has not started."""

@@ -25,7 +25,7 @@ from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.fields import known_keys
 from network_provisioner.base.private import open_lock
 from network_provisioner.topology.graph import Topology
-from network_provisioner.topology.link_failures import SwitchNews
+from network_provisioner.topology.link_failures import News
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -77,11 +77,11 @@ class AgentWatch:
     def __init__(
         self,
         silent_agents: Callable[[], Mapping[str, float]],
-        listeners: Sequence[Callable[[SwitchNews], object]],
+        listeners: Sequence[Callable[[News], object]],
         clock: Callable[[], float],
     ) -> None:
         self._silent_agents, self._listeners, self._clock = silent_agents, listeners, clock
-        self._known: dict[str, SwitchNews] = {}
+        self._known: dict[str, News] = {}
 
     def problem(self) -> str:
         """Which are silent, "" for none."""
@@ -98,10 +98,10 @@ class AgentWatch:
             for take in self._listeners:
                 take(one)
 
-    def _now(self) -> dict[str, SwitchNews]:
+    def _now(self) -> dict[str, News]:
         found = self._silent_agents().items()
         why = "is silent: it has not asked again when it should"
-        return {name: SwitchNews(f"agent {name!r}", why, at) for name, at in found}
+        return {name: News(f"agent {name!r}", why, at) for name, at in found}
 
 
 def make(around: PartContext) -> MonitoringPart:

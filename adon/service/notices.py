@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from monitors.alerts.notices.service import NoticeService
     from monitors.alerts.notices.workflows import WorkflowNotices
     from monitors.archive.archive import Archive
-    from network_provisioner.topology.link_failures import LinkNews, SwitchNews
+    from network_provisioner.topology.link_failures import News
 
 
 def notifier_of(
@@ -68,7 +68,7 @@ def make(around: PartContext) -> MonitoringPart:
     return MonitoringPart(services=tuple(services))
 
 
-def _tell_of_network(notifier: Notifier, news: LinkNews | SwitchNews) -> None:
+def _tell_of_network(notifier: Notifier, news: News) -> None:
     """Once that something is wrong with a link or switch, and once that it is not any more."""
     again = ":again" if news.at else ""
     notifier.tell("link", f"{news.what}:{news.since:.3f}{again}", f"The {news}", asdict(news))

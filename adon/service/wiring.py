@@ -6,7 +6,7 @@ import dataclasses
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -59,10 +59,12 @@ def make_controller(
         from network_provisioner.controllers.openflow.driver import OpenFlowController
         from network_provisioner.controllers.shaping.shapes import CommandRunner
 
+        shaper, unused = _shapers(config, topology)
         return OpenFlowController(
             topology,
             config.listen,
-            _shaper(config, topology),
+            shaper,
+            unused=unused,
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
@@ -74,10 +76,12 @@ def make_controller(
         from network_provisioner.controllers.restconf import Access
 
         access = Access(config.url, config.user, _password(config), ca_file=config.ca)
+        shaper, unused = _shapers(config, topology)
         return OpenDaylightController(
             topology,
             access,
-            _shaper(config, topology),
+            shaper,
+            unused=unused,
             clock=clock,
             bandwidth=config.bandwidth,
             shared=shared,
@@ -86,13 +90,18 @@ def make_controller(
     return _foreign(config, topology)
 
 
-def _shaper(config: ControllerConfig, topology: Topology) -> Shaper | None:
+def _shapers(
+    config: ControllerConfig, topology: Topology
+) -> tuple[Shaper | None, Sequence[Shaper]]:
+    """What keeps the rates, and what an earlier configuration may have kept them by."""
     from network_provisioner.controllers.shaping.htb import TcShaper
     from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
     from network_provisioner.controllers.shaping.shapes import CommandRunner
 
+    run = CommandRunner(config.exec)
+    shapers: dict[str, Shaper] = {"tc": TcShaper(run), "ovs-vsctl": VsctlShaper(run)}
     if config.bandwidth in ("meter", "none"):
-        return None
+        return None, list(shapers.values())
     tool, package = "tc", "iproute2"
     if config.bandwidth == "queue":
         tool, package = "ovs-vsctl", "openvswitch-switch"
@@ -103,8 +112,7 @@ def _shaper(config: ControllerConfig, topology: Topology) -> Shaper | None:
             f"{program}: found no such program, expected it for the rates of the links that name "
             f"devices; it is in the Debian package {package}"
         )
-    run = CommandRunner(config.exec)
-    return VsctlShaper(run) if config.bandwidth == "queue" else TcShaper(run)
+    return shapers.pop(tool), list(shapers.values())
 
 
 def _password(config: ControllerConfig) -> str:

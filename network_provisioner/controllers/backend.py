@@ -21,7 +21,7 @@ from network_provisioner.controllers.rules import (
     contents,
 )
 from network_provisioner.controllers.segments import Segment
-from network_provisioner.topology.discovery import End
+from network_provisioner.topology.discovery import End, Port
 from network_provisioner.topology.graph import Topology
 
 
@@ -161,6 +161,45 @@ class SwitchBackend(ABC):
     @abstractmethod
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """Bytes sent out of every port, and come in there."""
+
+
+def port_devices(topology: Topology) -> dict[End, str]:
+    """The names of ports, where the topology has them."""
+    return {
+        (topology.nodes[switch].dpid, (link.ports or {})[switch]): device
+        for link in topology.whole_links
+        for switch, device in (link.devices or {}).items()
+        if switch in (link.ports or {})
+    }
+
+
+def misplaced(
+    found: Mapping[int, Mapping[int, Port]],
+    names: Mapping[int, str],
+    devices: Mapping[End, str],
+    segments: Iterable[Segment],
+) -> dict[End, str]:
+    """What is wrong with the numbers of these switches' ports, in words, ``found`` by switch and
+    number: ends of segments that are not there, and devices that have another number.
+
+    Numbers may be others after a switch was set up again. A name that no port has says nothing: the
+    device may be behind the port.
+    """
+    wrong = {
+        (dpid, number): f"port {number} of {names[dpid]} is not there"
+        for one in segments
+        for dpid, number in one.way
+        if dpid in found and number not in found[dpid]
+    }
+    numbered = {(dpid, p.name): n for dpid, ports in found.items() for n, p in ports.items()}
+    for (dpid, number), device in devices.items():
+        if dpid in found and (there := numbered.get((dpid, device), number)) != number:
+            port = found[dpid].get(number)
+            wrong[dpid, number] = (
+                f"port {number} of {names[dpid]} is {port.name if port else 'not there'}, and the "
+                f"topology says {device}, which is port {there}"
+            )
+    return wrong
 
 
 def switch_names(topology: Topology) -> dict[int, str]:

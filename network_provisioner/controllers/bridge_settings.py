@@ -69,7 +69,12 @@ def _rows(runner: Commands, table: str, columns: str, timeout_s: int) -> list[di
     if code != 0:
         why = error.strip().rpartition("\n")[2] or f"exit code {code}"
         raise ControllerError(f"the database of Open vSwitch does not answer: {why}")
-    return [
-        dict(zip(columns.split(","), map(plain, row), strict=True))
-        for row in json.loads(out)["data"]
-    ]
+    try:
+        return [
+            dict(zip(columns.split(","), map(plain, row), strict=True))
+            for row in json.loads(out)["data"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ControllerError(
+            f"the database of Open vSwitch answered what cannot be read: {error!r}"
+        ) from error

@@ -77,13 +77,19 @@ class Reconciler:
         shaper: Shaper | None,
         clock: Callable[[], float],
         keep: str,
+        unused: Sequence[Shaper] = (),
     ) -> None:
-        """``keep`` is how rates are kept: see plan. Raises InputError for a topology whose
+        """``keep`` is how rates are kept: see plan. ``unused`` are shapers that an earlier
+        configuration may have laid something by. Raises InputError for a topology whose
         best-effort routes cannot be laid."""
         self._topology = topology
         self._names = switch_names(topology)
         self._backend = backend
         self._shaper = shaper
+        self._unused = unused
+        self._devices = sorted(
+            {device for link in topology.whole_links for device in (link.devices or {}).values()}
+        )
         self._clock = clock
         self._state = SwitchState(backend, clock)
         # Switches that refused to be brought up to date, to be tried again.
@@ -216,6 +222,10 @@ class Reconciler:
         switches, plan = prepared.switches, prepared.after
         there = self._state.rules(switches), self._state.entries(switches)
         epoch = max(self._state.epoch(switches), self._epoch)
+        if self.circuits is None and self._unused:
+            self._remove_unused()
+            if self._shaper is not None:  # Open vSwitch takes whatever is on a device off with it
+                self._shaper.doubt()
         try:
             if self._shaper is not None:
                 self._shaper.grow(plan.shapes)
@@ -334,8 +344,17 @@ class Reconciler:
                 self._backend.send({dpid: Changes(delete_entries=entries)}, self._clock())
             except ControllerError as error:
                 LOG.warning("rules were left behind: %s", error)
-        self._shape("remove shaping", lambda s: s.clear())
+        self._shape("remove shaping", lambda s: s.remove(self._devices))
+        self._remove_unused()
         self.forget()
+
+    def _remove_unused(self) -> None:
+        """Take off the devices what rates were kept by before the configuration was changed."""
+        for shaper in self._unused if self._devices else ():
+            try:
+                shaper.remove(self._devices)
+            except AdonError as error:  # most likely it was never used
+                LOG.info("no shaping of another kind was looked for: %s", error)
 
     def forget(self) -> None:
         """Know nothing any more: neither what is wanted, nor what is there."""

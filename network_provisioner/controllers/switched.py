@@ -43,6 +43,8 @@ from network_provisioner.topology.graph import Topology
 LOG = logging.getLogger(__name__)
 # Longer than two brokers take to bring a switch up to date that has restarted.
 LOOK_AGAIN_S = 2.0
+# Who has not connected so long after the start is named in the log.
+_SOON_S = 1.0
 # One that refused is tried again after so long.
 RETRY_S = 5.0
 # How switches are configured is looked at so often; where nobody says that, so seldom.
@@ -107,10 +109,12 @@ class SwitchedController:
         shared: bool = False,
         watch: bool = False,
         inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
+        unused: Sequence[Shaper] = (),
     ) -> None:
-        """``inspect`` says what is wrong with how switches are configured, by their ids, which the
-        switches themselves do not tell. Raises InputError for a ``bandwidth`` that cannot be had,
-        and for a topology without switches, or one that lacks ports or MACs."""
+        """``unused`` are shapers that an earlier configuration may have used. ``inspect`` says what
+        is wrong with how switches are configured, by their ids, which the switches themselves do
+        not tell. Raises InputError for a ``bandwidth`` that cannot be had, and for a topology
+        without switches, or one that lacks ports or MACs."""
         self._name = name
         self._topology = topology
         self._clock = clock
@@ -129,7 +133,7 @@ class SwitchedController:
         # One holder at a time changes switches or shaping.
         self._lock = threading.RLock()
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
-        self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep)
+        self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep, unused)
         self._ledger = ByteLedger()
         self._running = False
         self._resync: threading.Thread | None = None
@@ -143,6 +147,7 @@ class SwitchedController:
         self._watch = watch
         self._inspect = inspect
         self._inspect_at = 0.0
+        self._was_inspected = False
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._links = LinkWatch(topology, backend)
@@ -278,17 +283,20 @@ class SwitchedController:
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        said = ""
+        said = before = ""
         while not self._stopping.wait(self._backend.watch_s):
             trouble = ""
             try:
                 self._look_once()
             except Exception as error:  # nobody else would notice that nobody watches
                 trouble = str(error) or type(error).__name__
-                if trouble != said and not self._stopping.is_set():
+                # A switch that has just gone is told of as such.
+                if trouble == before != said and not self._stopping.is_set():
+                    said = trouble
                     unknown = not isinstance(error, ControllerError)
                     LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
-            said = trouble
+            before = trouble
+            said = said if trouble else ""
 
     def _look_once(self) -> None:
         with self._round:
@@ -367,18 +375,19 @@ class SwitchedController:
 
     def _wait_for_switches(self, timeout_s: float) -> None:
         everyone = set(self._dpids.values())
+        soon_s = min(_SOON_S, timeout_s)
+
+        def is_over() -> bool:
+            return self._failure is not None or self._compared >= everyone
+
         with self._progress:
-            self._progress.wait_for(
-                lambda: self._failure is not None or self._compared >= everyone, timeout_s
-            )
+            if not self._progress.wait_for(is_over, soon_s):
+                missing = map(self._backend.label, sorted(everyone - self._compared))
+                said = ", ".join(missing), self._backend.expectation()
+                LOG.warning("waits for %s to connect %s", *said)
+                self._progress.wait_for(is_over, timeout_s - soon_s)
             if self._failure is not None:
                 raise self._failure
-            missing = everyone - self._compared
-        if missing:
-            names = ", ".join(self._backend.label(dpid) for dpid in sorted(missing))
-            LOG.warning(
-                "%s did not connect within %g s %s", names, timeout_s, self._backend.expectation()
-            )
 
     def _choose_meters(self) -> None:
         """Where rates can only be kept by meters, see whether the switches have them."""
@@ -477,9 +486,12 @@ class SwitchedController:
         except Exception as error:  # the other switches are to be kept up to date all the same
             if not self._running:
                 return None
-            unknown = not isinstance(error, AdonError)
-            if self._monitor.set_problem(dpid, "rules", f"is not up to date: {error}"):
-                LOG.warning("%s is not up to date: %s", label, error, exc_info=unknown)
+            # One that has gone meanwhile is compared when it is back.
+            if dpid in self._backend.connected():
+                problem = f"is not up to date: {str(error).removeprefix(f'{label}: ')}"
+                is_news = self._monitor.set_problem(dpid, "rules", problem)
+                if is_news and not isinstance(error, AdonError):
+                    LOG.warning("%s %s", label, problem, exc_info=True)
             with self._lock:
                 self._monitor.set_problem(dpid, "table", self._reconciler.lack(dpid))
             with self._progress:
@@ -508,10 +520,11 @@ class SwitchedController:
         if self._inspect is not None and now >= self._inspect_at:
             try:
                 found = self._inspect(self._dpids.values())
-            except AdonError as error:
+            except Exception as error:
                 LOG.info("how switches are configured is not known: %s", error)
-                self._inspect_at = now + UNSAID_S
+                self._inspect_at = now + (RETRY_S if self._was_inspected else UNSAID_S)
             else:
+                self._was_inspected = True
                 took_s = time.monotonic() - now
                 self._inspect_at = now + max(INSPECT_S, took_s / _CHECK_SHARE)
                 for dpid in self._dpids.values():
@@ -525,17 +538,23 @@ class SwitchedController:
             if now >= self._devices_due.get(dpid, 0.0):
                 due.add(dpid)
                 self._devices_due[dpid] = now + self._most_pause_s(dpid)
-        with self._lock:
-            if not self._running or self._cleared:
-                return False
-            found = self._reconciler.check_devices(due)
+        found: Mapping[int, Resync | Exception]
+        try:
+            with self._lock:
+                if not self._running or self._cleared:
+                    return False
+                found = self._reconciler.check_devices(due)
+        except Exception as error:  # whatever tc or a database says, rules are kept up to date
+            found = dict.fromkeys(due, error)
         failed = False
         for dpid, one in found.items():
-            problem = f"is not up to date: {one}" if isinstance(one, AdonError) else ""
-            self._monitor.set_problem(dpid, "devices", problem)
+            problem = f"is not up to date: {one}" if isinstance(one, Exception) else ""
+            is_news = self._monitor.set_problem(dpid, "devices", problem)
             failed = failed or bool(problem)
             if isinstance(one, Resync):
                 self._report(dpid, one)
+            elif is_news and not isinstance(one, AdonError):
+                LOG.warning("%s %s", self._backend.label(dpid), problem, exc_info=one)
         return None if failed else any(isinstance(o, Resync) and o.changed for o in found.values())
 
 

@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from network_provisioner.base.controller import (
     Controller,
@@ -26,52 +26,25 @@ from network_provisioner.topology.graph import Hop, Link, Topology
 
 log = logging.getLogger(__name__)
 
-News = TypeVar("News", "LinkNews", "SwitchNews")
-
 # A link that failed so often within so many seconds is unstable, until it was quiet for so many.
 _UNSTABLE, _UNSTABLE_S, _QUIET_S = 3, 60.0, 15.0
+_HAS_FAILED = "has failed: "
 
 
 @dataclass(frozen=True, slots=True)
-class LinkNews:
-    """A link has failed at Unix second ``since``, for a ``reason``; or works again ``at`` another,
-    0 for not yet."""
+class News:
+    """``what``, such as a link, a switch or an agent, is not as it should be since Unix second
+    ``since``, for a ``reason``; or it is again ``at`` another, 0 for not yet."""
 
-    link: str
+    what: str
     reason: str
     since: float
     at: float = 0.0
 
-    @property
-    def what(self) -> str:
-        """What the news is of."""
-        return self.link
-
     def __str__(self) -> str:
         if self.at:
-            return f"link {self.link} works again after {self.at - self.since:.0f} s"
-        return f"link {self.link} has failed: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchNews:
-    """Something is wrong with a switch since Unix second ``since``, for a ``reason``; or not any
-    more ``at`` another, 0 for not yet."""
-
-    switch: str
-    reason: str
-    since: float
-    at: float = 0.0
-
-    @property
-    def what(self) -> str:
-        """What the news is of."""
-        return self.switch
-
-    def __str__(self) -> str:
-        if self.at:
-            return f"{self.switch} is in order again after {self.at - self.since:.0f} s"
-        return f"{self.switch} {self.reason}"
+            return f"{self.what} works again after {self.at - self.since:.0f} s"
+        return f"{self.what} {self.reason}"
 
 
 class LinkFailures:
@@ -82,8 +55,8 @@ class LinkFailures:
         self._links = controller if isinstance(controller, WatchesLinks) else None
         self._probes = controller if isinstance(controller, ProbesLinks) else None
         self._switches = controller if isinstance(controller, WatchesSwitches) else None
-        self._failed: dict[str, LinkNews] = {}
-        self._switches_now: dict[str, SwitchNews] = {}
+        self._failed: dict[str, News] = {}
+        self._switches_now: dict[str, News] = {}
         self.broken: dict[Hop, str] = {}
         """Every directed link that carries nothing, and that in words; always the same mapping."""
         self.unusable: dict[Hop, str] = {}
@@ -93,21 +66,22 @@ class LinkFailures:
         self._away: dict[str, str] = {}
         self._failed_at: dict[str, deque[float]] = {}
         self._unstable: set[str] = set()
-        self._saved: tuple[dict[str, LinkNews], Set[Way]] = ({}, set())
-        self.news: deque[LinkNews | SwitchNews] = deque()  # to be told
+        self._saved: tuple[dict[str, News], Set[Way]] = ({}, set())
+        self.news: deque[News] = deque()  # to be told
 
     def recall(self, remembered: Mapping[str, Any]) -> None:
         """Take over what :meth:`remembered` gave before a restart. A controller that sends no
         probes sees for itself what has failed."""
         if self._probes is not None:
-            found = (LinkNews(**one) for one in remembered["links"])
-            self._failed = {news.link: news for news in found}
-            links = {link.label: link for link in self._topology.whole_links}
+            known = {one["link"]: one for one in remembered["links"]}
+            self._failed = {
+                link: _failure(link, one["reason"], one["since"]) for link, one in known.items()
+            }
             failed = {
-                hop: news.reason
-                for news in self._failed.values()
-                if news.link in links
-                for hop in links[news.link].hops
+                hop: known[link.label]["reason"]
+                for link in self._topology.whole_links
+                if link.label in known
+                for hop in link.hops
             }
             ways = {(tuple(a), tuple(b)) for a, b in remembered.get("ways", ())}
             self._probes.expect_ways(ways, failed)
@@ -160,7 +134,7 @@ class LinkFailures:
         for status in found:
             known = was.get(status.name)
             if status.problem and (known is None or known.reason != status.problem):
-                news = SwitchNews(status.label, status.problem, status.since or now)
+                news = News(status.label, status.problem, status.since or now)
                 wrong[status.name] = self._told(news)
             elif status.problem and known is not None:
                 wrong[status.name] = known
@@ -177,8 +151,8 @@ class LinkFailures:
             why = self._damped(link.label, why, now)
             known = was.get(link.label)
             if why:
-                one = known or self._told(LinkNews(link.label, why, now))
-                failed[link.label] = one = replace(one, reason=why)
+                one = _failure(link.label, why, known.since if known else now)
+                failed[link.label] = one if known else self._told(one)
                 self.broken.update(dict.fromkeys(link.hops, str(one)))
             elif known is not None:
                 self._told(replace(known, at=now))
@@ -211,8 +185,10 @@ class LinkFailures:
 
     def described(self) -> list[dict[str, Any]]:
         """JSON-ready: link, reason, since."""
-        known = list(self._failed.values())
-        return [{"link": one.link, "reason": one.reason, "since": one.since} for one in known]
+        return [
+            {"link": link, "reason": one.reason.removeprefix(_HAS_FAILED), "since": one.since}
+            for link, one in list(self._failed.items())
+        ]
 
     def unknown(self) -> list[Link]:
         """The links that are watched, and of which nobody knows whether they work."""
@@ -226,5 +202,9 @@ class LinkFailures:
     @property
     def problem(self) -> str:
         """In words, "" where all is well."""
-        found: Mapping[str, LinkNews | SwitchNews] = {**self._switches_now, **self._failed}
+        found: Mapping[str, News] = {**self._switches_now, **self._failed}
         return "; ".join(map(str, list(found.values())))
+
+
+def _failure(link: str, why: str, since: float) -> News:
+    return News(f"link {link}", _HAS_FAILED + why, since)

@@ -54,7 +54,8 @@ def steady(plane: Plane, pattern: str, round_: int, setup: str, on: Iterable[str
     enter(plane, setup)
     plane.send(on)
     if setup == LINK:
-        plane.shaper.clear()
+        links = plane.topology.whole_links
+        plane.shaper.remove({d for link in links for d in (link.devices or {}).values()})
     time.sleep(SETTLE_S)
     sure, before = kept(plane), plane.load.read()
     time.sleep(WINDOW_S)

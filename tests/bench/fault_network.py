@@ -206,7 +206,7 @@ class Plant:
             self.switches[name].add_bridge(name, dpid, ports(name), target(name))
         store = self.folder / "store"
         store.mkdir(exist_ok=True)
-        syscalls.mount("adon", str(store), "tmpfs", data="size=4m")
+        syscalls.mount("adon", str(store), "tmpfs", data="size=16m")
         self._undo.callback(subprocess.run, ["umount", "-l", str(store)], check=False)
         content = {
             "topology": self.data,
@@ -407,7 +407,7 @@ def ports(switch: str) -> dict[int, str]:
 def classes(device: str) -> list[str]:
     """The HTB classes and filters of a device."""
     found = []
-    for what in ("class show dev", "filter show parent 1: dev"):
+    for what in ("class show dev", "filter show parent 7ad0: dev"):
         words = [*netns.execute(place(device)), "tc", *what.split(), device]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         found += done.stdout.splitlines()

@@ -262,7 +262,7 @@ FAULTS = (
     Fault(
         "queues of a device removed",
         ("east23",),
-        tc("filter del dev s2-east23 parent 1:"),
+        tc("filter del dev s2-east23 parent 7ad0:"),
         by=("dscp-htb",),
     ),
     Fault("switch program killed and started", ("s2",), kill("s2"), 2.0, start("s2")),

@@ -87,6 +87,17 @@ def test_a_reserved_rate_is_a_class_of_the_device(rig: OdlRig) -> None:
     assert (20 * MBPS, 20 * MBPS) in rig.classes("s1-a").values()
 
 
+def test_rules_of_others_and_missing_rules_for_probes_are_seen(rig: OdlRig) -> None:
+    ofctl = rig.network.switches.ofctl
+    ofctl("s1", "add-flow", "cookie=0x77,priority=60000,tcp,nw_src=10.10.0.0/24,actions=drop")
+    try:
+        said = "cookie 0x77, priority 60000"
+        rig.wait_for("the report", lambda: said in rig.controller.switches()[0].problem)
+    finally:
+        ofctl("s1", "del-flows", "cookie=0x77/-1")
+    rig.wait_for("its end", lambda: rig.controller.switches()[0].problem == "")
+
+
 def test_a_refusal_of_the_switch_is_told_and_changes_nothing(rig: OdlRig) -> None:
     before = rig.circuit(L2, "before")
     rig.controller.apply([before])
@@ -186,6 +197,7 @@ def test_a_restarted_broker_does_not_disturb_running_transfers(rig: OdlRig) -> N
 
 
 def test_a_link_that_lets_nothing_through(rig: OdlRig) -> None:
+    rig.controller.stop()  # or there would be two
     controller = rig.controller = rig.new_controller(watch=True)
     controller.start(120.0)
     try:
@@ -201,9 +213,10 @@ def test_a_link_that_lets_nothing_through(rig: OdlRig) -> None:
         controller.stop()
 
 
-def test_stop_leaves_nothing_behind(rig: OdlRig) -> None:
+def test_clear_leaves_nothing_behind(rig: OdlRig) -> None:
     rig.controller.apply([rig.circuit()])
     assert rig.configured()
+    rig.controller.clear()
     rig.controller.stop()
     for bridge in LAYOUT.switches:
         assert "cookie=0xad" not in rig.network.switches.ofctl(bridge, "dump-flows")
@@ -252,4 +265,8 @@ def test_a_broker_with_opendaylight(rig: OdlRig, tmp_path: Path) -> None:
         broker.terminate()
         _, said = broker.communicate(timeout=120)
     assert broker.returncode == 0, said
+    assert rig.configured()  # best effort goes on
+    adon = str(Path(sys.executable).with_name("adon"))
+    clear = [adon, "broker", "clear", "--config", str(tmp_path / "adon.yml")]
+    subprocess.run(clear, check=True, timeout=120)
     assert rig.configured() == []

@@ -45,8 +45,9 @@ class RecordingShaper:
     def doubt(self) -> None:
         """It forgets nothing."""
 
-    def clear(self) -> None:
-        self.laid.clear()
+    def remove(self, devices: Iterable[str]) -> None:
+        for device in devices:
+            self.laid.pop(device, None)
 
     def _take(self, shapes: Iterable[DeviceShape]) -> None:
         self.laid.update((shape.device, shape) for shape in shapes)

@@ -243,6 +243,7 @@ def test_metrics_of_what_does_not_answer(
 
     rig.controller.broken = refusing()
     monkeypatch.setattr(rig.store, harm, broken)
+    rig.let_pass(1)  # a scrape writes nothing
     found = scraped(web)
     assert found["adon_controller_up", (("controller", "fake"), ("switch", ""))] == 0
     assert found["adon_store_up", ()] == 0

@@ -45,7 +45,7 @@ class Tc:
         """As tc prints it; what was made by a class command is kept word by word."""
         lines = []
         for class_id, value in self.shown.get(dev, {}).items():
-            parent = "root" if value["parent"] == "1:" else f"parent {value['parent']}"
+            parent = "root" if value["parent"] in ("1:", "7ad0:") else f"parent {value['parent']}"
             prio = f"prio {value['prio']} " if "prio" in value else ""
             rates = " ".join(f"{k} {int(value[k][:-3]) // 1000}Kbit" for k in ("rate", "ceil"))
             lines.append(f"class htb {class_id} {parent} {prio}{rates} burst 1600b")
@@ -67,7 +67,7 @@ class Tc:
 
     def _class_replace(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
         there = self.classes[dev]
-        if value["parent"] != "1:" and value["parent"] not in there:
+        if value["parent"] != "7ad0:" and value["parent"] not in there:
             return False
         there[value["classid"]] = value["rate"]
         self.shown.setdefault(dev, {})[value["classid"]] = value
@@ -118,10 +118,10 @@ def test_the_best_effort_class_shrinks_before_others_grow_and_grows_after() -> N
     shaper = TcShaper(tc)
     shaper.sync([EMPTY])
     shaper.grow([ONE])
-    assert "classid 1:2 " in tc.batches[-1][0]
+    assert "classid 7ad0:2 " in tc.batches[-1][0]
     shaper.shrink([ONE])
     shaper.grow([EMPTY])
-    assert tc.classes["s1-a"]["1:2"] == "50000000bit"
+    assert tc.classes["s1-a"]["7ad0:2"] == "50000000bit"
 
 
 def test_a_device_that_somebody_else_may_have_changed_is_looked_at() -> None:
@@ -141,7 +141,7 @@ def test_a_device_that_somebody_else_may_have_changed_is_looked_at() -> None:
     ours.shrink([EMPTY])
     theirs.grow([ONE])  # neither what it laid nor what it wants is there
     assert "qdisc replace dev s1-a root pfifo" in tc.batches[-1]
-    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
+    assert tc.classes["s1-a"]["7ad0:105"] == "150000000bit"
 
 
 def test_a_refusal_is_one_line() -> None:
@@ -164,9 +164,11 @@ def test_what_somebody_has_put_in_place_of_ours_is_not_cleared() -> None:
     tc = Tc()
     shaper = TcShaper(tc)
     shaper.sync([EMPTY, replace(EMPTY, device="s1-b")])
-    tc.shown["s1-a"] = {}
-    shaper.clear()
-    assert tc.batches[-1] == ["qdisc replace dev s1-b root pfifo", "qdisc del dev s1-b root"]
+    # As in most examples of tc; Open vSwitch's own begin at 1 as well.
+    theirs = {"parent": "1:", "rate": "9000bit", "ceil": "9000bit"}
+    tc.shown["s1-a"] = {"1:1": theirs}
+    shaper.remove(["s1-a", "s1-b"])
+    assert tc.batches[-1] == ["qdisc del dev s1-b root handle 7ad0:"]
 
 
 def test_what_an_earlier_run_has_laid_is_cleared() -> None:
@@ -174,6 +176,6 @@ def test_what_an_earlier_run_has_laid_is_cleared() -> None:
     TcShaper(tc).sync([ONE])
     shaper = TcShaper(tc)
     shaper.begin([EMPTY])
-    assert tc.classes["s1-a"]["1:105"] == "150000000bit"
-    shaper.clear()
-    assert tc.batches[-1] == ["qdisc replace dev s1-a root pfifo", "qdisc del dev s1-a root"]
+    assert tc.classes["s1-a"]["7ad0:105"] == "150000000bit"
+    TcShaper(tc).remove(["s1-a"])
+    assert tc.batches[-1] == ["qdisc del dev s1-a root handle 7ad0:"]

@@ -13,7 +13,7 @@ import fake_opendaylight
 import pytest
 from authority import Authority
 from controller_worlds import MBPS, HastyClock, two_switches
-from fake_opendaylight import FakeOpenDaylight
+from fake_opendaylight import Entry, FakeOpenDaylight
 from urllib3.exceptions import ReadTimeoutError
 
 from examples.testbed.ports import free_port
@@ -296,6 +296,46 @@ def test_an_opendaylight_that_forgot_everything_is_told_again(rig: FakeRig) -> N
     rig.wait_for("routes", lambda: all(node.config for node in rig.odl.nodes.values()))
 
 
+def test_routes_that_only_the_switches_remember_are_configured_again(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit()])
+    before = {dpid: dict(node.config) for dpid, node in rig.odl.nodes.items()}
+    for node in rig.odl.nodes.values():
+        node.config.clear()
+        node.connection += 1
+    rig.wait_for("routes", lambda: {d: n.config for d, n in rig.odl.nodes.items()} == before)
+
+
+IP = {"ethernet-match": {"ethernet-type": {"type": 0x0800}}}
+
+
+@pytest.mark.parametrize(
+    ("priority", "match", "is_in_front"),
+    [
+        (65535, {}, True),
+        (11, IP, True),
+        (9, IP, False),
+        (65535, {"ethernet-match": {"ethernet-type": {"type": 0x0806}}}, False),
+        (65535, {"ethernet-match": {"ethernet-source": {"address": "02:00:00:00:00:09"}}}, False),
+        (65535, {**IP, "ipv4-source": "10.10.0.0/24"}, True),
+        (65535, {**IP, "ipv4-source": "10.11.0.0/24"}, False),
+        (65535, {**IP, "ip-match": {"ip-protocol": 6}, "tcp-source-port": 5}, True),
+        (65535, {**IP, "ip-match": {"ip-ecn": 1}}, False),
+        (65535, {**IP, "in-port": "openflow:1:77"}, True),  # any port may be best effort's
+    ],
+)
+def test_rules_of_others_before_ours_are_reported(
+    rig: FakeRig, priority: int, match: dict[str, Any], is_in_front: bool
+) -> None:
+    assert isinstance(rig.controller, OpenDaylightController)
+    flow = {"priority": priority, "cookie": 0x77, "table_id": 0, "match": match}
+    rig.odl.nodes[1].table[priority, "theirs"] = Entry(flow, rig.now())
+    rig.controller._bring_up_to_date(1, set())
+    assert ("cookie 0x77" in rig.controller.switches()[0].problem) is is_in_front
+    del rig.odl.nodes[1].table[priority, "theirs"]
+    rig.controller._bring_up_to_date(1, set())
+    assert rig.controller.switches()[0].problem == ""
+
+
 def test_a_switch_that_is_away_keeps_circuits_from_being_added_only(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit()])
     rig.odl.nodes[2].connected = False
@@ -337,7 +377,7 @@ def test_a_switch_that_does_not_come_is_named(caplog: pytest.LogCaptureFixture) 
         controller.stop()
         # On a busy machine the other one has not answered in time either.
         assert (
-            "switch s2 (dpid 0x2) did not connect within 0.5 s to OpenDaylight at "
+            "waits for switch s2 (dpid 0x2) to connect to OpenDaylight at "
             f"{rig.odl.url}, expected the switches' controller to be set to it"
         ) in caplog.text
     finally:
@@ -406,6 +446,23 @@ def test_ports_that_are_down_fail_their_links(rig: FakeRig) -> None:
     rig.odl.nodes[2].down.clear()
     rig.controller._links.look()
     assert rig.controller.failed_links() == {}
+    rig.odl.nodes[2].ports.remove(10)
+    rig.controller._links.look()
+    assert set(rig.controller.failed_links().values()) == {"port 10 of s2 is not there"}
+
+
+def test_links_whose_rules_for_probes_somebody_removed_are_unknown(rig: FakeRig) -> None:
+    assert isinstance(rig.controller, OpenDaylightController)
+    rig.odl.wires = {"openflow:1:10": "openflow:2:10"}
+    links = rig.controller._links
+    for _ in range(3):
+        links.look()
+    assert ((1, 10), (2, 10)) in links.heard
+    for _ in range(6):
+        rig.controller._switches.unwatch()
+        links.look()
+        assert rig.controller.failed_links() == {}
+    assert ((1, 10), (2, 10)) not in links.heard
 
 
 def test_links_that_let_no_probes_through_fail(rig: FakeRig) -> None:

@@ -5,6 +5,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -216,7 +217,7 @@ def test_without_one_switch_the_others_serve_and_it_is_named(
     rig.s2.close()
     try:
         rig.controller.start(0.5)
-        assert "switch s2 (dpid 0x2) did not connect within 0.5 s" in caplog.text
+        assert "waits for switch s2 (dpid 0x2) to connect to " in caplog.text
         rig.controller.apply([])
         here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
         rig.controller.apply([here])
@@ -311,6 +312,41 @@ def test_classes_that_somebody_changes_are_found_by_looking(rig: FakeRig) -> Non
     assert rig.shaper.laid == before
     assert rig.openflow.switches()[1].repairs == {"devices' classes": 1}
     assert rig.openflow.switches()[0].repairs == {}
+
+
+def test_whatever_a_shaper_meets_is_reported_and_rules_are_kept_up_to_date(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def garbled(_: object) -> list[str]:
+        raise ValueError("no JSON")
+
+    rig.controller.apply([])
+    rig.openflow._inspect = garbled  # type: ignore[assignment]
+    monkeypatch.setattr(rig.shaper, "sync", garbled)
+    assert rig.openflow._check_devices() is None
+    assert {s.problem for s in rig.openflow.switches()} == {"is not up to date: no JSON"}
+    monkeypatch.undo()
+    assert rig.openflow._check_devices() is False
+    assert {s.problem for s in rig.openflow.switches()} == {""}
+
+
+def test_links_that_one_round_misses_are_no_news_and_more_are_told_once(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = iter(["it has gone", "", "no answer", "no answer", "no answer"])
+
+    def look() -> None:
+        said = next(rounds, None)
+        if said is None:
+            rig.openflow._stopping.set()
+        elif said:
+            raise ControllerError(said)
+
+    monkeypatch.setattr(rig.openflow, "_look_once", look)
+    rig.openflow._switches.watch_s = 0.0
+    rig.openflow._look()
+    told = [line for line in caplog.messages if "not watched" in line]
+    assert told == ["links are not watched: no answer"]
 
 
 def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
@@ -558,6 +594,26 @@ def test_a_switch_of_somebody_else_is_named_once(
         stranger.close()
     lines = [line for line in caplog.messages if "0xaa10" in line]
     assert len(lines) == 1 and lines[0].endswith("expected one of 0x1, 0x2")
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        (struct.pack("!BBHI", 1, 0, 8, 1), "1.0"),
+        (struct.pack("!BBHIHHI", 6, 0, 16, 1, 1, 8, 0b1100000), "1.4, 1.5"),
+    ],
+)
+def test_a_switch_that_speaks_another_openflow_is_named_once(
+    rig: FakeRig, caplog: pytest.LogCaptureFixture, hello: bytes, said: str
+) -> None:
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", rig.port)) as other:
+            other.sendall(hello)
+            with suppress(ConnectionResetError):
+                while other.recv(100):
+                    pass
+    lines = [line for line in caplog.messages if "dropped" in line]
+    assert len(lines) == 1 and f"it speaks OpenFlow {said}, expected 1.3 " in lines[0]
 
 
 @pytest.mark.parametrize("listen", ["", "6653", "host:", "host:http", "host:70000"])

@@ -53,6 +53,8 @@ class Database(Vsctl):
     def ask(self, command: Sequence[str], stdin: str = "") -> tuple[int, str, str]:
         if "find" in command:
             return 0, f"our-{command[command.index('find') + 1]}\n", ""
+        if "list" in command:
+            return 0, "adon-device=s1-a\n\nadon-device=s1-a\n", ""
         found = super().ask(command)
         return (0, f"{self.on}\n", "") if "get" in command else found
 
@@ -60,9 +62,7 @@ class Database(Vsctl):
 @pytest.mark.parametrize(("on", "cleared"), [("our-qos", True), ("theirs", False), ("[]", False)])
 def test_the_qos_that_somebody_has_put_on_a_port_stays_there(on: str, cleared: bool) -> None:
     vsctl = Database(on)
-    shaper = VsctlShaper(vsctl)
-    shaper.begin([ONE])  # of an earlier run
-    shaper.clear()
+    VsctlShaper(vsctl).remove(["s1-a", "s1-b"])  # of an earlier run
     last = vsctl.asked[-1]
     assert ("clear" in last) is cleared
     assert [last[i + 1 : i + 3] for i, w in enumerate(last) if w == "destroy"] == [
@@ -92,6 +92,8 @@ def test_bridges_that_forward_without_a_controller_are_named() -> None:
     assert found[3].startswith("has fail_mode standalone, expected secure: ")
     with pytest.raises(ControllerError, match="does not answer: exit code 1"):
         insecure_bridges(Bridges(1), {1, 2, 3})
+    with pytest.raises(ControllerError, match="answered what cannot be read"):
+        insecure_bridges(Vsctl(), {1})
 
 
 class Changed(Vsctl):

@@ -31,7 +31,7 @@ from monitors.measurements.task_data import definition_of
 from monitors.measurements.tasks import Agreement, Task
 from monitors.workflows.owners import Owners
 from network_provisioner.base.errors import InputError
-from network_provisioner.topology.link_failures import SwitchNews
+from network_provisioner.topology.link_failures import News
 
 # -- instants --------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ def test_who_is_there() -> None:
 
 
 def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() -> None:
-    clock, told = Clock(0.0), list[SwitchNews]()
+    clock, told = Clock(0.0), list[News]()
     agents = AgentRegistry([RegisteredAgent(name, "192.0.2.1") for name in ("mu", "old", "tacc")])
     watch = AgentWatch(lambda: agents.silent(clock.now), [told.append], clock)
     agents.heard("mu", 10.0, None, 25.0)
@@ -218,7 +218,7 @@ def test_an_agent_that_does_not_ask_again_is_told_once_and_so_is_its_return() ->
     assert watch.problem() == ""
     first, last = told
     assert (first.what, first.since, first.at) == ("agent 'mu'", 12.0, 0.0)
-    assert str(last) == "agent 'mu' is in order again after 30 s"
+    assert str(last) == "agent 'mu' works again after 30 s"
 
 
 # -- whose a workflow is ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from test_broker_ways import guarded, port
 from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.model import TransitState
 from network_provisioner.stores.store import StoreError
-from network_provisioner.topology.link_failures import LinkNews
+from network_provisioner.topology.link_failures import News
 
 L3 = ["mu", "s1", "r1", "s2", "tacc"]
 
@@ -242,14 +242,14 @@ def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> N
 
 
 def test_a_failure_is_told_once_and_so_is_its_end(rig: Rig) -> None:
-    told: list[LinkNews] = []
+    told: list[News] = []
     rig.broker.link_listeners.append(told.append)
     rig.broker.link_listeners.insert(0, lambda news: 1 / 0)  # another's failure is not ours
     fail_l2(rig)
     for _ in range(3):
         rig.let_pass(1)
     at = rig.clock.now - 2
-    assert told == [LinkNews("s1-s2", "port 10 of s1 is down", at)]
+    assert told == [News("link s1-s2", "has failed: port 10 of s1 is down", at)]
     health = rig.broker.health()
     assert (health["status"], health["problem"]) == ("degraded", str(told[0]))
     expected = {"link": "s1-s2", "reason": "port 10 of s1 is down", "since": at}
@@ -287,7 +287,7 @@ def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
     assert again.controller.ways == rig.controller.ways
     assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
     assert again.ask("a", "mu", "tacc").path == L3
-    told: list[LinkNews] = []
+    told: list[News] = []
     again.broker.link_listeners.append(told.append)
     again.controller.failed = {}
     again.let_pass(1)

@@ -18,9 +18,11 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial, reduce
 from operator import or_
+from types import MappingProxyType
 from typing import Any
 
 from network_provisioner.base.controller import ControllerError, Way
@@ -29,6 +31,8 @@ from network_provisioner.controllers.backend import (
     SwitchBackend,
     SwitchChange,
     SwitchEvent,
+    misplaced,
+    port_devices,
     switch_names,
 )
 from network_provisioner.controllers.opendaylight import model, requests
@@ -39,9 +43,11 @@ from network_provisioner.controllers.opendaylight.requests import (
     SwitchRequest,
     run_wave,
 )
+from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.restconf import Access, Restconf
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    OWNER_MASK,
     OWNER_SHIFT,
     ROUTE_OWNER,
     TRANSIT_OWNER,
@@ -60,6 +66,7 @@ from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.1
+_UNCONFIGURED_S = 36_000.0  # less than any rule without a lease has
 _PROBE_RULE_S = 300  # that rule ends by itself where nobody lays it anew
 
 
@@ -83,6 +90,7 @@ class OpenDaylightController(SwitchedController):
         poll_s: float = 1.0,
         settle_s: float = 10.0,
         discover_s: float = requests.DISCOVER_S,
+        unused: Sequence[Shaper] = (),
     ) -> None:
         """Raises InputError like :class:`SwitchedController`, and for a ``bandwidth`` of meters,
         which OpenDaylight cannot change."""
@@ -95,6 +103,7 @@ class OpenDaylightController(SwitchedController):
             Restconf("OpenDaylight", access),
             switch_names(topology),
             clock,
+            port_devices(topology),
             poll_s=poll_s,
             settle_s=settle_s,
         )
@@ -108,6 +117,7 @@ class OpenDaylightController(SwitchedController):
             bandwidth=bandwidth,
             shared=shared,
             watch=watch,
+            unused=unused,
         )
 
     def discover(self) -> Discovered:
@@ -129,6 +139,7 @@ class OpenDaylightSwitches(SwitchBackend):
         rest: Restconf,
         names: Mapping[int, str],
         clock: Callable[[], float],
+        devices: Mapping[End, str] = MappingProxyType({}),
         *,
         poll_s: float = 1.0,
         settle_s: float = 10.0,
@@ -138,11 +149,13 @@ class OpenDaylightSwitches(SwitchBackend):
         self._ask = OpenDaylightReader(rest)
         self._steps = OpenDaylightWriter(rest, self.label)
         self._clock = clock
+        self._devices = devices
         self._poll_s = poll_s
         self._settle_s = settle_s
         self._there: dict[int, Origin] = {}
         # When the next lease on a switch ends; nobody tells.
         self._next_end: dict[int, float] = {}
+        self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
         # Probes: their UDP ports, what was counted of them, and when to lay the rules again.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -200,13 +213,33 @@ class OpenDaylightSwitches(SwitchBackend):
     def read_rules(
         self, dpids: set[int], cookie: int, mask: int, now: float
     ) -> tuple[dict[int, list[SeenRule]], dict[int, set[int]]]:
-        """See SwitchBackend."""
+        """See SwitchBackend. A route that OpenDaylight's configuration has lost would not return
+        with its switch, so it counts as one that ends some time."""
         seen: dict[int, list[SeenRule]] = {}
         odd: dict[int, set[int]] = {}
         for dpid in dpids:
-            seen[dpid], odd[dpid] = self._ask.rules(dpid, cookie, mask, now)
-            self._note_ends(dpid, [s.rule for s in seen[dpid]])
+            rules, odd[dpid] = self._ask.rules(dpid, cookie, mask, now)
+            self._note_ends(dpid, [s.rule for s in rules])
+            routes = {model.flow_id(s.rule) for s in rules if s.rule.owner == ROUTE_OWNER}
+            if routes:
+                under = ROUTE_OWNER << OWNER_SHIFT, OWNER_MASK
+                routes -= set(self._ask.configured(dpid, *under))
+            seen[dpid] = [
+                SeenRule(replace(s.rule, expires_at=now + _UNCONFIGURED_S), s.bytes)
+                if s.rule.owner == ROUTE_OWNER and model.flow_id(s.rule) in routes
+                else s
+                for s in rules
+            ]
         return seen, odd
+
+    def fingerprint(self, dpid: int) -> Hashable:
+        """See SwitchBackend."""
+        ours, self._others[dpid] = self._ask.table(dpid)
+        return hash((frozenset(ours), frozenset(self.read_entries({dpid})[dpid])))
+
+    def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
+        """See SwitchBackend: as of the last fingerprint."""
+        return in_front(self._others.get(dpid, ()), rules, model.looks_at)
 
     def port_bytes(self, dpids: set[int]) -> dict[int, dict[int, tuple[int, int]]]:
         """See SwitchBackend."""
@@ -241,12 +274,17 @@ class OpenDaylightSwitches(SwitchBackend):
             for dpid, ports in found.items()
             for number, port in ports.items()
             if not port.up
-        }
+        } | misplaced(found, self._names, self._devices, segments)
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
-        """See SwitchBackend. What is missing is not looked for."""
+        """See SwitchBackend."""
         self._expect_again_at = 0.0
-        return frozenset()
+        there = {dpid: self._ask.probes(dpid) for dpid in self.connected() & set(dpids)}
+        return {
+            way[1]
+            for way, number in self._numbers.items()
+            if way[1][0] in there and number not in there[way[1][0]]
+        }
 
     def probe(self, segments: Collection[Segment]) -> None:
         """See SwitchBackend. OpenDaylight gives back no packets, so each segment has a UDP port of

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Any
 
+from network_provisioner.controllers.others import ENDS, PORTS
 from network_provisioner.controllers.rules import (
     IPV6,
     PORT_BITS,
@@ -33,6 +34,15 @@ _ENDS = {
     0x0806: ("arp-source-transport-address", "arp-target-transport-address"),
     IPV6: ("ipv6-source", "ipv6-destination"),
 }
+# How OpenFlow names what our rules look at.
+_NAMES = {
+    "in-port": "in_port", "ip-dscp": "ip_dscp", "ip-protocol": "ip_proto",
+    "ipv4-source": "ipv4_src", "ipv4-destination": "ipv4_dst",
+    "ipv6-source": "ipv6_src", "ipv6-destination": "ipv6_dst",
+    "arp-source-transport-address": "arp_spa", "arp-target-transport-address": "arp_tpa",
+    "tcp-source-port": "tcp_src", "tcp-destination-port": "tcp_dst",
+    "udp-source-port": "udp_src", "udp-destination-port": "udp_dst",
+}  # fmt: skip
 
 
 def flow_of(rule: FlowRule, now: float) -> dict[str, Any]:
@@ -114,6 +124,30 @@ def read_flow(dpid: int, flow: Mapping[str, Any], now: float) -> SeenRule | None
         **done,
     )
     return SeenRule(rule, int(flow["byte-count"]))
+
+
+def looks_at(match: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
+    do not look at."""
+    rest = dict(match)
+    found: dict[str, Any] = {}
+    try:
+        if "ethernet-match" in rest:
+            ((_, kind),) = rest.pop("ethernet-match").items()
+            found["eth_type"] = int(kind["type"])
+        rest |= rest.pop("ip-match", {})
+        masks = {name: rest.pop(f"{name}-mask", PORT_BITS) for name in _NAMES}
+        for name, value in rest.items():
+            word = _NAMES[name]
+            if word in ENDS:
+                found[word] = value
+            elif word in PORTS:
+                found[word] = int(value), int(masks[name])
+            else:
+                found[word] = int(str(value).rpartition(":")[2])
+    except UNREADABLE:
+        return None
+    return found
 
 
 def _match(rule: FlowRule) -> dict[str, Any]:

@@ -14,20 +14,24 @@ import base64
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.opendaylight import model
+from network_provisioner.controllers.others import OtherRule
 from network_provisioner.controllers.restconf import RequestRefusedError, Restconf
 from network_provisioner.controllers.rules import (
+    ANY_OWNER_MASK,
+    OURS,
     ROUTE_OWNER,
     FlowRule,
     SeenRule,
     SelectGroup,
     TableEntry,
+    contents,
     is_our_number,
     item_text,
 )
@@ -103,6 +107,22 @@ class OpenDaylightReader:
             except model.UNREADABLE as error:
                 raise garbled(self._rest, "a flow", error) from error
         return seen, odd
+
+    def table(self, dpid: int) -> tuple[set[Hashable], list[OtherRule]]:
+        """What our rules in a switch do, and the rules of others in the table of ours."""
+        ours: set[Hashable] = set()
+        others = []
+        for flow in self._direct(dpid, "flow", "flow-and-statistics-map-list"):
+            try:
+                cookie, match = int(flow["cookie"]), flow.get("match") or {}
+                if cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
+                    rule = model.read_flow(dpid, flow, 0.0)
+                    ours.add(cookie if rule is None else contents(rule.rule))
+                elif cookie >> 48 != _PUNT_COOKIE >> 48 and int(flow["table_id"]) == model.TABLE:
+                    others.append(OtherRule(int(flow["priority"]), cookie, match))
+            except model.UNREADABLE as error:
+                raise garbled(self._rest, "a flow", error) from error
+        return ours, others
 
     def rules_of(self, dpid: int, cookies: Sequence[int], now: float) -> Iterator[SeenRule]:
         """The rules with exactly these cookies."""

@@ -35,6 +35,7 @@ _RIVAL_S = 3.0
 SILENT_AFTER_S = 1.5
 _ECHO_S = 0.5
 _MOST_STRANGERS = 100  # unknown datapath ids that are logged
+_DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
 _SEND_TIMEOUT = struct.pack("ll", 10, 0)
 
@@ -100,8 +101,14 @@ class Channel:
         self._sock.settimeout(_HANDSHAKE_S)
         try:
             self._send([wire.hello()])
-            if wire.header(self._read())[1] != wire.HELLO:
+            hello = self._read()
+            if wire.header(hello)[1] != wire.HELLO:
                 raise ChannelLostError("the first message is no OpenFlow hello")
+            if wrong := wire.other_versions(hello):
+                raise ChannelLostError(
+                    f"it speaks OpenFlow {wrong}, expected 1.3 (Open vSwitch: ovs-vsctl set bridge "
+                    "NAME protocols=OpenFlow13)"
+                )
             self._send([wire.features_request()])
             while not self.dpid:
                 data = self._read()
@@ -291,6 +298,8 @@ class Connections(SwitchBackend):
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
         self._strangers: set[int] = set()  # datapath ids of no switch of ours
+        # Who was hung up on, and why; and the monotonic second of that.
+        self._dropped: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
         self._threads: set[threading.Thread] = set()
 
@@ -445,7 +454,7 @@ class Connections(SwitchBackend):
         try:
             channel.handshake()
         except ChannelLostError as error:
-            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, error)
+            self._report_dropped(channel, str(error))
             channel.close(str(error))
             return
         finally:
@@ -491,6 +500,15 @@ class Connections(SwitchBackend):
         if wrong:
             LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
+
+    def _report_dropped(self, channel: Channel, why: str) -> None:
+        """Log who was hung up on, once for as long as it comes again and again."""
+        now, known = time.monotonic(), (_host(channel), why)
+        with self._lock:
+            dropped = {key: at for key, at in self._dropped.items() if now - at < _DROPPED_S}
+            self._dropped = dict(list(dropped.items())[-_MOST_STRANGERS:]) | {known: now}
+        if known not in dropped:
+            LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, why)
 
     def _report_stranger(self, channel: Channel) -> None:
         """Log a switch that the topology does not have, once: it will come again and again."""

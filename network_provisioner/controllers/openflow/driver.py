@@ -21,7 +21,13 @@ from typing import Any
 
 from network_provisioner.base.controller import ControllerError, Way
 from network_provisioner.base.errors import printable
-from network_provisioner.controllers.backend import SwitchChange, SwitchEvent, switch_names
+from network_provisioner.controllers.backend import (
+    SwitchChange,
+    SwitchEvent,
+    misplaced,
+    port_devices,
+    switch_names,
+)
 from network_provisioner.controllers.openflow import lldp, wire
 from network_provisioner.controllers.openflow.connections import (
     SILENT_AFTER_S,
@@ -29,7 +35,7 @@ from network_provisioner.controllers.openflow.connections import (
     Ticket,
     parse_listen,
 )
-from network_provisioner.controllers.openflow.others import in_front
+from network_provisioner.controllers.others import OtherRule, in_front
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
     OURS,
@@ -78,16 +84,15 @@ class OpenFlowController(SwitchedController):
         shared: bool = False,
         watch: bool = False,
         inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
+        unused: Sequence[Shaper] = (),
     ) -> None:
         """Raises InputError for a topology without switches, or one that lacks ports or MACs."""
-        devices = {
-            (topology.nodes[switch].dpid, (link.ports or {})[switch]): device
-            for link in topology.whole_links
-            for switch, device in (link.devices or {}).items()
-            if switch in (link.ports or {})
-        }
         self._switches = OpenFlowSwitches(
-            parse_listen(listen), switch_names(topology), reply_timeout_s, silent_after_s, devices
+            parse_listen(listen),
+            switch_names(topology),
+            reply_timeout_s,
+            silent_after_s,
+            port_devices(topology),
         )
         super().__init__(
             "openflow",
@@ -99,6 +104,7 @@ class OpenFlowController(SwitchedController):
             shared=shared,
             watch=watch,
             inspect=inspect,
+            unused=unused,
         )
 
     @property
@@ -153,7 +159,7 @@ class OpenFlowSwitches(Connections):
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
-        self._others: dict[int, list[wire.FlowEntry]] = {}  # rules that are not ours
+        self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
@@ -224,21 +230,14 @@ class OpenFlowSwitches(Connections):
             if entry.cookie & ANY_OWNER_MASK == OURS & ANY_OWNER_MASK:
                 ours.append(entry)
             elif entry.cookie >> 48 != _DISCOVERY_COOKIE >> 48 and not entry.table_id:
-                others.append(entry)
+                others.append(OtherRule(entry.priority, entry.cookie, entry.contents))
         self._others[dpid] = others
         rules = frozenset((e.table_id, e.priority, e.cookie, e.contents) for e in ours)
         return hash((rules, frozenset(self.read_entries({dpid})[dpid])))
 
     def in_front(self, dpid: int, rules: Iterable[FlowRule]) -> str:
         """See SwitchBackend: as of the last fingerprint."""
-        others = self._others.get(dpid)
-        found = in_front(others, list(rules)) if others else None
-        if found is None:
-            return ""
-        return (
-            f"has a rule of somebody else before ours, cookie {found.cookie:#x}, priority "
-            f"{found.priority}: what it takes gets no path of ours"
-        )
+        return in_front(self._others.get(dpid, ()), rules, wire.match_of)
 
     def free_entries(self, dpid: int) -> int | None:
         """See SwitchBackend. All of ours are in table 0."""
@@ -411,22 +410,9 @@ class OpenFlowSwitches(Connections):
         found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
         for port in found:
             self._note_port(dpid, port)
-        numbers = {number for one in segments for d, number in one.way if d == dpid}
-        for number in numbers - {port.port_no for port in found}:
-            self._down[dpid, number] = f"port {number} of {self._names[dpid]} is not there"
-        # Numbers may be others after a switch was set up again. A name that no port has says
-        # nothing: the device may be behind the port.
-        numbered = {_port(port).name: port.port_no for port in found}
-        named = {number: name for name, number in numbered.items()}
-        misplaced = {end: why for end, why in self._misplaced.items() if end[0] != dpid}
-        for (d, number), device in self._devices.items():
-            if d == dpid and numbered.get(device, number) != number:
-                there = named.get(number, "not there")
-                misplaced[dpid, number] = (
-                    f"port {number} of {self._names[dpid]} is {there}, and the topology says "
-                    f"{device}, which is port {numbered[device]}"
-                )
-        self._misplaced = misplaced
+        ports = {dpid: {port.port_no: _port(port) for port in found}}
+        others = {end: why for end, why in self._misplaced.items() if end[0] != dpid}
+        self._misplaced = others | misplaced(ports, self._names, self._devices, segments)
 
     def _note_port(self, dpid: int, found: Any, gone: bool = False) -> None:
         end = (dpid, found.port_no)

@@ -19,6 +19,7 @@ from typing import Any
 from os_ken.ofproto import ofproto_parser, ofproto_protocol
 
 from network_provisioner.base.fields import format_dpid
+from network_provisioner.controllers.others import ENDS
 from network_provisioner.controllers.rules import (
     IPV6,
     PORT_BITS,
@@ -111,6 +112,17 @@ def header(data: bytes) -> tuple[int, int, int, int]:
     """Version, type, length and transaction id of a message."""
     version, kind, length, xid = ofproto_parser.header(data)
     return version, kind, length, xid
+
+
+def other_versions(hello: bytes) -> str:
+    """The versions that a switch says it speaks, where 1.3 is none of them; "" where it is."""
+    version, *_ = header(hello)
+    versions = {version} if version < VERSION else {VERSION}
+    if version >= VERSION and len(hello) >= 16:
+        kind, _, bits = struct.unpack_from("!HHI", hello, HEADER_BYTES)
+        if kind == OFP.OFPHET_VERSIONBITMAP:
+            versions = {number for number in range(1, 32) if bits >> number & 1}
+    return "" if VERSION in versions else ", ".join(f"1.{number - 1}" for number in versions)
 
 
 def decode(data: bytes) -> Any:
@@ -386,6 +398,17 @@ def read_ends(value: Any) -> str:
 
 
 LOG = logging.getLogger(__name__)
+
+
+@lru_cache(maxsize=10_000)
+def match_of(contents: bytes) -> dict[str, Any] | None:
+    """What a rule looks at (see :mod:`network_provisioner.controllers.others`), None where that
+    cannot be read."""
+    try:
+        found = dict(PARSER.OFPMatch.parser(contents, 0).items())
+        return found | {name: read_ends(found[name]) for name in found.keys() & ENDS.keys()}
+    except Exception:  # the library's decoders raise whatever a wrong length leads them to
+        return None
 
 
 def comes_in(entry: FlowEntry) -> tuple[int, int]:

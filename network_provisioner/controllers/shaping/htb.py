@@ -24,13 +24,16 @@ from network_provisioner.controllers.shaping.shapes import (
 )
 
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_LINK_CLASS = "1:1"
-_BEST_EFFORT = "1:2"
-# Class minors have 16 bits: 1:100 plus 6 bits of mark (0 is the queue itself) and a queue's number.
+# What says that a discipline is ours. Open vSwitch and people begin at 1, and the kernel gives
+# handles from 0x8000 on to what has none; packet queues have those of their classes, below 0x7ad0.
+_ROOT = "7ad0:"
+_LINK_CLASS = f"{_ROOT}1"
+_BEST_EFFORT = f"{_ROOT}2"
+# Class minors have 16 bits: 0x100 plus 6 bits of mark (0 is the queue itself) and a queue's number.
 _FIRST_MINOR = 0x100
 _MARK_BITS = 6
 # A class has two filters, whose preferences have 16 bits together.
-_QUEUE_NUMBERS = 500
+_QUEUE_NUMBERS = 480
 
 # A segmentation-offload packet has up to 64 kB: bursts and quanta must hold one, queues several.
 _MIN_BURST_BYTES = 131_072
@@ -64,14 +67,14 @@ def _tree(shape: DeviceShape) -> dict[str, _HtbClass]:
         if not queue and not mark:
             return _LINK_CLASS
         number = numbers[queue] if queue else 0
-        return f"1:{_FIRST_MINOR + (number << _MARK_BITS) + mark:x}"
+        return f"{_ROOT}{_FIRST_MINOR + (number << _MARK_BITS) + mark:x}"
 
     weights = [c.weight for c in shape.classes if c.queue]
     # Quanta are relative; where weights differ more than that, the light ones count alike.
     light = max(min(weights), max(weights) / _MOST_QUANTA) if weights else 1.0
     capacity = shape.capacity_bps
     tree = {
-        _LINK_CLASS: _HtbClass("1:", capacity, capacity),
+        _LINK_CLASS: _HtbClass(_ROOT, capacity, capacity),
         _BEST_EFFORT: _HtbClass(_LINK_CLASS, shape.best_effort_bps, capacity, LAST_PRIO),
     }
     for q in shape.queues:
@@ -90,7 +93,7 @@ def lay(shape: DeviceShape) -> list[str]:
     return [
         # tc cannot replace one HTB by another; any other discipline makes place for a new one.
         f"qdisc replace dev {dev} root pfifo",
-        f"qdisc replace dev {dev} root handle 1: htb default 2",
+        f"qdisc replace dev {dev} root handle {_ROOT} htb default 2",
         *(line for class_id, c in _tree(shape).items() for line in _make(shape, class_id, c)),
     ]
 
@@ -121,7 +124,7 @@ def shrink(old: DeviceShape, new: DeviceShape) -> list[str]:
     lines = []
     for class_id in reversed([i for i in before if i not in after]):  # children first
         if before[class_id].mark:
-            lines += [f"filter del dev {dev} parent 1: {kind}" for kind in _filters(class_id)]
+            lines += [f"filter del dev {dev} parent {_ROOT} {kind}" for kind in _filters(class_id)]
         lines.append(f"class del dev {dev} classid {class_id}")
     if new.best_effort_bps > old.best_effort_bps:
         lines.append(_class(new, _BEST_EFFORT, after[_BEST_EFFORT]))
@@ -141,9 +144,11 @@ def show(devices: Iterable[str]) -> list[str]:
         line
         for device in devices
         for line in (
-            "qdisc show dev lo", f"class show dev {device}", f"filter show dev {device} parent 1:",
+            "qdisc show dev lo",
+            f"class show dev {device}",
+            f"filter show dev {device} parent {_ROOT}",
         )
-    ]  # fmt: skip
+    ]
 
 
 def shown_of(devices: Sequence[str], shown: str) -> dict[str, str]:
@@ -167,7 +172,7 @@ def agrees(shape: DeviceShape, shown: str) -> bool:
         if words[:2] == ["class", "htb"]:
             rates = _bps(value["rate"]), _bps(value["ceil"])
             there[words[2]] = _HtbClass(
-                value.get("parent", "1:"), *rates, int(value.get("prio", 0))
+                value.get("parent", _ROOT), *rates, int(value.get("prio", 0))
             )
         elif target := value.get("flowid") or value.get("*flowid"):
             filtered[target] += 1
@@ -192,11 +197,6 @@ def _bps(text: str) -> float:
     number = text.removesuffix("bit")
     scale = _SCALES.get(number[-1:], 1.0)
     return float(number.rstrip("KMGT")) * scale
-
-
-def clear(device: str) -> list[str]:
-    """Commands that leave a device without any shaping, whatever was on it."""
-    return [f"qdisc replace dev {device} root pfifo", f"qdisc del dev {device} root"]
 
 
 def _numbers(queues: Iterable[QueueClass]) -> Mapping[str, int]:
@@ -242,7 +242,7 @@ def _make(shape: DeviceShape, class_id: str, c: _HtbClass) -> list[str]:
         # The two low bits of the TOS byte, or the traffic class, are ECN and none of ours.
         fields = ("ip tos", "ip6 priority")
         lines += [
-            f"filter add dev {shape.device} parent 1: {kind} u32 "
+            f"filter add dev {shape.device} parent {_ROOT} {kind} u32 "
             f"match {field} {c.mark << 2:#04x} 0xfc flowid {class_id}"
             for kind, field in zip(_filters(class_id), fields, strict=True)
         ]
@@ -303,14 +303,13 @@ class TcShaper:
         """See :class:`Shaper`."""
         self._doubted |= self._laid.keys()
 
-    def clear(self) -> None:
+    def remove(self, devices: Iterable[str]) -> None:
         """See :class:`Shaper`."""
-        # In place of ours may be somebody's by now.
-        ours = [name for name, said in self._said(list(self._laid)).items() if is_laid(said)]
-        lines = [line for device in ours for line in clear(device)]
-        self._laid.clear()
-        self._doubted.clear()
-        self._batch(lines)
+        said = self._said(list(devices))
+        for device in said:
+            self._laid.pop(device, None)
+        # The kernel compares the handle: in place of ours may be somebody's by then.
+        self._batch([f"qdisc del dev {d} root handle {_ROOT}" for d in said if is_laid(said[d])])
 
     def _step(
         self,

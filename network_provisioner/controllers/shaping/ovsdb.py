@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from network_provisioner.base.controller import ControllerError
 from network_provisioner.controllers.shaping.shapes import LAST_PRIO, Commands, DeviceShape, answer
 
 # What says in the database that a record is ours, and whose device it is for.
@@ -99,14 +100,21 @@ class VsctlShaper:
         """See Shaper."""
         self._laid.clear()
 
-    def clear(self) -> None:
+    def remove(self, devices: Iterable[str]) -> None:
         """See Shaper."""
-        for device in list(self._qos):
-            self._remove(device)
+        look = ["--columns=external_ids", "list"]
+        marks = self._say(["--bare", *look, "qos", "--", *look, "queue"])
+        for device in devices:
+            if f"{_MARK}={device}" in marks:
+                self._remove(device)
 
     def _records(self) -> _Records:
         lines = answer(self._run, [*self._words, *_LIST]).splitlines()
-        queues, qos, ports = ([list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines)
+        try:
+            tables = [[list(map(plain, r)) for r in json.loads(x)["data"]] for x in lines]
+            queues, qos, ports = tables
+        except (ValueError, KeyError, TypeError) as error:
+            raise ControllerError(f"ovs-vsctl answered what cannot be read: {error!r}") from error
         return _Records(
             {uuid: config for uuid, config in queues} | {uuid: config for uuid, _, config in qos},
             {uuid: numbered for uuid, numbered, _ in qos},

@@ -287,6 +287,6 @@ class Shaper(Protocol):
         """Somebody else may have changed the devices: look before the next step."""
         ...
 
-    def clear(self) -> None:
-        """Leave every device that was ever laid without shaping."""
+    def remove(self, devices: Iterable[str]) -> None:
+        """Take what is ours off these devices, whoever laid it."""
         ...

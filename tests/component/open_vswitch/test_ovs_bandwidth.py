@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,9 +17,11 @@ from ovs_rig import L2, L3, MBPS, RATE_BPS, OvsRig, load, sink, transfer
 
 from adon.machine import box, packages
 from examples.soykb.scenario import LAYOUT
+from examples.testbed.layout import IN_SWITCHES
 from examples.testbed.network import Network
 from network_provisioner.base.controller import ControllerError, Queue
 from network_provisioner.controllers.openflow.driver import OpenFlowController
+from network_provisioner.controllers.shaping.htb import TcShaper
 from network_provisioner.controllers.shaping.ovsdb import VsctlShaper
 from network_provisioner.controllers.shaping.shapes import CommandRunner
 
@@ -124,12 +127,15 @@ def test_meters_that_somebody_deletes_come_back_with_their_rules(metered: OvsRig
     metered.wait_for("the count", lambda: "rules" in metered.openflow.switches()[0].repairs)
 
 
-def with_queues(rig: OvsRig) -> OpenFlowController:
-    """A controller that keeps rates by the switches' own queues, started."""
+def by_queues() -> VsctlShaper:
     programs = packages.ensure("openvswitch", progress=print) / "wrap"
     run = CommandRunner(("env", f"PATH={programs}:{os.environ['PATH']}"))
-    shaper = VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
-    made = rig.new_controller(shaper=shaper, bandwidth="queue")
+    return VsctlShaper(run, f"unix:{box.private_dir() / 'ovs' / 'db.sock'}")
+
+
+def with_queues(rig: OvsRig) -> OpenFlowController:
+    """A controller that keeps rates by the switches' own queues, started."""
+    made = rig.new_controller(shaper=by_queues(), bandwidth="queue")
     made.start(60.0)
     return made
 
@@ -167,7 +173,22 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     assert len(records(up, "queue", "_uuid")) == devices(up) + 4  # two devices each way
     up.controller.apply([])
     assert len(records(up, "queue", "_uuid")) == len(records(up, "qos", "_uuid")) == devices(up)
+    up.controller.stop()
+    theirs = [*IN_SWITCHES, "tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb"]
+    subprocess.run(theirs, check=True)  # of no device of the topology
+
+    # The configuration changes: what rates were kept by goes, and comes back where it is wanted.
+    up.controller = up.new_controller(unused=[by_queues()])
+    up.controller.start(60.0)
+    up.controller.apply([one])
+    assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
+    assert "7ad0:2" in up.classes("s1-a")
+    up.controller.stop()
+    tc = TcShaper(CommandRunner(IN_SWITCHES))
+    up.controller = up.new_controller(shaper=None, bandwidth="none", unused=[tc, by_queues()])
+    up.controller.start(60.0)
+    up.controller.apply([one])
+    assert not any("htb" in line for line in up.tc("qdisc", "s1-a"))
     up.controller.clear()
     up.controller.stop()
-    assert records(up, "queue", "_uuid") == records(up, "qos", "_uuid") == []
-    assert not any("htb" in line for line in up.tc("qdisc", "s1-a"))
+    assert any("htb 1:" in line for line in up.tc("qdisc", "lo"))

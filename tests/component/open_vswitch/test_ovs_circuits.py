@@ -87,11 +87,11 @@ def test_a_reserved_rate_is_kept_and_changed_under_load(rig: OvsRig) -> None:
 
 def test_classes_are_what_was_reserved(rig: OvsRig) -> None:
     rig.controller.apply([rig.circuit(min_bps=10 * MBPS, max_bps=30 * MBPS)])
-    ours = {v for k, v in rig.classes("s1-a").items() if k not in ("1:1", "1:2")}
+    ours = {v for k, v in rig.classes("s1-a").items() if k not in ("7ad0:1", "7ad0:2")}
     assert ours == {(10 * MBPS, 30 * MBPS)}
-    assert rig.classes("s1-a")["1:2"] == (50 * MBPS, RATE_BPS)
+    assert rig.classes("s1-a")["7ad0:2"] == (50 * MBPS, RATE_BPS)
     rig.controller.apply([])
-    assert rig.classes("s1-a") == {"1:1": (RATE_BPS,) * 2, "1:2": (RATE_BPS,) * 2}
+    assert rig.classes("s1-a") == {"7ad0:1": (RATE_BPS,) * 2, "7ad0:2": (RATE_BPS,) * 2}
 
 
 def test_classes_come_back_when_somebody_removed_them(rig: OvsRig) -> None:

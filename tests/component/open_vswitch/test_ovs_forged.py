@@ -107,10 +107,10 @@ def test_it_gets_none_of_a_reservation(line: OvsRig, ends: tuple[str, str], band
         line.at_rest("the rules' counters", lambda: carried(line, "s3", ends), 1.5)
         if bandwidth == "dscp-htb":
             after = line.shaped_bytes(device)
-            assert {n: b for n, b in after.items() if n != "1:2"} == {
-                n: b for n, b in by_class.items() if n != "1:2"
+            assert {n: b for n, b in after.items() if n != "7ad0:2"} == {
+                n: b for n, b in by_class.items() if n != "7ad0:2"
             }
-            assert after["1:2"] - by_class["1:2"] >= len(marks) * BYTES
+            assert after["7ad0:2"] - by_class["7ad0:2"] >= len(marks) * BYTES
         assert carried(line, "s2", ends) == own["s2"]
         if bandwidth == "meter":
             assert carried(line, "s3", ends) == own["s3"]

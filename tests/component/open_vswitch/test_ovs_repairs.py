@@ -125,8 +125,8 @@ def test_what_no_switch_tells_of_comes_back(rig: Served, words: list[str]) -> No
     "words",
     [
         ["qdisc", "del", "dev", "{device}", "root"],
-        ["class", "change", "dev", "{device}", "classid", "1:2", "htb", "rate", "1kbit"],
-        ["filter", "del", "dev", "{device}", "parent", "1:"],
+        ["class", "change", "dev", "{device}", "classid", "7ad0:2", "htb", "rate", "1kbit"],
+        ["filter", "del", "dev", "{device}", "parent", "7ad0:"],
     ],
     ids=lambda words: words[0],
 )

@@ -122,7 +122,7 @@ def test_queues_are_classes_of_the_device_and_change_in_place(rig: OvsRig) -> No
     lost = [line for line in qdiscs if line not in rig.tc("qdisc", "s1-a")]
     assert not any("root" in line for line in lost)
     rig.controller.apply([])
-    assert set(rig.classes("s1-a")) == {"1:1", "1:2"}
+    assert set(rig.classes("s1-a")) == {"7ad0:1", "7ad0:2"}
 
 
 @pytest.mark.long
