@@ -327,7 +327,9 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         last = bad[-1]
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr, code = text(last, "stderr"), whole(last, "exitcode")
+        stderr, reason, code = text(last, "stderr"), text(last, "reason"), whole(last, "exitcode")
+        if never and not reason:
+            stderr, reason = "", stderr
         rows.append(
             FailedJob(
                 workflow=workflow,
@@ -341,9 +343,9 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 attempts=len({submission(m) for m in group}),
                 retried=_done(group[-1]) and submission(group[-1]) != submission(last),
                 at=last.at,
-                reason=stderr if never else text(last, "reason") or _of_pegasus_lite(code, stderr),
+                reason=reason or _of_pegasus_lite(code, stderr),
                 hold=hold_of(last.details.get("hold"), last.at),
-                stderr="" if never else stderr,
+                stderr=stderr,
                 output=text(last, "output"),
                 not_found=text(last, "not_found"),
                 failed_tasks=_failed_tasks(last),

@@ -339,6 +339,9 @@ class FollowedWorkflow:
 
     def _change(self, key: str, status: Status, source: str = DAGMAN) -> None:
         self._reading.runs.tell(status.ended)
+        was_over = self.status is not None and self.status.ended and not self.statuses.is_old
+        if was_over and not status.ended:
+            self._measurements.append(self._reading.jobs.run_again(key, status.at))
         new = self.statuses.add(key, status, source)
         if new is None:
             return
