@@ -235,7 +235,9 @@ def _runs(jobs: Sequence[Measurement], tasks: Sequence[Measurement]) -> list[Mea
 
 
 def _slot_s(job: Measurement) -> float:
-    started = number(job, "started_at")
+    slot_s, started = number(job, "slot_s"), number(job, "started_at")
+    if slot_s is not None:
+        return max(0.0, slot_s)
     return job.value if started is None else max(0.0, job.at - started)
 
 
@@ -324,7 +326,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         bad = [m for m in group if not _done(m)]
         if not bad:
             continue
-        last = bad[-1]
+        last = _first_cause([m for m in bad if submission(m) == submission(bad[-1])])
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
         stderr, reason, code = text(last, "stderr"), text(last, "reason"), whole(last, "exitcode")
@@ -352,6 +354,12 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
+
+
+def _first_cause(processes: Sequence[Measurement]) -> Measurement:
+    """Of a submission's processes the one that failed: where one does, DAGMan removes the others."""
+    failed = (m for m in processes if text(m, "outcome") != "removed")
+    return next(failed, processes[-1])
 
 
 def _of_pegasus_lite(code: int | None, stderr: str) -> str:

@@ -32,7 +32,7 @@ def waited_s(attempt: Attempt, ready: float, work_s: float | None) -> float:
 
     By HTCondor's clock alone: only how long the work took is the worker's word.
     """
-    slot_s = attempt.end - attempt.start
+    slot_s = attempt.ran_s
     own_s = slot_s if work_s is None else min(slot_s, max(0.0, work_s))
     return max(0.0, attempt.start - ready) + slot_s - own_s
 

@@ -74,6 +74,8 @@ class JobFacts:
         self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
         self._dagman_hold: Hold | None = None
+        self.dagman_removed: Hold | None = None
+        """The hold that DAGMan's own job was on when it was removed."""
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
@@ -267,6 +269,7 @@ class JobFacts:
         """The same where DAGMan's own job is put on hold, or is no longer."""
         if (event.kind is Kind.HELD) == (self._dagman_hold is not None):
             return []
+        self.dagman_removed = self._dagman_hold if event.kind is Kind.ABORTED else None
         self._dagman_hold = None
         if event.kind is Kind.HELD:
             self._dagman_hold = Hold(event.at, event.reason, event.code, event.subcode)
@@ -448,8 +451,7 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
 
 def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
-    seconds = attempt.end - attempt.start if attempt.start else 0.0
-    seconds = seconds if left.work_s is None else left.work_s
+    seconds = attempt.ran_s if left.work_s is None else left.work_s
     # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
     last = {(job.is_clustered and one.task) or n: one for n, one in enumerate(records)}
     failed = [one for one in last.values() if one.exitcode]
@@ -480,6 +482,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
             "submitted_at": attempt.submit,
             "started_at": attempt.start or None,
+            "slot_s": round(attempt.ran_s, 6),
             "queued_s": round(max(0.0, ran - attempt.submit), 6),
             "starts": attempt.starts,
             "tasks": len(records),

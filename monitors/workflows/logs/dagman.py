@@ -83,6 +83,10 @@ _NO_TROUBLE = re.compile(
 )
 _MOST_WORDS = 3  # lines of them
 _REFUSED = re.compile(rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (\S+) \([^)]*\) \{[^}]*\} (.+)")
+_SUBMITTING = re.compile(rb"Submitting (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) job\(s\)")
+_SUBMIT_ERROR = re.compile(
+    rb"From submit: (?:Submitting job\(s\)\.*)?ERROR:? *(.+)|ERROR: (on Line \d+ of submit file: .+)"
+)
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
@@ -109,7 +113,7 @@ _SUBMITTED = re.compile(
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
     b"(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT", b"Script of", b"script of",
-    b"** PID =",
+    b"** PID =", b"Submitting ", b"From submit: ", b"of submit file: ",
 )  # fmt: skip
 
 _COLUMNS = {
@@ -189,6 +193,7 @@ class DagmanParser:
         self._expected = ""  # which line of a table comes next
         self._removed = False
         self._refused: dict[str, str] = {}  # jobs that could not be submitted, and why
+        self._submitting = ""  # the job that is being submitted
         self._listing = ""  # the job of that list of which the reason comes next
         self._lists = False
         self._script: re.Match[bytes] | None = None  # of which job one ended
@@ -250,6 +255,10 @@ class DagmanParser:
             yield step
         elif refused := _REFUSED.match(text):
             self._refused[_text(refused[1])] = _text(refused[2]).strip()
+        elif submitting := _SUBMITTING.match(text):
+            self._submitting = _text(submitting[1])
+        elif error := _SUBMIT_ERROR.match(text):
+            self._refused[self._submitting] = _text(error[1] or error[2]).strip()
         elif script := _SCRIPT.match(text):
             self._script = script
         elif ended := _POST_ENDED.match(text):
