@@ -4,7 +4,7 @@ A URL is ``irods://[user@][host[:port]]/zone/path``; it never holds a password. 
 comes from the first ``irods_environment.json`` that is found: in the job's folder (HTCondor sends
 plain input files before a plug-in runs), by ``IRODS_ENVIRONMENT_FILE``, in ``~/.irods``. The
 password is that of ``.irodsA`` in the job's folder, of HTCondor's credd (``irods.use``, as plain
-text or as JSON with ``access_token``), or of the usual ``.irodsA``, or the file that is named in its
+text or as JSON with ``access_token``), or of the usual ``.irodsA``, or of the file that takes its
 place (``IRODS_AUTHENTICATION_FILE``, ``irods_authentication_file``).
 """
 

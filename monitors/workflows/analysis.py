@@ -329,7 +329,8 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         last = _first_cause([m for m in bad if submission(m) == submission(bad[-1])])
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr, reason, code = text(last, "stderr"), text(last, "reason"), whole(last, "exitcode")
+        stderr, reason = text(last, "stderr"), text(last, "reason")
+        code = whole(last, "exitcode")
         if never and not reason:
             stderr, reason = "", stderr
         rows.append(
@@ -357,7 +358,7 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
 
 
 def _first_cause(processes: Sequence[Measurement]) -> Measurement:
-    """Of a submission's processes the one that failed: where one does, DAGMan removes the others."""
+    """Of a submission's processes the one that failed: then DAGMan removes the others."""
     failed = (m for m in processes if text(m, "outcome") != "removed")
     return next(failed, processes[-1])
 

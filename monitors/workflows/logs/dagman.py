@@ -82,10 +82,16 @@ _NO_TROUBLE = re.compile(
     rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\[|^\*\* |^Running: |^\s*Done\s"
 )
 _MOST_WORDS = 3  # lines of them
-_REFUSED = re.compile(rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (\S+) \([^)]*\) \{[^}]*\} (.+)")
-_SUBMITTING = re.compile(rb"Submitting (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (\S+) job\(s\)")
-_SUBMIT_ERROR = re.compile(
-    rb"From submit: (?:Submitting job\(s\)\.*)?ERROR:? *(.+)|ERROR: (on Line \d+ of submit file: .+)"
+_REFUSED = re.compile(
+    rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (?P<node>\S+) \([^)]*\) \{[^}]*\} (?P<why>.+)"
+)
+# Older versions tell of no event:
+#     Submitting HTCondor Node align_ID1 job(s)...
+#     From submit: ERROR: Failed to parse command file (line 4).
+_SUBMITTING = re.compile(
+    rb"Submitting (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (?P<node>\S+) job\(s\)"
+    rb"|From submit: (?:Submitting job\(s\)\.*)?ERROR:? *(?P<why>.+)"
+    rb"|ERROR: (?P<where>on Line \d+ of submit file: .+)"
 )
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
@@ -253,12 +259,8 @@ class DagmanParser:
             self._expected = "header"
         elif (step := _step_of(at, text)) is not None:
             yield step
-        elif refused := _REFUSED.match(text):
-            self._refused[_text(refused[1])] = _text(refused[2]).strip()
-        elif submitting := _SUBMITTING.match(text):
-            self._submitting = _text(submitting[1])
-        elif error := _SUBMIT_ERROR.match(text):
-            self._refused[self._submitting] = _text(error[1] or error[2]).strip()
+        elif submitted := _SUBMITTING.match(text) or _REFUSED.match(text):
+            self._submit(submitted)
         elif script := _SCRIPT.match(text):
             self._script = script
         elif ended := _POST_ENDED.match(text):
@@ -284,6 +286,14 @@ class DagmanParser:
             state = self._end_state(number)
             end = replace(status, state=state, at=at, reason=self._reason(state, number))
             yield from self._changed(stamp, end)
+
+    def _submit(self, said: re.Match[bytes]) -> None:
+        """A job is submitted, or why that failed."""
+        words = said.groupdict()
+        if words["node"]:
+            self._submitting = _text(words["node"])
+        if why := words["why"] or words.get("where"):
+            self._refused[self._submitting] = _text(why).strip()
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):
