@@ -71,7 +71,8 @@ class Attempt:
     """One submission of a job. Times in Unix seconds, 0 where it did not happen (yet).
 
     ``start`` is of the last execution, ``left`` when that lost its machine before the end of the
-    attempt; ``starts`` counts them. ``waited_for_own`` tells that a job
+    attempt; ``starts`` counts them; ``first`` is of the first, before which it was on hold for
+    ``held_s``. ``waited_for_own`` tells that a job
     of the same workflow ended at the same site while this one waited: it may have waited for that
     one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
     the hold that it is on, or was on when it was removed; ``reason`` why it was removed. ``last``
@@ -98,6 +99,8 @@ class Attempt:
     at: float = 0.0
     read: Reading = UNREAD
     left: float = 0.0
+    first: float = 0.0
+    held_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -113,6 +116,12 @@ class Attempt:
     def ran_s(self) -> float:
         """How long its last execution had a machine (s), 0 where it had none."""
         return max(0.0, (self.left or self.end) - self.start) if self.start else 0.0
+
+    @property
+    def queued_s(self) -> float:
+        """How long it waited for its first machine (s), without time on hold."""
+        until = self.first or self.start or (self.end if self.hold is None else self.hold.since)
+        return max(0.0, until - self.submit - self.held_s)
 
     def posted(self, status: int) -> None:
         """Its POST script, which has the last word on the job, ended with this exit status, minus
@@ -340,7 +349,7 @@ class Jobs:
             return False
         elif kind is Kind.EXECUTE:
             attempt.start, attempt.slot, attempt.hold = event.at, event.slot, None
-            attempt.left = 0.0
+            attempt.left, attempt.first = 0.0, attempt.first or event.at
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
             attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
@@ -351,6 +360,8 @@ class Jobs:
             attempt.outcome = Outcome.HELD
             attempt.hold = Hold(event.at, event.reason, event.code, event.subcode)
         elif kind is Kind.RELEASED:
+            if attempt.hold is not None and not attempt.first:
+                attempt.held_s += max(0.0, event.at - attempt.hold.since)
             attempt.outcome, attempt.hold = Outcome.QUEUED, None
         elif kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION, Kind.RECONNECT_FAILED):
             attempt.left = attempt.left or event.at

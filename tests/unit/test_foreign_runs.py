@@ -123,6 +123,21 @@ def test_time_on_hold_is_no_run_time(planned: Submitted, archive: Archive) -> No
     assert {one.value for one in archive.query("queue_wait")} == {2.0}
 
 
+def test_time_on_hold_is_no_wait_for_a_worker(planned: Submitted, archive: Archive) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + held(1, START + 1)
+        + event(13, 1, START + 1801, "Job was released.", "via condor_release")
+        + executing(1, START + 1804) + terminated(1, START + 1810)
+        + submitted(2, START, TWO) + executing(2, START + 5) + held(2, START + 10)
+        + event(13, 2, START + 1800, "Job was released.") + executing(2, START + 1801)
+        + terminated(2, START + 1805)
+    )  # fmt: skip
+    planned.out.write_text(starting() + table(START + 1811, done=2, unready=1))
+    (waits,) = followed(planned.path, archive)[1].waits
+    assert (waits.min_s, waits.max_s) == (4.0, 5.0)
+    assert {one.value for one in archive.query("queue_wait")} == {4.0}
+
+
 def test_a_job_submitted_on_hold_is_held_without_an_event(
     planned: Submitted, archive: Archive
 ) -> None:

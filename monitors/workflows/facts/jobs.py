@@ -458,7 +458,6 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     known = [task.id for task in job.tasks] or [one.task for one in last.values()]
     # As pegasus-analyzer: what ran around the tool returns another code where that failed.
     returned = failed[0].exitcode if failed else attempt.returned
-    ran = attempt.start or attempt.end
     return Measurement(
         id=f"job:{workflow}:{attempt.key}",
         metric="job",
@@ -483,7 +482,7 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "submitted_at": attempt.submit,
             "started_at": attempt.start or None,
             "slot_s": round(attempt.ran_s, 6),
-            "queued_s": round(max(0.0, ran - attempt.submit), 6),
+            "queued_s": round(attempt.queued_s, 6),
             "starts": attempt.starts,
             "tasks": len(records),
             "task_ids": known[:_MOST_TASKS] if job.is_clustered else [],
