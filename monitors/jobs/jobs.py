@@ -72,11 +72,11 @@ class Attempt:
 
     ``start`` is of the last execution, ``left`` when that lost its machine before the end of the
     attempt; ``starts`` counts them; ``first`` is of the first, before which it was on hold for
-    ``held_s``. ``waited_for_own`` tells that a job
-    of the same workflow ended at the same site while this one waited: it may have waited for that
-    one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
-    the hold that it is on, or was on when it was removed; ``reason`` why it was removed. ``last``
-    is its newest event, ``at`` that event's time, ``read`` when that was read.
+    ``held_s``. ``waited_for_own`` tells that a job of the same workflow ended at the same site
+    while this one waited: it may have waited for that one and not for the site. ``retry`` is how
+    often the same DAGMan had tried before. ``hold`` is the hold that it is on, or was on when it
+    was removed; ``reason`` why it was removed. ``last`` is its newest event, ``at`` that event's
+    time, ``read`` when that was read.
     """
 
     job: PlannedJob

@@ -401,7 +401,7 @@ class FollowedWorkflow:
         key = f"dagman:{event.cluster}:{event.at:.3f}"
         status = self.status or NOT_STARTED
         reason = event.reason
-        if state is WorkflowState.REMOVED and (hold := self._reading.jobs.dagman_removed):
+        if hold := self._reading.jobs.dagman_removed.get(event.cluster):
             why = hold.reason or "HTCondor gives no reason"
             reason = f"{reason}; DAGMan was on hold before: {why} (code {hold.code}.{hold.subcode})"
         if state is WorkflowState.FAILED and not status.fail and event.returned is not None:

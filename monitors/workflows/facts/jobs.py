@@ -74,8 +74,8 @@ class JobFacts:
         self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
         self._dagman_hold: Hold | None = None
-        self.dagman_removed: Hold | None = None
-        """The hold that DAGMan's own job was on when it was removed."""
+        self.dagman_removed: dict[int, Hold] = {}
+        """The hold that DAGMan's own job was on when it was removed, by its number."""
         self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
@@ -269,7 +269,8 @@ class JobFacts:
         """The same where DAGMan's own job is put on hold, or is no longer."""
         if (event.kind is Kind.HELD) == (self._dagman_hold is not None):
             return []
-        self.dagman_removed = self._dagman_hold if event.kind is Kind.ABORTED else None
+        if event.kind is Kind.ABORTED and self._dagman_hold is not None:
+            self.dagman_removed[event.cluster] = self._dagman_hold
         self._dagman_hold = None
         if event.kind is Kind.HELD:
             self._dagman_hold = Hold(event.at, event.reason, event.code, event.subcode)

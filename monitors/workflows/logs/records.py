@@ -169,14 +169,14 @@ class _Run:
 
     def has_written(self, path: Path, first: Path) -> bool:
         """Whether a file is of this run, of those that :func:`versions` gives for ``first``."""
-        if self.number is not None:
-            renamed = first.with_name(f"{first.name}.{self.number:03d}")
-            return path == (renamed if _is_there(renamed) else first) and _is_there(path)
         try:
             written = path.stat().st_mtime
         except (OSError, ValueError):
             return False
-        return self.started - _FILE_CLOCK_S <= written <= self.ended + _FILE_CLOCK_S
+        if self.number is None or written <= self.ended + _FILE_CLOCK_S:
+            return self.started - _FILE_CLOCK_S <= written <= self.ended + _FILE_CLOCK_S
+        renamed = first.with_name(f"{first.name}.{self.number:03d}")
+        return path == (renamed if _is_there(renamed) else first)
 
 
 def read_output(
