@@ -4,7 +4,8 @@ A URL is ``irods://[user@][host[:port]]/zone/path``; it never holds a password. 
 comes from the first ``irods_environment.json`` that is found: in the job's folder (HTCondor sends
 plain input files before a plug-in runs), by ``IRODS_ENVIRONMENT_FILE``, in ``~/.irods``. The
 password is that of ``.irodsA`` in the job's folder, of HTCondor's credd (``irods.use``, as plain
-text or as JSON with ``access_token``), or of the usual ``.irodsA``.
+text or as JSON with ``access_token``), or of the usual ``.irodsA``, or of the file that takes its
+place (``IRODS_AUTHENTICATION_FILE``, ``irods_authentication_file``).
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def account(url: IrodsUrl, env: Mapping[str, str], folder: Path) -> dict[str, An
             raise InputError(
                 f"{where}: found no {name} for {url.path}, expected it there or in {_FORM}"
             )
-    usual = Path(env.get("IRODS_AUTHENTICATION_FILE", home / PASSWORD))
+    named = env.get("IRODS_AUTHENTICATION_FILE") or settings.get("irods_authentication_file")
+    usual = Path(str(named or home / PASSWORD))
     credentials = env.get("_CONDOR_CREDS")
     try:
         if (folder / PASSWORD).is_file():

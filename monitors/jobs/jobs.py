@@ -70,11 +70,13 @@ _ON_HOLD = ("submitted on hold at user's request", 15, 0)
 class Attempt:
     """One submission of a job. Times in Unix seconds, 0 where it did not happen (yet).
 
-    ``start`` is of the last execution; ``starts`` counts them. ``waited_for_own`` tells that a job
-    of the same workflow ended at the same site while this one waited: it may have waited for that
-    one and not for the site. ``retry`` is how often the same DAGMan had tried before. ``hold`` is
-    the hold that it is on, or was on when it was removed; ``reason`` why it was removed. ``last``
-    is its newest event, ``at`` that event's time, ``read`` when that was read.
+    ``start`` is of the last execution, ``left`` when that lost its machine before the end of the
+    attempt; ``starts`` counts them; ``first`` is of the first, before which it was on hold for
+    ``held_s``. ``waited_for_own`` tells that a job of the same workflow ended at the same site
+    while this one waited: it may have waited for that one and not for the site. ``retry`` is how
+    often the same DAGMan had tried before. ``hold`` is the hold that it is on, or was on when it
+    was removed; ``reason`` why it was removed. ``last`` is its newest event, ``at`` that event's
+    time, ``read`` when that was read.
     """
 
     job: PlannedJob
@@ -96,6 +98,9 @@ class Attempt:
     last: Kind = Kind.SUBMIT
     at: float = 0.0
     read: Reading = UNREAD
+    left: float = 0.0
+    first: float = 0.0
+    held_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -106,6 +111,17 @@ class Attempt:
     def is_over(self) -> bool:
         """Whether it has ended, as its job's log or its POST script says."""
         return bool(self.end) or self.last is Kind.POST_SCRIPT_TERMINATED
+
+    @property
+    def ran_s(self) -> float:
+        """How long its last execution had a machine (s), 0 where it had none."""
+        return max(0.0, (self.left or self.end) - self.start) if self.start else 0.0
+
+    @property
+    def queued_s(self) -> float:
+        """How long it waited for its first machine (s), without time on hold."""
+        until = self.first or self.start or (self.end if self.hold is None else self.hold.since)
+        return max(0.0, until - self.submit - self.held_s)
 
     def posted(self, status: int) -> None:
         """Its POST script, which has the last word on the job, ended with this exit status, minus
@@ -333,17 +349,22 @@ class Jobs:
             return False
         elif kind is Kind.EXECUTE:
             attempt.start, attempt.slot, attempt.hold = event.at, event.slot, None
+            attempt.left, attempt.first = 0.0, attempt.first or event.at
             attempt.starts += 1
             attempt.outcome = Outcome.RUNNING
             attempt.waited_for_own = self._own_end.get(attempt.job.site, 0.0) > attempt.submit
         elif kind in (Kind.TERMINATED, Kind.ABORTED):
             self._end(attempt, event)
         elif kind is Kind.HELD:
+            attempt.left = attempt.left or event.at
             attempt.outcome = Outcome.HELD
             attempt.hold = Hold(event.at, event.reason, event.code, event.subcode)
         elif kind is Kind.RELEASED:
+            if attempt.hold is not None and not attempt.first:
+                attempt.held_s += max(0.0, event.at - attempt.hold.since)
             attempt.outcome, attempt.hold = Outcome.QUEUED, None
         elif kind in (Kind.EVICTED, Kind.SHADOW_EXCEPTION, Kind.RECONNECT_FAILED):
+            attempt.left = attempt.left or event.at
             if attempt.hold is None:
                 attempt.outcome = Outcome.QUEUED
         else:

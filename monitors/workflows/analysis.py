@@ -235,7 +235,9 @@ def _runs(jobs: Sequence[Measurement], tasks: Sequence[Measurement]) -> list[Mea
 
 
 def _slot_s(job: Measurement) -> float:
-    started = number(job, "started_at")
+    slot_s, started = number(job, "slot_s"), number(job, "started_at")
+    if slot_s is not None:
+        return max(0.0, slot_s)
     return job.value if started is None else max(0.0, job.at - started)
 
 
@@ -324,10 +326,13 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
         bad = [m for m in group if not _done(m)]
         if not bad:
             continue
-        last = bad[-1]
+        last = _first_cause([m for m in bad if submission(m) == submission(bad[-1])])
         name, site = split_subject(last.subject)
         never = last.details.get("submitted_at") == last.at and not last.details.get("starts")
-        stderr, code = text(last, "stderr"), whole(last, "exitcode")
+        stderr, reason = text(last, "stderr"), text(last, "reason")
+        code = whole(last, "exitcode")
+        if never and not reason:
+            stderr, reason = "", stderr
         rows.append(
             FailedJob(
                 workflow=workflow,
@@ -341,15 +346,21 @@ def _failures(jobs: Sequence[Measurement]) -> list[FailedJob]:
                 attempts=len({submission(m) for m in group}),
                 retried=_done(group[-1]) and submission(group[-1]) != submission(last),
                 at=last.at,
-                reason=stderr if never else text(last, "reason") or _of_pegasus_lite(code, stderr),
+                reason=reason or _of_pegasus_lite(code, stderr),
                 hold=hold_of(last.details.get("hold"), last.at),
-                stderr="" if never else stderr,
+                stderr=stderr,
                 output=text(last, "output"),
                 not_found=text(last, "not_found"),
                 failed_tasks=_failed_tasks(last),
             )
         )
     return sorted(rows, key=lambda row: (row.retried, row.at, row.job))
+
+
+def _first_cause(processes: Sequence[Measurement]) -> Measurement:
+    """Of a submission's processes the one that failed: then DAGMan removes the others."""
+    failed = (m for m in processes if text(m, "outcome") != "removed")
+    return next(failed, processes[-1])
 
 
 def _of_pegasus_lite(code: int | None, stderr: str) -> str:

@@ -339,6 +339,9 @@ class FollowedWorkflow:
 
     def _change(self, key: str, status: Status, source: str = DAGMAN) -> None:
         self._reading.runs.tell(status.ended)
+        was_over = self.status is not None and self.status.ended and not self.statuses.is_old
+        if was_over and not status.ended:
+            self._measurements.append(self._reading.jobs.run_again(key, status.at))
         new = self.statuses.add(key, status, source)
         if new is None:
             return
@@ -398,6 +401,9 @@ class FollowedWorkflow:
         key = f"dagman:{event.cluster}:{event.at:.3f}"
         status = self.status or NOT_STARTED
         reason = event.reason
+        if hold := self._reading.jobs.dagman_removed.get(event.cluster):
+            why = hold.reason or "HTCondor gives no reason"
+            reason = f"{reason}; DAGMan was on hold before: {why} (code {hold.code}.{hold.subcode})"
         if state is WorkflowState.FAILED and not status.fail and event.returned is not None:
             code = event.returned
             how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"

@@ -20,6 +20,7 @@ from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState
 from network_provisioner.access import Principal, Role
 
 R = TypeVar("R")
+_DONE = WorkflowState.DONE
 PLANNED, STUCK = "planned", "stuck"
 STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
 
@@ -137,7 +138,7 @@ def overviews(
                 status=status,
                 source=statuses[key].source if key in statuses else "",
                 stuck=stuck(status, now, stuck_after_s, number, since) if status else "",
-                held=held_jobs(holding) if holding and status and not status.ended else (),
+                held=held_jobs(holding) if holding and status and status.state is not _DONE else (),
                 totals=_totals(key, children, known),
                 children=tuple(sorted(children.get(key, ()))),
             )

@@ -255,7 +255,7 @@ def check_jobs(found: list[dict[str, Any]]) -> None:
         assert failed["retry"] == number
     assert by["fail", 1]["stderr"].startswith("no such reads: ")
     assert by["never", 0]["started_at"] is None
-    assert "PRE" in by["never", 0]["stderr"]
+    assert "PRE" in by["never", 0]["reason"]
 
 
 def check_transfers(found: list[dict[str, Any]]) -> None:

@@ -14,10 +14,13 @@ from cli_world import adon
 from monitor_files import (
     START,
     Submitted,
+    aborted,
+    append,
     event,
     executing,
     exiting,
     record_line,
+    removal,
     stamp,
     starting,
     submitted,
@@ -90,6 +93,51 @@ def test_a_held_job_is_told_of_with_its_reason(planned: Submitted, archive: Arch
     assert not followed(planned.path, archive)[0].held
 
 
+def test_holds_outlive_dagman_but_not_the_next_run(planned: Submitted, archive: Archive) -> None:
+    planned.out.write_text(
+        starting() + table(START + 5, queued=1, unready=2) + removal(START + 9)
+        + exiting(START + 9, 2)
+    )  # fmt: skip
+    planned.nodes.write_text(submitted(1, START, ONE) + held(1, START + 2))
+    known, _ = followed(planned.path, archive)
+    assert (known.state, [(one.job, one.reason) for one in known.held]) == ("removed", [(ONE, WHY)])
+    append(planned.out, starting(START + 20) + table(START + 25, queued=1, unready=2))
+    planned.nodes.write_text(submitted(2, START + 22, ONE) + executing(2, START + 23))
+    known, _ = followed(planned.path, archive)
+    assert (known.state, known.stuck, list(known.held)) == ("running", "", [])
+    append(planned.nodes, held(2, START + 30))
+    known, _ = followed(planned.path, archive)
+    assert [one.since for one in known.held] == [START + 30]
+    assert known.stuck.startswith("the only job in the queue held")
+
+
+def test_time_on_hold_is_no_run_time(planned: Submitted, archive: Archive) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + executing(1, START + 1) + held(1, START + 3)
+        + event(4, 1, START + 4, "Job was evicted.") + aborted(1, START + 1803)
+    )  # fmt: skip
+    planned.output(ONE).write_text(record_line(START + 1.5, START + 2.5, {}))
+    planned.out.write_text(starting() + table(START + 1805, fail=1, unready=2))
+    _, found = followed(planned.path, archive)
+    assert (found.lost_s, found.lost_slot_s) == (1.0, 2.0)
+    assert {one.value for one in archive.query("queue_wait")} == {2.0}
+
+
+def test_time_on_hold_is_no_wait_for_a_worker(planned: Submitted, archive: Archive) -> None:
+    planned.nodes.write_text(
+        submitted(1, START, ONE) + held(1, START + 1)
+        + event(13, 1, START + 1801, "Job was released.", "via condor_release")
+        + executing(1, START + 1804) + terminated(1, START + 1810)
+        + submitted(2, START, TWO) + executing(2, START + 5) + held(2, START + 10)
+        + event(13, 2, START + 1800, "Job was released.") + executing(2, START + 1801)
+        + terminated(2, START + 1805)
+    )  # fmt: skip
+    planned.out.write_text(starting() + table(START + 1811, done=2, unready=1))
+    (waits,) = followed(planned.path, archive)[1].waits
+    assert (waits.min_s, waits.max_s) == (4.0, 5.0)
+    assert {one.value for one in archive.query("queue_wait")} == {4.0}
+
+
 def test_a_job_submitted_on_hold_is_held_without_an_event(
     planned: Submitted, archive: Archive
 ) -> None:
@@ -111,6 +159,11 @@ def test_dagman_itself_may_be_held(planned: Submitted, archive: Archive) -> None
     planned.dagman.write_text(submitted(9, START) + executing(9, START) + held(9, START + 6, "no"))
     known, _ = followed(planned.path, archive)
     assert [(one.job, one.reason) for one in known.held] == [("condor_dagman", "no")]
+    append(planned.dagman, aborted(9, START + 60))
+    known, _ = followed(planned.path, archive)
+    assert known.status is not None and known.status.reason == (
+        "via condor_rm (by user adon); DAGMan was on hold before: no (code 13.2)"
+    )
 
 
 def test_a_job_whose_machine_does_not_come_back_waits_again(planned: Submitted) -> None:
@@ -208,6 +261,66 @@ def test_why_a_job_could_not_be_submitted() -> None:
     )
     list(parser.feed("".join(f"{stamp(START)} {line}\n" for line in lines).encode()))
     assert parser.failed == {"b": "Job submit failed: can't open file b.sub"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["From submit: ERROR: no", "From submit: Submitting job(s).ERROR: no", "ERROR: on Line 4 of "
+     "submit file: no"],
+)  # fmt: skip
+def test_what_condor_submit_said_where_dagman_tells_no_event(said: str) -> None:
+    parser = DagmanParser()
+    lines = ("Submitting HTCondor Node b job(s)...", said, "Submitting Condor Node c job(s)...",
+             "ERROR: the following job(s) failed:", "      Node Name: b",
+             "          Error: Job submit failed")  # fmt: skip
+    list(parser.feed("".join(f"{stamp(START)} {line}\n" for line in lines).encode()))
+    assert parser.failed["b"].startswith("Job submit failed: ") and parser.failed["b"][-2:] == "no"
+
+
+def test_pegasus_plan_says_why_it_could_not_plan(planned: Submitted, archive: Archive) -> None:
+    log = planned.path / f"{STAGE}.pre.log"
+    log.with_name(f"{log.name}.000").write_text("2026.05.11 08:00:00.1 PST: [FATAL ERROR]\n old\n")
+    log.with_name(f"{log.name}.001").write_text(
+        "2026.05.11 08:00:00.1 PST: [CONFIG]  a=b\n2026.05.11 08:00:01.1 PST: [FATAL ERROR] \n"
+        " [1]: no site catalog\n2026.05.11 08:00:01.2 PST: [DEBUG]  Exiting with code 2\n"
+    )
+    words = ("ERROR: the following job(s) failed:", f"      Node Name: {STAGE}",
+             "          Error: PRE Script failed with status 2")  # fmt: skip
+    planned.out.write_text(
+        starting() + table(START + 5, fail=1, futile=2)
+        + "".join(f"{stamp(START + 5)} {line}\n" for line in words) + exiting(START + 6, 1)
+    )  # fmt: skip
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert failed.reason == "PRE Script failed with status 2"
+    assert failed.stderr.split("\n")[1:] == [" [1]: no site catalog"]
+
+
+def test_of_several_processes_the_one_that_failed_is_told(
+    planned: Submitted, archive: Archive
+) -> None:
+    log = "".join(
+        text.replace("001.000.000", f"001.{proc:03d}.000")
+        for proc, end in enumerate((terminated(1, START + 5, 6), aborted(1, START + 6)))
+        for text in (submitted(1, START, ONE), executing(1, START + 1), end)
+    )
+    planned.nodes.write_text(log)
+    planned.out.write_text(starting() + table(START + 8, fail=1, futile=2))
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert (failed.outcome, failed.exitcode) == ("failed", 6)
+
+
+def test_files_of_a_copy_without_times_are_known_by_their_numbers(
+    planned: Submitted, archive: Archive
+) -> None:
+    for number in (0, 1):  # written now, long after the run, as everything there
+        planned.output(ONE).with_name(f"{ONE}.err.00{number}").write_text(f"words of {number}")
+    planned.nodes.write_text("".join(
+        submitted(n, at, ONE) + executing(n, at + 1) + terminated(n, at + 7, returned=1)
+        for n, at in ((1, START), (2, START + 100))
+    ))  # fmt: skip
+    planned.out.write_text(starting() + table(START + 200, fail=1, futile=2))
+    (failed,) = followed(planned.path, archive)[1].failures
+    assert failed.stderr == "words of 1"
 
 
 # ------------------------------------------------------------------ what was moved or is gone

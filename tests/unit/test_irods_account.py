@@ -150,6 +150,9 @@ def test_files_named_by_the_environment(home: Path) -> None:
     }
     found = account(URL, env(home) | named, home / "job")
     assert (found["irods_host"], found["password"]) == ("named.example", "named")
+    where = {"irods_authentication_file": named.pop("IRODS_AUTHENTICATION_FILE")}
+    settings(home, irods_host="named.example", irods_user_name="ann", **where)
+    assert account(URL, env(home) | named, home / "job")["password"] == "named"
 
 
 def test_nobody(home: Path) -> None:

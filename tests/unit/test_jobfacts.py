@@ -204,7 +204,7 @@ def test_a_job_whose_pre_script_failed_is_known_by_dagmans_list(planned: Submitt
     jobs = {job.details["job"]: job for job in took(FollowedWorkflow(planned.path))}
     assert set(jobs) == {ONE, STAGE}
     assert jobs[STAGE].details["outcome"] == "failed"
-    assert jobs[STAGE].details["stderr"] == "PRE Script failed with status 1"
+    assert jobs[STAGE].details["reason"] == "PRE Script failed with status 1"
 
 
 def test_how_many_jobs_are_held(planned: Submitted) -> None:
@@ -325,7 +325,7 @@ def test_whatever_stands_in_a_jobs_files_it_is_read(
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data + kickstart(START + 2, "x").encode() + data)
     job = PlannedJob("x", JobKind.COMPUTE, "mu", "t::x:1", "ID1", folder / "x.out", None)
-    said = read_output(job, START, START + 10, complained=True)
+    said = read_output(job, START, START + 10, complained=True, number=0)
     assert len(said.stderr.encode()) <= TAIL_BYTES
 
 

@@ -72,6 +72,10 @@ def test_the_runs_of_a_clustered_job_are_kept_apart() -> None:
     assert "other" in two.outputs and "other" not in one.outputs
 
 
+def test_a_document_that_does_not_say_how_it_ended_is_torn() -> None:
+    assert not kickstart.invocations(DOCUMENT[: DOCUMENT.index("    status:")])
+
+
 @pytest.mark.parametrize(("status", "code"), [(768, 3), (9, -9), (139, -11), (-1, -128)])
 def test_the_exit_code_is_pegasus_analyzers(status: int, code: int) -> None:
     """Of what a signal ended, or could not be started, kickstart writes no exit code."""

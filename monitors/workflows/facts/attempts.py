@@ -32,9 +32,9 @@ def waited_s(attempt: Attempt, ready: float, work_s: float | None) -> float:
 
     By HTCondor's clock alone: only how long the work took is the worker's word.
     """
-    slot_s = attempt.end - attempt.start
+    slot_s = attempt.ran_s
     own_s = slot_s if work_s is None else min(slot_s, max(0.0, work_s))
-    return max(0.0, attempt.start - ready) + slot_s - own_s
+    return max(0.0, attempt.start - ready - attempt.held_s) + slot_s - own_s
 
 
 def queue_wait(attempt: Attempt, ready: float, work_s: float | None) -> Measurement | None:
@@ -114,7 +114,7 @@ def _run(
         "job": attempt.job.name,
         "task": task,
         "attempt": attempt.number,
-        "queued_s": max(0.0, attempt.start - attempt.submit) if attempt.start else None,
+        "queued_s": attempt.queued_s if attempt.start else None,
         "bytes_in": bytes_in,
     }
     if record is not None:

@@ -34,7 +34,7 @@ from monitors.workflows.facts.transfers import Journal, listed, setup_facts, tra
 from monitors.workflows.logs.dagman import DagmanStep
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.kickstart import JobRecord
-from monitors.workflows.logs.records import JobOutput, read_output
+from monitors.workflows.logs.records import JobOutput, planner_words, read_output
 from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, PlannedJob, SubmitDir
 from monitors.workflows.planned.transferlist import RELAY
 from network_provisioner.base.errors import InputError
@@ -74,6 +74,9 @@ class JobFacts:
         self._looked_for: set[str] = set()  # jobs that no log knows of
         self._held: dict[str, Attempt] = {}
         self._dagman_hold: Hold | None = None
+        self.dagman_removed: dict[int, Hold] = {}
+        """The hold that DAGMan's own job was on when it was removed, by its number."""
+        self._run_again = 0.0  # when it was run anew after an end (Unix seconds)
         self._placed = False  # whether the placements were recorded
         self._believed: Believed = {}
         self._journal = Journal(submit_dir.path)
@@ -165,7 +168,9 @@ class JobFacts:
         later = (one.submit for one in self.attempts.of_job(attempt.job.name))
         until = min([until, *(at for at in later if at > attempt.submit)])
         began = attempt.start or attempt.submit
-        records = read_output(attempt.job, began, until, complained=False).records
+        records = read_output(
+            attempt.job, began, until, complained=False, number=attempt.number
+        ).records
         if records:
             if not attempt.cluster:  # nor is it known when it was submitted
                 attempt.submit = min(one.start for one in records)
@@ -237,8 +242,9 @@ class JobFacts:
                 lost.outcome = Outcome.FAILED
                 facts += self._attempt_facts(lost)
                 continue
-            lost.submit, lost.end, lost.outcome = at, at, Outcome.FAILED
-            facts.append(_job_fact(lost, JobOutput(stderr=reason)))
+            lost.submit, lost.end, lost.outcome, lost.reason = at, at, Outcome.FAILED, reason
+            planner = planner_words(self.dir.path / f"{name}.pre.log")
+            facts.append(_job_fact(lost, JobOutput(stderr=planner)))
         return facts
 
     def _held_facts(self, event: JobEvent) -> list[Measurement]:
@@ -253,29 +259,42 @@ class JobFacts:
             del self._held[attempt.key]
         return [self._held_fact(event, attempt.key, attempt.job.name)]
 
+    def run_again(self, key: str, at: float) -> Measurement:
+        """DAGMan began anew ``at`` a time (Unix seconds), as its change of status with this ``key``
+        says: what was held before is none of its jobs."""
+        self._run_again = at
+        return self._held_as(f"run:{key}", at, DAGMAN_JOB)
+
     def dagman_held(self, event: JobEvent) -> list[Measurement]:
         """The same where DAGMan's own job is put on hold, or is no longer."""
         if (event.kind is Kind.HELD) == (self._dagman_hold is not None):
             return []
+        if event.kind is Kind.ABORTED and self._dagman_hold is not None:
+            self.dagman_removed[event.cluster] = self._dagman_hold
         self._dagman_hold = None
         if event.kind is Kind.HELD:
             self._dagman_hold = Hold(event.at, event.reason, event.code, event.subcode)
         return [self._held_fact(event, f"{event.cluster}.{event.proc}", DAGMAN_JOB)]
 
     def _held_fact(self, event: JobEvent, key: str, job: str) -> Measurement:
-        workflow = self.dir.workflow
         again = f":{event.nth + 1}" if event.nth else ""
-        holds = [(one.job.name, one.job.site, one.hold) for one in self._held.values()]
+        return self._held_as(f"{key}:{int(event.kind)}:{event.at:.3f}{again}", event.at, job)
+
+    def _held_as(self, key: str, at: float, job: str) -> Measurement:
+        workflow = self.dir.workflow
+        began = self._run_again if at >= self._run_again else 0.0
+        held = [one for one in self._held.values() if one.submit >= began]
+        holds = [(one.job.name, one.job.site, one.hold) for one in held]
         if self._dagman_hold is not None:
             holds.insert(0, (DAGMAN_JOB, RELAY, self._dagman_hold))
         shown = [{"job": name, "site": site} | asdict(hold) for name, site, hold in holds if hold]
         return Measurement(
-            id=f"held:{workflow}:{key}:{int(event.kind)}:{event.at:.3f}{again}",
+            id=f"held:{workflow}:{key}",
             metric="held",
             subject=workflow,
-            value=float(len(self._held)),
+            value=float(len(held)),
             unit="1",
-            at=event.at,
+            at=at,
             source="event log",
             workflow=workflow,
             details={"job": job, "held": shown[:_MOST_HELD]},
@@ -304,7 +323,9 @@ class JobFacts:
         complained = attempt.outcome is not Outcome.DONE
         # A job that ended by itself has run, also where no event says when it began.
         started = attempt.start or (0.0 if attempt.returned is None else attempt.submit)
-        left = read_output(attempt.job, started, attempt.end, complained=complained)
+        left = read_output(
+            attempt.job, started, attempt.end, complained=complained, number=attempt.number
+        )
         ready = self._ready(attempt)
         wait = queue_wait(attempt, ready, left.work_s)
         facts = run_facts(attempt, left.records) + ([] if wait is None else [wait])
@@ -431,15 +452,13 @@ def _task_facts(attempt: Attempt, records: Sequence[JobRecord]) -> list[Measurem
 
 def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
     job, records, workflow = attempt.job, left.records, attempt.workflow
-    seconds = attempt.end - attempt.start if attempt.start else 0.0
-    seconds = seconds if left.work_s is None else left.work_s
+    seconds = attempt.ran_s if left.work_s is None else left.work_s
     # pegasus-mpi-cluster tries tasks again: the last run of each says how it ended.
     last = {(job.is_clustered and one.task) or n: one for n, one in enumerate(records)}
     failed = [one for one in last.values() if one.exitcode]
     known = [task.id for task in job.tasks] or [one.task for one in last.values()]
     # As pegasus-analyzer: what ran around the tool returns another code where that failed.
     returned = failed[0].exitcode if failed else attempt.returned
-    ran = attempt.start or attempt.end
     return Measurement(
         id=f"job:{workflow}:{attempt.key}",
         metric="job",
@@ -463,7 +482,8 @@ def _job_fact(attempt: Attempt, left: JobOutput) -> Measurement:
             "host": next((one.host for one in records if one.host), None) or attempt.slot or None,
             "submitted_at": attempt.submit,
             "started_at": attempt.start or None,
-            "queued_s": round(max(0.0, ran - attempt.submit), 6),
+            "slot_s": round(attempt.ran_s, 6),
+            "queued_s": round(attempt.queued_s, 6),
             "starts": attempt.starts,
             "tasks": len(records),
             "task_ids": known[:_MOST_TASKS] if job.is_clustered else [],

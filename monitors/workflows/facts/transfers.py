@@ -201,9 +201,11 @@ def transfer_facts(
 
 def setup_facts(attempt: Attempt, ready: float, moved: Sequence[Measurement]) -> list[Measurement]:
     """What a transfer job took beside moving, from ``ready`` (Unix seconds) to its end, once for
-    each pair of sites; of one that did well and told its seconds."""
+    each pair of sites; of one that did well at once and told its seconds."""
     seconds = [fact.details["seconds"] for fact in moved]
     if attempt.job.kind not in _DIRECTIONS or attempt.outcome is not Outcome.DONE:
+        return []
+    if attempt.starts > 1:  # it was evicted, or on hold
         return []
     if not seconds or None in seconds or any(fact.source == "log" for fact in moved):
         return []  # the log's seconds have waiting in them

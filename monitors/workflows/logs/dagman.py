@@ -82,7 +82,17 @@ _NO_TROUBLE = re.compile(
     rb"|the following|(?:PRE|POST|HOLD) [Ss]cript|metrics|^argv\[|^\*\* |^Running: |^\s*Done\s"
 )
 _MOST_WORDS = 3  # lines of them
-_REFUSED = re.compile(rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (\S+) \([^)]*\) \{[^}]*\} (.+)")
+_REFUSED = re.compile(
+    rb"Event: ULOG_SUBMIT_FAILURE for \S+ \S+ (?P<node>\S+) \([^)]*\) \{[^}]*\} (?P<why>.+)"
+)
+# Older versions tell of no event:
+#     Submitting HTCondor Node align_ID1 job(s)...
+#     From submit: ERROR: Failed to parse command file (line 4).
+_SUBMITTING = re.compile(
+    rb"Submitting (?:HT)?Condor (?:[Nn]ode|[Jj]ob) (?P<node>\S+) job\(s\)"
+    rb"|From submit: (?:Submitting job\(s\)\.*)?ERROR:? *(?P<why>.+)"
+    rb"|ERROR: (?P<where>on Line \d+ of submit file: .+)"
+)
 _NODE = re.compile(rb" *Node Name: (\S+)\s*\Z")
 _ERROR = re.compile(rb" *Error: (.+?)\s*\Z")
 
@@ -109,7 +119,7 @@ _SUBMITTED = re.compile(
 _WORDS = (
     b"nodes total:", b"STARTING UP", b"EXITING WITH", b"SIGUSR1", b"(DAG_STATUS_RM)",
     b"(s) failed:", b"ULOG_POST_SCRIPT", b"ULOG_SUBMIT", b"Script of", b"script of",
-    b"** PID =",
+    b"** PID =", b"Submitting ", b"From submit: ", b"of submit file: ",
 )  # fmt: skip
 
 _COLUMNS = {
@@ -189,6 +199,7 @@ class DagmanParser:
         self._expected = ""  # which line of a table comes next
         self._removed = False
         self._refused: dict[str, str] = {}  # jobs that could not be submitted, and why
+        self._submitting = ""  # the job that is being submitted
         self._listing = ""  # the job of that list of which the reason comes next
         self._lists = False
         self._script: re.Match[bytes] | None = None  # of which job one ended
@@ -248,8 +259,8 @@ class DagmanParser:
             self._expected = "header"
         elif (step := _step_of(at, text)) is not None:
             yield step
-        elif refused := _REFUSED.match(text):
-            self._refused[_text(refused[1])] = _text(refused[2]).strip()
+        elif submitted := _SUBMITTING.match(text) or _REFUSED.match(text):
+            self._submit(submitted)
         elif script := _SCRIPT.match(text):
             self._script = script
         elif ended := _POST_ENDED.match(text):
@@ -275,6 +286,14 @@ class DagmanParser:
             state = self._end_state(number)
             end = replace(status, state=state, at=at, reason=self._reason(state, number))
             yield from self._changed(stamp, end)
+
+    def _submit(self, said: re.Match[bytes]) -> None:
+        """A job is submitted, or why that failed."""
+        words = said.groupdict()
+        if words["node"]:
+            self._submitting = _text(words["node"])
+        if why := words["why"] or words.get("where"):
+            self._refused[self._submitting] = _text(why).strip()
 
     def _list(self, text: bytes) -> None:
         if node := _NODE.match(text):

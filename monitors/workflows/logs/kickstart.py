@@ -224,8 +224,8 @@ def _record(
     sizes: tuple[dict[str, int], dict[str, int]],
     stderr: str,
 ) -> JobRecord | None:
-    """None for a document that was torn. ``main`` has the program's own times, nothing where it was
-    not started."""
+    """None for a document that was torn, or does not say how it ended. ``main`` has the program's
+    own times, nothing where it was not started."""
     try:
         start = _at(head["start"])
         # Where it could not be started, its own start is the beginning of time.
@@ -234,7 +234,7 @@ def _record(
         cpu_s = float(cpu[1]) + float(cpu[2]) if cpu else None
     except (KeyError, ValueError, OverflowError):
         return None
-    if not start <= start + seconds < float("inf"):
+    if not (codes and start <= start + seconds < float("inf")):
         return None
     task = head.get("derivation", "")
     return JobRecord(

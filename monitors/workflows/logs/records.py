@@ -10,13 +10,14 @@ and the YAML document of pegasus-kickstart, which the real planner's jobs write.
 
 pegasus-exitcode renames ``<job>.out`` and ``<job>.err`` of a finished run to ``….000`` and so on,
 both with the same number. Which of them belong to a run is told by the times in its record, or else
-by when they were last written.
+by when they were last written; in a copy without times by their numbers.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -133,6 +134,8 @@ _CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
 _FAILED_TASKS = 10  # of which is kept what they said
 _FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
 _MULTIPART = ".multipart"
+_FATAL = "[FATAL ERROR]"
+_PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +158,43 @@ class JobOutput:
         return max(one.end for one in self.records) - min(one.start for one in self.records)
 
 
-def read_output(job: PlannedJob, started: float, ended: float, *, complained: bool) -> JobOutput:
-    """What a run between two event times (Unix seconds) left; ``stderr`` where ``complained``."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Between two event times (Unix seconds). ``number`` counts from 0, where the files' times do
+    not say of which run they are, else None."""
+
+    started: float
+    ended: float
+    number: int | None
+
+    def has_written(self, path: Path, first: Path) -> bool:
+        """Whether a file is of this run, of those that :func:`versions` gives for ``first``."""
+        try:
+            written = path.stat().st_mtime
+        except (OSError, ValueError):
+            return False
+        if self.number is None or written <= self.ended + _FILE_CLOCK_S:
+            return self.started - _FILE_CLOCK_S <= written <= self.ended + _FILE_CLOCK_S
+        renamed = first.with_name(f"{first.name}.{self.number:03d}")
+        return path == (renamed if _is_there(renamed) else first)
+
+
+def read_output(
+    job: PlannedJob, started: float, ended: float, *, complained: bool, number: int
+) -> JobOutput:
+    """What a run between two event times (Unix seconds) left, the ``number``-th of its job from 0;
+    ``stderr`` where ``complained``."""
     if job.output is None or not started:
         return JobOutput()
     most_bytes = _CLUSTER_BYTES if job.is_clustered else _READ_BYTES
-    text, output, records = _output_of(job.output, started, ended, most_bytes, job.tasks)
+    run = _Run(started, ended, number if _is_copy(job.output, ended) else None)
+    text, output, records = _output_of(job.output, run, most_bytes, job.tasks)
     ending = output.name[len(job.output.name) :] if output is not None else ""
     moved = _moved(job.output, text, started, ended)
     logged = [] if moved or job.kind not in TRANSFERS else summaries(text)
     stderr = ""
     if complained:
-        stderr = _of_programs(records) or _complaint(job, text, ending, started, ended)
+        stderr = _of_programs(records) or _complaint(job, text, ending, run)
     return JobOutput(records, moved, logged, stderr, output)
 
 
@@ -180,16 +208,16 @@ def _of_programs(records: Sequence[JobRecord]) -> str:
 
 
 def _output_of(
-    output: Path, started: float, ended: float, most_bytes: int, tasks: Sequence[PlannedTask]
+    output: Path, run: _Run, most_bytes: int, tasks: Sequence[PlannedTask]
 ) -> tuple[str, Path | None, list[JobRecord]]:
     """The run's output, the file that it is in, and the records in it."""
     aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
         text = end_of(path, most_bytes)
-        records = [one for one in records_in(text, tasks) if is_of(one, started, ended)]
+        records = [one for one in records_in(text, tasks) if is_of(one, run.started, run.ended)]
         if records:
             return text, path, records
-        if (text > aged[0] == "" or aged[1] is None) and _written_in(path, started, ended):
+        if (text > aged[0] == "" or aged[1] is None) and run.has_written(path, output):
             aged = (text, path)
     return *aged, []
 
@@ -207,14 +235,14 @@ def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]
     return [one for one in found if started - _FILE_CLOCK_S <= one.start <= ended + _FILE_CLOCK_S]
 
 
-def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: float) -> str:
+def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:
     """Of a job whose program did not fail, or whose records are lost: what stands in the error
     file, such as PegasusLite's own words, else in the last document of kickstart."""
     error = job.error or (job.output.with_suffix(".err") if job.output else None)
     if error is not None:
         for path in versions(error):
             same = path.name[len(error.name) :] == ending and bool(text)
-            if (same or _written_in(path, started, ended)) and (
+            if (same or run.has_written(path, error)) and (
                 words := end_of(path, 4 * TAIL_BYTES).strip()
             ):
                 return tail(words)
@@ -223,6 +251,17 @@ def _complaint(job: PlannedJob, text: str, ending: str, started: float, ended: f
     if "- invocation:" in text or "<invocation" in text:
         return ""
     return tail("\n".join(x for x in text.splitlines() if not x.startswith(OUR_RECORD)).strip())
+
+
+def planner_words(log: Path) -> str:
+    """Why pegasus-plan could not plan a workflow inside another, from the newest of its logs; ""
+    where there is none, or it does not say."""
+    for path in (*list(versions(log))[1:], log):
+        if text := end_of(path):
+            about = text[text.rfind(_FATAL) :] if _FATAL in text else ""
+            lines = (line for line in about.splitlines() if not _PLANNER_LINE.match(line))
+            return tail("\n".join(lines))
+    return ""
 
 
 def tail(text: str, most_bytes: int = TAIL_BYTES) -> str:
@@ -237,8 +276,10 @@ def tail(text: str, most_bytes: int = TAIL_BYTES) -> str:
     return data.decode(errors="ignore")
 
 
-def _written_in(path: Path, started: float, ended: float) -> bool:
+def _is_copy(output: Path, ended: float) -> bool:
+    """Whether a job's files lost their times, as in a directory that was unpacked elsewhere: its
+    submit file looks newer than the job's end (Unix seconds)."""
     try:
-        return started - _FILE_CLOCK_S <= path.stat().st_mtime <= ended + _FILE_CLOCK_S
+        return output.with_suffix(".sub").stat().st_mtime > ended + _FILE_CLOCK_S
     except (OSError, ValueError):
         return False
