@@ -49,11 +49,13 @@ class Many:
 @dataclass(frozen=True, slots=True)
 class Object:
     """A mapping; what None stands for is not looked at. ``extensions``: keys ``x-…`` with any value
-    are taken. Inside a workflow ``more`` keys are, too, and all where it is ``open_inside``."""
+    are taken, and those of ``own``, which are ADON's. Inside a workflow ``more`` keys are, too, and
+    all where it is ``open_inside``."""
 
     keys: Mapping[str, Kind | None]
     required: tuple[str, ...] = ()
     extensions: bool = False
+    own: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     open_inside: bool = False
 
@@ -78,8 +80,12 @@ VERSION = Scalar(pattern=r"\d+(\.\d+(\.\d+)?)?")
 _PROFILE = Table(re.compile(r"[+.\w-]+", re.ASCII), VALUE, extensions=True)
 NAMESPACES = ("env", "condor", "globus", "dagman", "pegasus", "hints", "selector")
 PROFILES = Object(
-    {**dict.fromkeys(NAMESPACES, _PROFILE), "env": Table(re.compile(r"[.\w-]+", re.ASCII), VALUE)},
+    {
+        **dict.fromkeys(NAMESPACES, _PROFILE),
+        "env": Table(re.compile(r"[.\w-]+", re.ASCII), VALUE, extensions=True),
+    },
     extensions=True,
+    own=("adon",),
     more=("metadata",),
 )
 METADATA = Table(re.compile(r".*[\w.].*"), VALUE, least=1)
@@ -286,7 +292,7 @@ class _Walk:
     def _object(self, kind: Object, value: dict[str, Any]) -> None:
         if not value.keys() <= kind.keys.keys():
             for key in value.keys() - kind.keys.keys():
-                ignored = kind.extensions and key.startswith(EXTENSION)
+                ignored = key in kind.own or (kind.extensions and key.startswith(EXTENSION))
                 if self.inside:
                     ignored = ignored or kind.open_inside or key in kind.more
                 if not ignored:
