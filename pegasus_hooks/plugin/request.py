@@ -71,8 +71,9 @@ class RequestedJob:
 @dataclass(frozen=True, slots=True)
 class Request:
     """The whole question. ``sites`` holds the ``pegasus`` profiles of each site, and its
-    priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties give all jobs; ``submit_dir`` is where the
-    planner writes, where it says so; ``priorities``: it takes those of jobs, too."""
+    priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties
+    give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
+    takes those of jobs, too."""
 
     workflow: str
     config: str | None

@@ -194,8 +194,9 @@ def _hint(site: str) -> str:
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
         ((FLOW, SITES, "pegasus: '5.0'\nreplicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
          "job x: input 'f' is written by no job and has no replica"),
-        ((FLOW, SITES, REPLICAS, PROGRAMS.replace("transformations:", "transformations: []\nx-a:")),
-         "transformation catalog: transformations: found a list, expected a list of at least 1"),
+        ((FLOW, SITES, REPLICAS,
+          PROGRAMS.replace("transformations:", "transformations: []\nx-a:")),
+         "transformations: found a list, expected a list of at least 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(texts: tuple[str, str, str, str], message: str) -> None:
