@@ -190,7 +190,7 @@ def _hint(site: str) -> str:
           REPLICAS, PROGRAMS), "sites.yml:14: site 'mu': found 'adon.rate' in profiles: env, exp"),
         ((FLOW, sites_text({"mu": {"adon.workers": "9" * 5000}}), REPLICAS, PROGRAMS),
          "expected a whole number from 0 to 10,000,000"),
-        ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "sites.yml:1: site catalog: found no 'pegasus'"),
+        ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "site catalog: found no 'pegasus'"),
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
         ((FLOW, SITES, "pegasus: '5.0'\nreplicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
          "job x: input 'f' is written by no job and has no replica"),
