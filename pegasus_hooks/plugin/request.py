@@ -71,8 +71,9 @@ class RequestedJob:
 @dataclass(frozen=True, slots=True)
 class Request:
     """The whole question. ``sites`` holds the ``pegasus`` profiles of each site, and its
-    priorities; ``profiles`` are those that properties give all jobs; ``submit_dir`` is where the
-    planner writes, where it says so; ``priorities``: it takes those of jobs, too."""
+    priorities, ``tags`` the same for jobs with each tag; ``profiles`` are those that properties
+    give all jobs; ``submit_dir`` is where the planner writes, where it says so; ``priorities``: it
+    takes those of jobs, too."""
 
     workflow: str
     config: str | None
@@ -83,6 +84,7 @@ class Request:
     replica_files: tuple[tuple[str | None, str], ...]
     replica_properties: Mapping[str, str]
     sites: Mapping[str, Mapping[str, str]]
+    tags: Mapping[str, Mapping[str, Mapping[str, str]]]
     programs: tuple[RequestedTransformation, ...]
     files: tuple[RequestedFile, ...]
     tasks: tuple[RequestedJob, ...]
@@ -123,6 +125,7 @@ def parse_request(text: str | bytes) -> Request:
         tuple((e.get("type", str, None), e.name("path")) for e in top.entries("replica_files")),
         top.table("replica_properties"),
         {e.name("name"): e.table("profiles") for e in top.entries("sites")},
+        {e.name("name"): e.tables("tags") for e in top.entries("sites")},
         programs,
         files,
         tasks,
@@ -183,6 +186,11 @@ class _Entry:
             raise self.error(key, found, "each index once")
         return tuple(found)
 
+    def tables(self, key: str) -> dict[str, dict[str, str]]:
+        """Tables by name."""
+        inner = _Entry(self.data.get(key) or {}, f"{self.what}: {key}")
+        return {name: inner.table(name) for name in inner.data}
+
     def table(self, key: str) -> dict[str, str]:
         found = self.data.get(key)
         if found is None:
@@ -209,8 +217,7 @@ def _program(entry: _Entry) -> RequestedTransformation:
         site: _number(entry, f"runtime at {site}", value)
         for site, value in entry.table("runtimes").items()
     }
-    there = _Entry(entry.data.get("profiles") or {}, f"{entry.what}: profiles")
-    profiles = {site: there.table(site) for site in there.data}
+    profiles = entry.tables("profiles")
     return RequestedTransformation(entry.name("name"), entry.texts("sites"), runtimes, profiles)
 
 

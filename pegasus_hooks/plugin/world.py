@@ -86,15 +86,19 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             except InputError as error:
                 note(f"{WARNING}site {name!r} of the site catalog: {error}; it is left out")
         kept = {"pegasus": good, **priorities}
-        found[name] = Site(name, None, None, (), kept, parse_hints(good))
+        tags = {
+            tag: {"pegasus": values, **priority_profiles(values)}
+            for tag, values in request.tags.get(name, {}).items()
+        }
+        found[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
     return found
 
 
 def profiles_of(flat: Mapping[str, str]) -> Profiles:
     """The profiles among entries such as ``condor.priority``."""
-    found = priority_profiles(flat)
-    configuration = flat.get(f"pegasus.{CONFIGURATION_PROFILE}")
-    return found | ({"pegasus": {CONFIGURATION_PROFILE: configuration}} if configuration else {})
+    keys = (CONFIGURATION_PROFILE, "tag")
+    own = {key: flat[f"pegasus.{key}"] for key in keys if f"pegasus.{key}" in flat}
+    return priority_profiles(flat) | ({"pegasus": own} if own else {})
 
 
 def _kind_name(request: Request, task: RequestedJob) -> str:

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -122,6 +122,20 @@ class Document:
             for line in _lines(self.text, tuple(path)):  # noqa: B007
                 pass
         return line
+
+    def plain_scalars(
+        self, paths: Collection[tuple[Key, ...]]
+    ) -> Iterator[tuple[tuple[Key, ...], bool]]:
+        """Which of the scalars at ``paths`` are written without quotes, as far as they are seen
+        (one that an alias stands for is not)."""
+        left = len(paths)
+        with suppress(yaml.YAMLError):
+            for path, event in _values(self.text) if left else ():
+                if type(event) is yaml.ScalarEvent and (at := tuple(path)) in paths:
+                    yield at, bool(event.implicit[0]) and not event.style
+                    left -= 1
+                    if not left:
+                        return
 
     def error(self, path: Sequence[Key], message: str) -> InputError:
         """An InputError that begins with file and line of ``path``, in one printable line."""
@@ -395,6 +409,17 @@ def _text_of(value: Any) -> Any:
 def _lines(text: str, target: tuple[Key, ...]) -> Iterator[int]:
     """Lines of ever longer prefixes of ``target``: the events again, with the path in hand."""
     best_length = -1
+    for path, event in _values(text):
+        if len(path) > best_length and tuple(path) == target[: len(path)]:
+            best_length = len(path)
+            yield event.start_mark.line + 1
+        if best_length == len(target):
+            return
+
+
+def _values(text: str) -> Iterator[tuple[list[Any], Any]]:
+    """The event that begins each value, and key of a mapping, with its path (of a key: that of its
+    value). The list is one, and changes."""
     path: list[Any] = []  # per open container: the index in a list, the pending key of a mapping
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)
     for event in events:
@@ -402,16 +427,11 @@ def _lines(text: str, target: tuple[Key, ...]) -> Iterator[int]:
         if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             path.pop()
         elif kind in _VALUES:
-            is_key = bool(path) and path[-1] is _NO_KEY
-            if is_key:
+            if path and path[-1] is _NO_KEY:
                 path[-1] = event.value if kind is yaml.ScalarEvent else None
-            if len(path) > best_length and tuple(path) == target[: len(path)]:
-                best_length = len(path)
-                yield event.start_mark.line + 1
-            if best_length == len(target):
-                return
-            if is_key:
+                yield path, _KeyEvent(event)
                 continue
+            yield path, event
             if kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 path.append(_NO_KEY if kind is yaml.MappingStartEvent else 0)
                 continue
@@ -419,3 +439,12 @@ def _lines(text: str, target: tuple[Key, ...]) -> Iterator[int]:
             continue
         if path:  # a value is complete: on to the next index or key
             path[-1] = path[-1] + 1 if isinstance(path[-1], int) else _NO_KEY
+
+
+class _KeyEvent:
+    """A key of a mapping, which is no value."""
+
+    __slots__ = ("start_mark",)
+
+    def __init__(self, event: Any) -> None:
+        self.start_mark = event.start_mark

@@ -29,6 +29,7 @@ from site_selector.catalogs.fields import (
 )
 from site_selector.catalogs.hints import Hints, parse_hints, refuse_hints, unknown_sites
 from site_selector.catalogs.javapattern import compiled
+from site_selector.catalogs.schema import check_catalog
 
 Path = tuple[Key, ...]
 _GROUP = re.compile(r"\[(\d{1,3})\]")
@@ -199,13 +200,17 @@ def _tags(
 ) -> Iterator[tuple[str, Profiles]]:
     tags = entry.get("x-tags")
     for index, tag in enumerate(tags if type(tags) is list else ()):
-        if type(tag) is dict and isinstance(name := tag.get("name"), str):
-            where = (*path, "x-tags", index, "profiles")
-            yield name, profiles_of(document, where, tag.get("profiles"), f"site {site!r}")
+        name = tag.get("name") if type(tag) is dict else None
+        where = (*path, "x-tags", index)
+        if not isinstance(name, str):
+            raise document.error(where, f"site {site!r}: found a tag in 'x-tags' without a name")
+        profiles = (*where, "profiles")
+        yield name, profiles_of(document, profiles, tag.get("profiles"), f"site {site!r}")
 
 
 def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
     """The site catalog below ``at``. Raises InputError with file and line."""
+    check_catalog(document, at, "sites")
     found: dict[str, Site] = {}
     indices: dict[str, int] = {}
     for index, (path, entry) in enumerate(_entries(document, at, "sites")):
@@ -234,8 +239,6 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
             tags=dict(_tags(document, path, entry, name)),
             release=_release(entry),
         )
-    if not found:
-        raise document.error((*at, "sites"), "the site catalog lists no site")
     for site in found.values():
         for key, wrong in unknown_sites(site.hints, {**found, **dict.fromkeys(ALWAYS_THERE)}):
             where = (*at, "sites", indices[site.name], "profiles", "pegasus", key)
@@ -246,6 +249,7 @@ def sites_of(document: Document, at: Path = ()) -> dict[str, Site]:
 def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
     """The replica catalog below ``at``; entries of one file are merged. Raises InputError with file
     and line. A pattern that cannot be read costs its entry, and a note."""
+    check_catalog(document, at, "replicas")
     exact: dict[str, Replica] = {}
     patterns: dict[str, Replica] = {}
     for path, entry in _entries(document, at, "replicas"):
@@ -256,6 +260,10 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
             if not _is_text(site) or not _is_text(name):
                 raise document.error(path, f"replica {lfn!r}: a pfn has no site or no pfn")
             places.append((site, name))
+        if at and not places:
+            raise document.error(
+                path, f"replica {lfn!r}: found no pfns, expected one in a workflow"
+            )
         replica = Replica(lfn, tuple(places), size_of(entry), path)
         is_pattern = entry.get("regex") in ("true", "True", "TRUE")
         if is_pattern and len(places) > 1:
@@ -279,6 +287,7 @@ def replicas_of(document: Document, at: Path = ()) -> ReplicaCatalog:
 def transformations_of(document: Document, at: Path = ()) -> dict[str, Transformation]:
     """The transformation catalog below ``at``, by full name; entries of one program are merged.
     Raises InputError with file, line."""
+    check_catalog(document, at, "transformations")
     found: dict[str, Transformation] = {}
     containers = dict(_containers(document, at))
     for path, entry in _entries(document, at, "transformations"):
@@ -295,6 +304,10 @@ def transformations_of(document: Document, at: Path = ()) -> dict[str, Transform
                     where, f"{name}: found type {brief(kind)}, expected installed or stageable"
                 )
             runtime, own = _profiles(document, where, site, name)
+            if "container" in site and site["container"] not in containers:
+                raise document.error(
+                    where, f"{name}: found no container {brief(site['container'])} in the catalog"
+                )
             if inside := containers.get(str(site.get("container"))):
                 # Of pegasus profiles alone, and the program's own win.
                 layers = (inside, general.get("pegasus", {}), own.get("pegasus", {}))
@@ -341,6 +354,8 @@ def _entries(document: Document, at: Path, key: str) -> Iterator[tuple[Path, dic
         holder = holder.get(step) if isinstance(holder, dict) else None
     value = holder.get(key) if isinstance(holder, dict) else None
     if value is None and isinstance(holder, dict) and key in holder:
+        value = []
+    if at and not isinstance(value, list):  # which Pegasus takes for none inside a workflow
         value = []
     if not isinstance(value, list):
         raise document.error((*at, key), f"no list {key!r}, expected a Pegasus 5 catalog of {key}")

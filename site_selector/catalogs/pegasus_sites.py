@@ -126,5 +126,5 @@ def _hosted_document(name: str, sources: Sources) -> Document:
     from urllib.request import urlopen  # noqa: PLC0415  (few need it, and it takes long to load)
 
     with urlopen(url, timeout=_TIMEOUT_S) as answer:
-        text = answer.read(MAX_BYTES).decode("utf-8")
+        text = answer.read(MAX_BYTES).decode("utf-8-sig")
     return parse_document(expanded(text, url, sources.variables), url, WHAT)

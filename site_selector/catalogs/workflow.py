@@ -34,6 +34,7 @@ from site_selector.catalogs.fields import (
     size_of,
 )
 from site_selector.catalogs.hints import refuse_hints
+from site_selector.catalogs.schema import JOB, PROFILES, USE, WORKFLOW, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,9 @@ def find_cycle(parents: Mapping[str, Sequence[str]], ordered: Sequence[str]) -> 
 
 WHAT = "Pegasus 5 abstract workflow"
 SUBWORKFLOWS = ("pegasusWorkflow", "condorWorkflow")
+_JOB_KEYS, _USE_KEYS = JOB.keys.keys(), USE.keys.keys()
+_NAMESPACES = PROFILES.keys.keys()
+_NONE: list[Any] = []
 _HINTS = ("selector", "hints")  # namespaces of execution.site, hints being the older one
 _FALSE = frozenset({"false", "False", "FALSE"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -157,11 +161,12 @@ def workflow_of(document: Document) -> Workflow:
     entries = root.get("jobs")
     if not isinstance(entries, list) or not entries:
         raise document.error(("jobs",), f"no list of jobs, expected a {WHAT}")
+    check(document, (), WORKFLOW, root, "workflow")
     with uncollected():
         reader = _Reader(document)
         for index, entry in enumerate(entries):
             reader.add_job(entry, ("jobs", index))
-        reader.add_dependencies(root.get("jobDependencies"))
+        reader.add_dependencies(root.get("jobDependencies", []))
         return reader.finish(_name(document, root.get("name")) or Path(document.name).stem)
 
 
@@ -205,10 +210,15 @@ class _Reader:
                 (*path, "type"),
                 f"job {job_id}: found type {brief(kind)}, expected job, {', '.join(SUBWORKFLOWS)}",
             )
-        name = _text(entry.get("name")) or (_text(entry.get("file")) if kind != "job" else None)
+        name = _text(entry.get("name" if kind == "job" else "file"))
         if not name:
-            raise self.document.error(path, f"job {job_id} names no transformation")
-        inputs, outputs = self._uses(entry.get("uses"), path, job_id)
+            missing = "names no transformation" if kind == "job" else "has no file"
+            raise self.document.error(path, f"job {job_id} {missing}")
+        if "hooks" in entry or not entry.keys() <= _JOB_KEYS:
+            check(self.document, path, JOB, entry, f"job {job_id}")
+        if type(entry.get("arguments", _NONE)) is not list:
+            raise self.document.error((*path, "arguments"), f"job {job_id}: 'arguments' is no list")
+        inputs, outputs = self._uses(entry.get("uses", _NONE), path, job_id)
         profiles = entry.get("profiles")
         settings: Profiles = self._profiles(profiles, path, job_id) if profiles else {}
         pegasus = settings.get("pegasus", {})
@@ -233,14 +243,14 @@ class _Reader:
     ) -> tuple[dict[str, None], dict[str, None]]:
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
-        if uses is None:
-            return inputs, outputs
         if not isinstance(uses, list):
             raise self.document.error((*path, "uses"), f"job {job}: 'uses' is no list")
         for index, use in enumerate(uses):
             lfn = use.get("lfn") if isinstance(use, dict) else None
             if not isinstance(lfn, str) or not lfn:
                 raise self._use_error(path, index, f"job {job}: a file it uses has no lfn")
+            if not use.keys() <= _USE_KEYS:
+                check(self.document, (*path, "uses", index), USE, use, f"job {job}: file {lfn!r}")
             if "size" in use or "metadata" in use:
                 size = size_of(use)
                 if size is not None:
@@ -289,6 +299,8 @@ class _Reader:
 
     def _profiles(self, value: Any, path: tuple[Key, ...], job: str) -> Profiles:
         where = (*path, "profiles")
+        if type(value) is dict and not value.keys() <= _NAMESPACES:
+            check(self.document, where, PROFILES, value, f"job {job}: profiles")
         profiles = profiles_of(self.document, where, value, f"job {job}")
         refuse_hints(self.document, where, profiles, f"job {job}")
         return profiles
@@ -319,9 +331,9 @@ class _Reader:
                 )
 
     def add_dependencies(self, entries: Any) -> None:
-        if entries is not None and not isinstance(entries, list):
+        if not isinstance(entries, list):
             raise self.document.error(("jobDependencies",), "jobDependencies is no list")
-        for index, entry in enumerate(entries or ()):
+        for index, entry in enumerate(entries):
             path: tuple[Key, ...] = ("jobDependencies", index)
             if not isinstance(entry, dict) or not isinstance(entry.get("children"), list):
                 raise self.document.error(path, "a dependency has no id or no list of children")

@@ -423,9 +423,17 @@ def test_names_of_any_kind_come_through(tmp_path: Path) -> None:
     assert set(fake_plan(scene).sites) == set(names)
 
 
+def test_tags_of_sites_are_asked_about(tmp_path: Path) -> None:
+    scene = chain(1)
+    scene.command = kept(tmp_path / "request.json", tmp_path)
+    fake_plan(scene, extra=[("sitetag", "tacc", "fast", "data.configuration", "sharedfs")])
+    request = parse_request((tmp_path / "request.json").read_text())
+    assert request.tags["tacc"] == {"fast": {"data.configuration": "sharedfs"}}
+
+
 def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     inner = {"pegasus": {"runtime": "30", "group": "g", "label": "l", "cores": "2"}}
-    inner["pegasus"]["data.configuration"] = "sharedfs"
+    inner["pegasus"] |= {"data.configuration": "sharedfs", "tag": "fast"}
     jobs = [
         SceneJob("b", reads={"raw": 5}, writes={"mid": 10, "log": None}, profiles=inner),
         SceneJob("a", reads={"mid": None}, writes={"end": 1}, after=["b"],
@@ -454,7 +462,9 @@ def test_all_that_decides_is_asked_about(plan: Plan, tmp_path: Path) -> None:
     a, b, c = request.tasks
     assert [task.id for task in (a, b, c)] == ["a", "b", "c"]
     assert (b.runtime_s, b.group, b.cluster, b.cores) == (30.0, "g", "l", 2)
-    assert (a.profiles, b.profiles) == ({}, {"pegasus.data.configuration": "sharedfs"})
+    assert (a.profiles, b.profiles) == (
+        {}, {"pegasus.data.configuration": "sharedfs", "pegasus.tag": "fast"}
+    )  # fmt: skip
     assert (a.after, b.after, c.after) == ((1,), (), (0,))
     assert [request.files[f].lfn for f in a.reads] == ["mid"]
     assert (a.fixed, c.fixed, a.sites, c.sites) == (False, True, ("mu", "tacc"), ("mu",))

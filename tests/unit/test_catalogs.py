@@ -86,7 +86,8 @@ def test_replicas_by_name_and_by_pattern() -> None:
     text = (
         "pegasus: 5.0.4\nreplicas:\n"
         "- lfn: .*\\.fits\n  regex: true\n  pfns: [{site: mu, pfn: /d}]\n  metadata: {size: 7}\n"
-        "- lfn: a.fits\n  pfns: [{site: tacc, pfn: /a}, {site: mu, pfn: /b}]\n  size: 9\n"
+        "- lfn: a.fits\n  pfns: [{site: tacc, pfn: /a}, {site: mu, pfn: /b}]\n"
+        "  metadata: {size: 9}\n"
     )
     found = replicas_of(parse_document(text, "r", "x"))
     exact, matched = found.find("a.fits"), found.find("b.fits")
@@ -101,6 +102,7 @@ def test_replicas_by_name_and_by_pattern() -> None:
 def test_a_stageable_program_runs_wherever_it_fits() -> None:
     text = yaml.safe_dump(
         {
+            "pegasus": "5.0",
             "transformations": [
                 {
                     "name": "a",
@@ -123,18 +125,20 @@ def test_a_stageable_program_runs_wherever_it_fits() -> None:
 def test_runtime_at_a_site_beats_the_general_one() -> None:
     text = yaml.safe_dump(
         {
+            "pegasus": "5.0",
             "transformations": [
                 {
                     "name": "a",
                     "profiles": {"pegasus": {"runtime": "60"}},
                     "sites": [
-                        {"name": "mu", "pfn": "/a", "profiles": {"pegasus": {"runtime": "20"}}},
-                        {"name": "tacc", "pfn": "/a"},
+                        {"name": "mu", "pfn": "/a", "type": "installed",
+                         "profiles": {"pegasus": {"runtime": "20"}}},
+                        {"name": "tacc", "pfn": "/a", "type": "installed"},
                     ],
                 }
             ]
         }
-    )
+    )  # fmt: skip
     program = transformations_of(parse_document(text, "t", "x"))["a"]
     assert (program.runtime_at("mu"), program.runtime_at("tacc")) == (20, 60)
 
@@ -155,7 +159,9 @@ def test_a_hint_leaves_one_candidate_and_sites_can_be_limited() -> None:
 
 def test_a_size_in_the_workflow_is_enough_and_a_remote_url_may_lie_anywhere() -> None:
     flow = workflow_text([job("x", "a", ["f"], sizes={"f": 55})])
-    replicas = "replicas:\n- lfn: f\n  pfns: [{site: web, pfn: 'https://x.org/f'}]\n"
+    replicas = (
+        "pegasus: '5.0'\nreplicas:\n- lfn: f\n  pfns: [{site: web, pfn: 'https://x.org/f'}]\n"
+    )
     inputs = inputs_from(flow, SITES, replicas, PROGRAMS)
     assert inputs.raw_bytes == {"f": 55}
     assert inputs.places == {"f": ("web",)}
@@ -184,12 +190,13 @@ def _hint(site: str) -> str:
           REPLICAS, PROGRAMS), "sites.yml:14: site 'mu': found 'adon.rate' in profiles: env, exp"),
         ((FLOW, sites_text({"mu": {"adon.workers": "9" * 5000}}), REPLICAS, PROGRAMS),
          "expected a whole number from 0 to 10,000,000"),
-        ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "the site catalog lists no site"),
+        ((FLOW, "sites: []\n", REPLICAS, PROGRAMS), "site catalog: found no 'pegasus'"),
         ((FLOW, REPLICAS, REPLICAS, PROGRAMS), "sites.yml:1: no list 'sites', expected a"),
-        ((FLOW, SITES, "replicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
+        ((FLOW, SITES, "pegasus: '5.0'\nreplicas:\n- {lfn: f, pfns: []}\n", PROGRAMS),
          "job x: input 'f' is written by no job and has no replica"),
-        ((FLOW, SITES, REPLICAS, "transformations:\n- {namespace: t, name: a, version: 1.0}\n"),
-         "job x: no site can run t::a:1.0: it is at no site"),
+        ((FLOW, SITES, REPLICAS,
+          PROGRAMS.replace("transformations:", "transformations: []\nx-a:")),
+         "transformations: found a list, expected a list of at least 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_named(texts: tuple[str, str, str, str], message: str) -> None:

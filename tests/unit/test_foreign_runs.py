@@ -831,6 +831,7 @@ MID = (
         ("name = n\noutput = $(name:x)-$(none:y).out", "n-y.out"),
         ("output = a$(none:).out", "a.out"),
         ("output = \\\n   a.out", "a.out"),
+        ("\ufeffoutput = a.out", "a.out"),
         ("output = a.out\narguments = --x \\\n  output = b", "a.out"),
     ],
 )

@@ -31,6 +31,7 @@ STORE = {
     "name": "staging",
     "directories": [{"type": "sharedScratch", "path": "/space", "fileServers": [SERVER]}],
 }
+BOX = {"name": "box", "type": "docker", "image": "docker:///box"}
 IN = {"lfn": "in", "metadata": {"size": 52}, "pfns": [{"site": "local", "pfn": "/data/in"}]}
 
 
@@ -118,7 +119,7 @@ def test_where_jobs_run_where_nobody_says_so(
 def at(site: str, **more: object) -> dict[str, Any]:
     catalog = program(site)
     catalog["transformations"][0]["sites"][0] |= more
-    return catalog
+    return {**catalog, "containers": [BOX]}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_a_containers_profiles_are_those_of_its_programs(
         return {"profiles": {"pegasus": {"data.configuration": name}}} if name else {}
 
     catalog = at("grove", container="box", **profiles(own))
-    catalog["containers"] = [{"name": "box", **profiles("nonsharedfs")}]
+    catalog["containers"] = [{**BOX, **profiles("nonsharedfs")}]
     catalog["transformations"][0] |= profiles(general)
     grove = sites({**GROVE, **profiles("sharedfs")})
     inputs = load(sites_yml=grove, transformations_yml=catalog)
@@ -346,8 +347,8 @@ def test_programs_without_a_catalog(load: Load) -> None:
         (uses({"lfn": "out", "type": "output"}), None, []),
         (uses({"lfn": "in", "type": "input"}, {"lfn": "w", "type": "input", "optional": True}),
          replicas(IN), ["in"]),
-        (FLOW, replicas(IN, {"lfn": "old", "pfns": []}, {"lfn": "older"}), ["in"]),
-        (FLOW, replicas({**IN, "x-a": {"b": 1}, "checksum": {"sha256": "ab"}}), ["in"]),
+        (FLOW, replicas(IN, {"lfn": "old", "pfns": []}), ["in"]),
+        (FLOW, {**replicas({**IN, "checksum": {"sha256": "ab"}}), "x-a": {"b": 1}}, ["in"]),
         (FLOW, replicas({"lfn": r"(?<n>i\p{Lower})", "regex": True, "pfns": IN["pfns"]}), ["in"]),
         (FLOW, replicas(IN, {"lfn": "(((", "regex": True, "pfns": IN["pfns"]}), ["in"]),
         ({**FLOW, "x-a": 1, "hooks": {"shell": []}, "jobDependencies": []}, replicas(IN), ["in"]),

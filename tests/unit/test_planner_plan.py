@@ -272,7 +272,13 @@ def test_what_cannot_be_planned_is_refused_by_name(case: Case, edit: Edit, words
 
 
 def test_a_container_is_refused(case: Case) -> None:
-    case.change("transformations", lambda d: d["transformations"][0].update(container="c1"))
+    box = {"name": "c1", "type": "docker", "image": "docker:///c1"}
+
+    def contained(catalog: Any) -> None:
+        catalog["transformations"][0]["sites"][0]["container"] = "c1"
+        catalog["containers"] = [box]
+
+    case.change("transformations", contained)
     with pytest.raises(InputError, match=r"'t::split:1\.0': found a container"):
         planned(case)
 

@@ -295,6 +295,22 @@ def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
     assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
 
 
+def test_a_tag_of_a_site_goes_before_its_other_profiles() -> None:
+    profiles = {"data.configuration": "nonsharedfs"}
+    tags = {"fast": {"data.configuration": "sharedfs"}}
+    sites = [{"name": "mu", "profiles": profiles, "tags": tags}, {"name": "tacc"}]
+    job = {"id": "x", "transformation": 0}
+
+    def configuration(own: dict[str, str], sites: list[dict[str, Any]]) -> str:
+        inputs, _ = read(small(sites=sites, jobs=[{**job, "profiles": own}]))
+        return inputs.configuration("x", "mu")
+
+    assert configuration({}, sites) == "nonsharedfs"
+    assert configuration({"pegasus.tag": "fast"}, sites) == "sharedfs"
+    sites[0] |= {"profiles": {**profiles, "tag": "fast"}}
+    assert configuration({"pegasus.tag": "slow"}, sites) == "sharedfs"
+
+
 def test_results_go_to_every_output_site() -> None:
     quick_start = {"adon.queue_wait": "0 s"}
     far = {"adon.bandwidth.far": "1 Mb/s"} | quick_start
@@ -347,7 +363,7 @@ def test_replicas_are_found_in_every_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here/dir.txt").write_text("12345")
     (tmp_path / "rc.yml").write_text(
-        "replicas:\n- {lfn: y, metadata: {size: 7}, pfns: [{site: mu, pfn: 'gsiftp://m/y'}]}\n"
+        "pegasus: '5.0'\nreplicas:\n- {lfn: y, metadata: {size: 7}, pfns: [{site: mu, pfn: 'gsiftp://m/y'}]}\n"
         "- {lfn: dir.txt, pfns: [{site: mu, pfn: /elsewhere}]}\n"
         "- {lfn: 'r[0-9]', regex: true, pfns: [{site: tacc, pfn: 'gsiftp://t/r'}]}\n"
     )

@@ -241,7 +241,7 @@ def submit_text(path: Path) -> str:
     """The text of a submit file; empty where it cannot be read."""
     try:
         with os.fdopen(opened(path), "rb") as file:
-            return file.read(_MOST_BYTES).decode(errors="replace")
+            return file.read(_MOST_BYTES).decode("utf-8-sig", errors="replace")
     except OSError:
         return ""
 

@@ -92,6 +92,11 @@ public final class FakePlanner {
                 bag.sites.all.get(f[1]).getProfiles().getProfiles().add(
                         new Profile("pegasus", f[2], f[3]));
                 break;
+            case "sitetag":
+                bag.sites.all.get(f[1]).tags.computeIfAbsent(
+                        f[2], tag -> new edu.isi.pegasus.planner.catalog.classes.Profiles())
+                        .getProfiles().add(new Profile("pegasus", f[3], f[4]));
+                break;
             case "program": program(f); break;
             case "job": job(f); break;
             case "part": part(f); break;

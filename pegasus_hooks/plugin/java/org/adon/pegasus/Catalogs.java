@@ -61,6 +61,7 @@ final class Catalogs {
         Catalogs catalogs = new Catalogs(work, bag, properties);
         work.dataConfiguration = properties.getProperty("pegasus." + Profiles.CONFIGURATION);
         catalogs.attempt("sites", () -> catalogs.sites(sites));
+        catalogs.attempt("tags of sites", () -> catalogs.tags(sites));
         catalogs.attempt("profiles of transformations", () -> catalogs.programs(mapper));
         catalogs.attempt("priorities", catalogs::priorities);
         catalogs.attempt("output sites", catalogs::output);
@@ -82,23 +83,45 @@ final class Catalogs {
     private void sites(SiteStore store) {
         for (Iterator<?> it = store.entryIterator(); it.hasNext(); ) {
             SiteCatalogEntry site = (SiteCatalogEntry) it.next();
-            Map<String, String> found = new TreeMap<String, String>();
-            Collection<?> profiles =
-                    site.getProfiles() == null ? null : site.getProfiles().getProfiles();
-            for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
-                Profile profile = (Profile) item;
-                String key = profile.getProfileKey();
-                if ("pegasus".equals(profile.getProfileNamespace())
-                        && (key.startsWith("adon.") || key.equals(RUNTIME)
-                                || key.equals(Profiles.CONFIGURATION))) {
-                    found.put(key, profile.getProfileValue());
-                }
-                if (!"pegasus".equals(profile.getProfileNamespace())) {
-                    Profiles.put(
-                            profile.getProfileNamespace(), key, profile.getProfileValue(), found);
-                }
+            work.sites.put(site.getSiteHandle(), profiles(site.getProfiles()));
+        }
+    }
+
+    private static Map<String, String> profiles(
+            edu.isi.pegasus.planner.catalog.classes.Profiles of) {
+        Map<String, String> found = new TreeMap<String, String>();
+        Collection<?> profiles = of == null ? null : of.getProfiles();
+        for (Object item : profiles == null ? new ArrayList<Object>() : profiles) {
+            Profile profile = (Profile) item;
+            String key = profile.getProfileKey();
+            if ("pegasus".equals(profile.getProfileNamespace())
+                    && (key.startsWith("adon.") || key.equals(RUNTIME)
+                            || key.equals(Profiles.TAG)
+                            || key.equals(Profiles.CONFIGURATION))) {
+                found.put(key, profile.getProfileValue());
             }
-            work.sites.put(site.getSiteHandle(), found);
+            if (!"pegasus".equals(profile.getProfileNamespace())) {
+                Profiles.put(
+                        profile.getProfileNamespace(), key, profile.getProfileValue(), found);
+            }
+        }
+        return found;
+    }
+
+    /** Profiles of a site for jobs with a tag; Pegasus before 5.1.3 has none. */
+    private void tags(SiteStore store) {
+        try {
+            for (Iterator<?> it = store.entryIterator(); it.hasNext(); ) {
+                SiteCatalogEntry site = (SiteCatalogEntry) it.next();
+                Map<String, Map<String, String>> found =
+                        new TreeMap<String, Map<String, String>>();
+                for (String tag : site.getTags()) {
+                    found.put(tag, profiles(site.getTagProfiles(tag)));
+                }
+                work.tags.put(site.getSiteHandle(), found);
+            }
+        } catch (LinkageError error) {
+            // No tags, and nothing is lost.
         }
     }
 

@@ -7,6 +7,7 @@ final class Profiles {
 
     static final String PRIORITY = "priority";
     static final String CONFIGURATION = "data.configuration";
+    static final String TAG = "tag";
     /** HTCondor's priority of a job, and DAGMan's of its node. */
     static final String[] OF_PRIORITIES = {"condor", "dagman"};
 
@@ -17,8 +18,8 @@ final class Profiles {
         if (value == null || value.toString().isEmpty()) {
             return;
         }
-        if ("pegasus".equals(namespace) && CONFIGURATION.equals(key)) {
-            found.putIfAbsent("pegasus." + CONFIGURATION, value.toString());
+        if ("pegasus".equals(namespace) && (CONFIGURATION.equals(key) || TAG.equals(key))) {
+            found.putIfAbsent("pegasus." + key, value.toString());
         }
         for (String known : OF_PRIORITIES) {
             if (known.equals(namespace) && PRIORITY.equalsIgnoreCase(key)) {

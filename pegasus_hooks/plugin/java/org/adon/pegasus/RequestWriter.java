@@ -28,6 +28,7 @@ final class RequestWriter {
         json.open("sites", '[');
         for (Map.Entry<String, Map<String, String>> site : work.sites.entrySet()) {
             json.open('{').pair("name", site.getKey()).pair("profiles", site.getValue());
+            writeAll("tags", work.tags.get(site.getKey()), json);
             json.close('}');
         }
         json.close(']').open("transformations", '[');
@@ -35,11 +36,9 @@ final class RequestWriter {
             List<String> able = program.sites;
             json.open('{').pair("name", program.name);
             json.pair("sites", able == null ? Collections.<String>emptyList() : able);
-            json.pair("runtimes", program.runtimes).open("profiles", '{');
-            for (Map.Entry<String, Map<String, String>> site : program.profiles.entrySet()) {
-                json.pair(site.getKey(), site.getValue());
-            }
-            json.close('}').close('}');
+            json.pair("runtimes", program.runtimes);
+            writeAll("profiles", program.profiles, json);
+            json.close('}');
         }
         json.close(']').open("files", '[');
         for (Data file : work.files) {
@@ -52,6 +51,17 @@ final class RequestWriter {
         json.close(']').close('}');
         out.write('\n');
         out.flush();
+    }
+
+    private static void writeAll(String key, Map<String, Map<String, String>> all, Json json)
+            throws IOException {
+        if (all != null && !all.isEmpty()) {
+            json.open(key, '{');
+            for (Map.Entry<String, Map<String, String>> entry : all.entrySet()) {
+                json.pair(entry.getKey(), entry.getValue());
+            }
+            json.close('}');
+        }
     }
 
     private static void write(Data file, Json json) throws IOException {

@@ -16,6 +16,10 @@ final class Work {
     /** Site to its {@code pegasus} profiles, and priorities as of {@link Task#profiles}. */
     final Map<String, Map<String, String>> sites = new TreeMap<String, Map<String, String>>();
 
+    /** Site to the same of jobs with each tag. */
+    final Map<String, Map<String, Map<String, String>>> tags =
+            new TreeMap<String, Map<String, Map<String, String>>>();
+
     /** Where results go, sorted; empty where they stay. */
     List<String> outputSites = new ArrayList<String>();
 

@@ -95,6 +95,7 @@ final class WorkReader {
                 "dagman", Profiles.PRIORITY, job.dagmanVariables.get("PRIORITY"), found);
         Profiles.put(
                 "pegasus", Profiles.CONFIGURATION, job.vdsNS.get(Profiles.CONFIGURATION), found);
+        Profiles.put("pegasus", Profiles.TAG, job.vdsNS.get(Profiles.TAG), found);
         return found;
     }
 

@@ -2,6 +2,7 @@
 package edu.isi.pegasus.planner.catalog.site.classes;
 
 import edu.isi.pegasus.planner.catalog.classes.Profiles;
+import java.util.Collection;
 
 public class SiteCatalogEntry {
     public String getSiteHandle() {
@@ -9,6 +10,14 @@ public class SiteCatalogEntry {
     }
 
     public Profiles getProfiles() {
+        return null;
+    }
+
+    public Collection<String> getTags() {
+        return null;
+    }
+
+    public Profiles getTagProfiles(String name) {
         return null;
     }
 }

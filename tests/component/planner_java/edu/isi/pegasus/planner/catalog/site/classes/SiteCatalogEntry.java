@@ -2,10 +2,14 @@
 package edu.isi.pegasus.planner.catalog.site.classes;
 
 import edu.isi.pegasus.planner.catalog.classes.Profiles;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
 
 public class SiteCatalogEntry {
     private final String name;
     private final Profiles profiles = new Profiles();
+    public final Map<String, Profiles> tags = new HashMap<String, Profiles>();
 
     public SiteCatalogEntry(String name) {
         this.name = name;
@@ -17,5 +21,13 @@ public class SiteCatalogEntry {
 
     public Profiles getProfiles() {
         return profiles;
+    }
+
+    public Collection<String> getTags() {
+        return tags.keySet();
+    }
+
+    public Profiles getTagProfiles(String name) {
+        return tags.get(name);
     }
 }
