@@ -242,7 +242,7 @@ class Queries:
         if live is not None and live.state in LIVE and saved.state in LIVE:
             for name in _CHANGING:
                 setattr(saved, name, getattr(live, name))
-            saved.parts = [dict(part) for part in live.parts]
+            saved.parts = list(live.parts)
         return saved
 
 

@@ -267,10 +267,10 @@ class Watcher:
 
 
 def _minima(transit: Transit) -> Iterator[tuple[tuple[str, str], float]]:
-    parts = transit.parts or [{"path": transit.path, "min_bps": transit.requested_bps}]
-    for part in parts:
-        for hop in pairwise(part["path"]):
-            yield hop, part["min_bps"]
+    parts = [(part.path, part.min_bps) for part in transit.parts]
+    for path, min_bps in parts or [(transit.path, transit.requested_bps)]:
+        for hop in pairwise(path):
+            yield hop, min_bps
 
 
 def run_clients(url: str, clients: int, steps: int, seed: int) -> Told:

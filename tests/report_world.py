@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from made_transit import made_transit
+
 from examples.demo.facts import Bar, LinkSample, RunFacts
 from examples.soykb.scenario import result
 from network_provisioner.base.model import Transit, TransitState
@@ -33,7 +35,7 @@ def transit(**changes: Any) -> Transit:
         "switch_bytes": 12_400_000,
         "reason": "L2 has the highest score, 9.76, of 2 paths",
     }
-    return Transit(**(data | changes))
+    return made_transit(**(data | changes))
 
 
 def belief(value: float | None, source: str = "catalog", **more: Any) -> dict[str, Any]:

@@ -495,7 +495,7 @@ class OneSequence:
             assert transit.requested_bps in minima, (transit, minima)
             assert transit.granted_bps >= transit.requested_bps, transit
             assert not transit.parts or transit.requested_bps <= sum(
-                part["min_bps"] for part in transit.parts
+                part.min_bps for part in transit.parts
             )
         elif transit.state is State.RELEASED:
             assert transit.id in self.released
@@ -516,10 +516,10 @@ class OneSequence:
             load: dict[tuple[str, str], float] = {}
             for transit in live:
                 if max(now, transit.start) <= at < (transit.end or transit.lease_until):
-                    alone = {"path": transit.path, "min_bps": transit.requested_bps}
-                    for part in transit.parts or [alone]:
-                        for hop in pairwise(part["path"]):
-                            load[hop] = load.get(hop, 0.0) + part["min_bps"]
+                    parts = [(part.path, part.min_bps) for part in transit.parts]
+                    for path, min_bps in parts or [(transit.path, transit.requested_bps)]:
+                        for hop in pairwise(path):
+                            load[hop] = load.get(hop, 0.0) + min_bps
             for hop, bps in load.items():
                 assert bps <= limits[hop], (hop, bps, at, live)
 

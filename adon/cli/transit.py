@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adon.cli.options import (
     above_0,
@@ -34,7 +34,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
-    from network_provisioner.base.model import Transit
+    from network_provisioner.base.flows import Flow
+    from network_provisioner.base.model import PathScore, Transit, TuningSettings
 
 NOUN = Noun("transit", __doc__)
 add = NOUN.add
@@ -332,28 +333,28 @@ def _summary(t: Transit) -> list[str]:
     if t.start or t.end:
         lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
     lines.append(f"packets: {_packets(t)}")
-    if t.tuning.get("why"):
-        lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning['why']}")
+    if t.tuning and t.tuning.why:
+        lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning.why}")
     if t.relay:
         lines.append(f"relay: {decision.described(t.relay)}")
     if t.queue:
         lines.append(f"shares queue {t.queue!r}")
     if len(t.parts) > 1:
         lines += [
-            f"part: {'-'.join(part['path'])} ({part['layer']}), "
-            f"{format_rate(part['granted_bps'])} of at least {format_rate(part['min_bps'])}"
+            f"part: {'-'.join(part.path)} ({part.layer}), "
+            f"{format_rate(part.granted_bps)} of at least {format_rate(part.min_bps)}"
             for part in t.parts
         ]
     if t.expected_end:
         when = _when(t.expected_end)
         lines.append(f"began before others that wait: expected to be done {when}, then gives way")
     lines += [
-        f"changed {_when(c['at'])}: {format_rate(c['min_bps'])} to {format_rate(c['max_bps'])}, "
-        f"before {format_rate(c['was_min_bps'])} to {format_rate(c['was_max_bps'])}"
-        + (f" ({c['why']})" if c.get("why") else "")
+        f"changed {_when(c.at)}: {format_rate(c.min_bps)} to {format_rate(c.max_bps)}, "
+        f"before {format_rate(c.was_min_bps)} to {format_rate(c.was_max_bps)}"
+        + (f" ({c.why})" if c.why else "")
         for c in t.changes
     ]
-    if knee := described(t.knee):
+    if knee := described(t.io):
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
     if t.moves:
         lines.append(f"moved {t.moves} times to another path")
@@ -397,22 +398,22 @@ def _packets(t: Transit) -> str:
     return f"all that no other transit names, {between}"
 
 
-def _tuned(tuning: dict[str, Any]) -> str:
+def _tuned(tuning: TuningSettings) -> str:
     """How a transfer is to be tuned; of a 0 its tool decides."""
     from network_provisioner.base.units import format_size
 
-    buffer = tuning["buffer_bytes"] and format_size(tuning["buffer_bytes"])
-    given = {"streams": tuning["streams"], "buffer": buffer, "threads": tuning["threads"]}
+    buffer = tuning.buffer_bytes and format_size(tuning.buffer_bytes)
+    given = {"streams": tuning.streams, "buffer": buffer, "threads": tuning.threads}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value)
 
 
-def _flow(flow: dict[str, Any]) -> str:
+def _flow(flow: Flow) -> str:
     sides = [
         f"{side} {'-'.join(str(p) for p in dict.fromkeys(ports))}"
-        for side, key in (("from", "src_ports"), ("to", "dst_ports"))
-        if (ports := flow.get(key)) is not None
+        for side, ports in (("from", flow.src_ports), ("to", flow.dst_ports))
+        if ports is not None
     ]
-    return f"{flow['protocol']} {' '.join(sides)}"
+    return f"{flow.protocol} {' '.join(sides)}"
 
 
 def _when(at: float) -> str:
@@ -437,7 +438,7 @@ _SCORES = (
 )
 
 
-def _candidate(found: dict[str, Any]) -> str:
+def _candidate(found: PathScore) -> str:
     head = (
         f"Q {found['q']:.2f}  {'-'.join(found['path'])} ({found['layer']}), "
         f"{format_rate(found['free_bps'])} free"

@@ -88,7 +88,7 @@ def of_transit(transit: Transit) -> ShownDecision:
             "earliest": transit.earliest,
             "blocking": list(transit.blocking),
             "moves": transit.moves,
-            "knee": described(transit.knee),
+            "knee": described(transit.io),
             "relay": decision.described(transit.relay),
             "given_back_bps": transit.given_back_bps,
         },
@@ -101,14 +101,14 @@ def of_changes(transit: Transit) -> list[ShownDecision]:
         ShownDecision(
             kind="transit",
             id=f"{transit.id} change {number}",
-            at=change["at"],
+            at=change.at,
             subject=f"{transit.src} → {transit.dst}",
-            outcome=f"{format_rate(change['min_bps'])} to {format_rate(change['max_bps'])}",
-            why=f"{change.get('why') or 'its owner'} changed "
-            f"{format_rate(change['was_min_bps'])} to {format_rate(change['was_max_bps'])}",
+            outcome=f"{format_rate(change.min_bps)} to {format_rate(change.max_bps)}",
+            why=f"{change.why or 'its owner'} changed "
+            f"{format_rate(change.was_min_bps)} to {format_rate(change.was_max_bps)}",
             workflow=transit.workflow,
             job=transit.job,
-            details=dict(change),
+            details=change.as_dict(),
         )
         for number, change in enumerate(transit.changes, 1)
     ]

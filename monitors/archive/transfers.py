@@ -57,18 +57,18 @@ def disk_facts(transit: Transit) -> list[Measurement]:
     """``disk_rate`` of :func:`disk_subject`, in bits per second that its switches carried, where
     the disk of one of its sites was found to be the limit: of the site, and of its application
     there. It was measured, not claimed."""
-    knee = transit.knee
-    if "bps" not in knee:
+    knee = transit.io.knee if transit.io else None
+    if knee is None:
         return []
-    details = {name: knee[name] for name in ("low_bps", "high_bps", "cause", "io_wait")}
+    details = {name: getattr(knee, name) for name in ("low_bps", "high_bps", "cause", "io_wait")}
     return [
         Measurement(
             id=f"disk_rate:{kind}:{transit.id}",
             metric="disk_rate",
-            subject=disk_subject(knee["site"], knee["way"], application),
-            value=knee["bps"],
+            subject=disk_subject(knee.site, knee.way, application),
+            value=knee.bps,
             unit="bit/s",
-            at=knee["at"],
+            at=knee.at,
             source="broker",
             workflow=transit.workflow,
             details=details | {"application": transit.application, "job": transit.job},

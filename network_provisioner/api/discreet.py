@@ -33,7 +33,7 @@ def _readings(word: str) -> list[tuple[str, str, str]]:
 
 
 def _texts(found: Transit) -> list[str]:
-    why = found.relay.get("why", "")
+    why = found.relay.why if found.relay else ""
     return [found.reason, why, *(one.get("rejected", "") for one in found.candidates)]
 
 
@@ -91,7 +91,7 @@ def _without(hidden: Mapping[str, bool], found: Transit) -> Transit:
     told = found.copy()
     told.reason = _masked(hidden, found.reason)
     if told.relay:
-        told.relay["why"] = _masked(hidden, told.relay["why"])
+        told.relay = replace(told.relay, why=_masked(hidden, told.relay.why))
     told.candidates = [
         {**one, "rejected": _masked(hidden, one.get("rejected", ""))} for one in found.candidates
     ]

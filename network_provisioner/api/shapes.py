@@ -5,14 +5,17 @@ Sizes are bytes, rates bits per second, times seconds (Unix seconds where an ins
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from dataclasses import MISSING
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from network_provisioner.api.problems import Error
+from network_provisioner.base import model
 from network_provisioner.base.controller import Capabilities, LinkCounter, SwitchStatus
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
-from network_provisioner.base.model import Service, Transit, TransitRequest
+from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.templates.advice import Advice, PathFigures
 
@@ -170,6 +173,33 @@ class Answer(BaseModel):
     """An answer: more may be in it in a later version."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def _published() -> Iterator[tuple[str, Any]]:
+    """What a transit is published with: names, each with its type and default."""
+    for name, place in model.PUBLISHED.items():
+        owner: Any = model.Transit
+        *parts, attribute = place.split(".")
+        for part in parts:
+            owner = get_type_hints(owner)[part]
+        kind = get_type_hints(owner)[attribute]
+        usual = owner.__dataclass_fields__[attribute].default
+        first = (*get_args(kind), kind)[0]
+        is_plain = isinstance(first, type) and issubclass(first, str | int | float)
+        if get_origin(kind) in (list, tuple):
+            usual = Field(default_factory=list)
+            if not is_plain or get_origin(kind) is tuple:
+                kind = list[str] if is_plain else list[dict[str, Any]]
+        elif not is_plain:
+            kind, usual = dict[str, Any], Field(default_factory=dict)
+        yield name, (kind, ... if usual is MISSING else usual)
+
+
+_Published: Any = create_model("_Published", **dict(_published()))
+
+
+class Transit(_Published):  # type: ignore[misc]
+    __doc__ = model.Transit.__doc__
 
 
 class TransitAnswer(Answer):

@@ -13,10 +13,11 @@ refused; ``best_effort``: no path was given and the transfer runs without one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, Self, TypedDict
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -116,6 +117,142 @@ class Service:
     why: str = ""
 
 
+class Record:
+    """A part of a transit that is stored and published as an object; None is left out."""
+
+    __slots__ = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        return {name: value for name, value in values if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
+        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class TransitPart(Record):
+    """One of several paths of a transit, with its part of the rates."""
+
+    path: list[str]
+    layer: str
+    min_bps: int
+    max_bps: float
+    granted_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateChange(Record):
+    """Rates that a transit was given ``at`` a Unix second, what they were before, and why; "" where
+    its owner wanted it."""
+
+    at: float
+    min_bps: float
+    max_bps: float
+    was_min_bps: float
+    was_max_bps: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningSettings(Record):
+    """How a transfer is to be tuned, and why; 0 leaves it to its tool."""
+
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransitRelay(Record):
+    """The relays at both ends that carry the connections of a transit, to which ``port``, how, and
+    why; why alone where none do."""
+
+    src: str = ""
+    dst: str = ""
+    port: int = 0
+    streams: int = 0
+    congestion: str = ""
+    buffer_bytes: int = 0
+    chunk_bytes: int = 0
+    tls: bool = False
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return Record.as_dict(self) if self.port else {"why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class DiskKnee(Record):
+    """The rate beyond which more does not help, as it was found ``at`` a Unix second: between
+    ``low_bps`` and ``high_bps``, by which ``cause``; the ``site`` and the ``way`` (read, write) of
+    the disk, and the share of the time that processes waited for it."""
+
+    bps: float
+    low_bps: float
+    high_bps: float
+    cause: str
+    site: str
+    way: str
+    io_wait: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class IoRecord(Record):
+    """What disks take of a transit (:mod:`~.transits.io_aware`): the rates that it would have else,
+    what earlier transfers taught, and the ``knee`` that it was found to have."""
+
+    asked_min_bps: float = 0.0
+    asked_max_bps: float = 0.0
+    remembered_bps: float | None = None
+    knee: DiskKnee | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        out = Record.as_dict(replace(self, knee=None))
+        return out if self.knee is None else out | self.knee.as_dict()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        low, high = (data.get(name, 0.0) for name in ("asked_min_bps", "asked_max_bps"))
+        knee = DiskKnee.from_dict(data) if "bps" in data else None
+        return cls(low, high, data.get("remembered_bps"), knee)
+
+
+class MetricScore(TypedDict):
+    """One metric's part in the score of a path."""
+
+    value: float | None
+    source: str
+    age_s: float | None
+    score: float
+    weight: float
+
+
+class PathScore(TypedDict):
+    """A path that was compared with others, and why it was left out, "" where it was not."""
+
+    path: list[str]
+    layer: str
+    q: float
+    free_bps: float
+    expected_bps: float
+    rejected: str
+    scores: dict[str, MetricScore]
+
+
+class BlockedLink(TypedDict):
+    """A link that lacks room, and whose reservations hold it."""
+
+    link: str
+    free_bps: int
+    holders: list[str]
+
+
 @dataclass(slots=True)
 class Transit:
     """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
@@ -127,11 +264,10 @@ class Transit:
                         as long as it takes
     ``uncapped``        nobody set a ceiling: ``max_bps`` is what its path has, or before it has one
                         what the paths between its sites have
-    ``parts``           all its paths where it has several, each as path, layer, min_bps and
-                        granted_bps; ``path`` is the first
+    ``parts``           all its paths where it has several; ``path`` is the first
     ``queue``           the policy's queue it shares, "" for none
     ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
-    ``blocking``        while it waits: the links that lack room, each as link, free_bps, holders
+    ``blocking``        while it waits: the links that lack room
     ``moves``           how often it was moved to another path while it had one
     ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
     ``asked``           a fingerprint of the request, which tells a repeated one from another
@@ -143,19 +279,13 @@ class Transit:
     ``vouched``         whether others decide by its report too; else its user alone
     ``expected_end``    where it began before others who wait: when it was expected to be done. From
                         then on it gives way to them, and becomes best effort; 0 for all others
-    ``changes``         the latest changes of its rates, oldest first, each as at, min_bps, max_bps,
-                        what they were: was_min_bps, was_max_bps, and why ("" for its owner's)
-    ``knee``            beyond which rate more does not help it (:mod:`~.transits.io_aware`): bps,
-                        low_bps, high_bps, cause, site and way (read, write) of the disk,
-                        io_wait, at; remembered_bps where earlier transfers taught it; and
-                        asked_min_bps, asked_max_bps, what it would have else. Empty for others
+    ``changes``         the latest changes of its rates, oldest first
+    ``io``              what disks take of it, None for others
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
     ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
                         before the transfer of what is reserved in advance begins
-    ``tuning``          how its transfer is to be tuned: streams, buffer_bytes, threads, and why
-    ``relay``           the relays src and dst that carry its connections, the port, streams,
-                        congestion, buffer_bytes, chunk_bytes and tls between them, and why; why
-                        alone where none do; empty where its template asks for none
+    ``tuning``          how its transfer is to be tuned, None before it has a path
+    ``relay``           which relays carry its connections; None where its template asks for none
     ``warnings``        what may make its transfer slower than it could be, in words
     """
 
@@ -182,7 +312,7 @@ class Transit:
     seconds: float = 0.0
     goodput_bps: float = 0.0
     switch_bytes: int = 0
-    candidates: list[dict[str, Any]] = field(default_factory=list)
+    candidates: list[PathScore] = field(default_factory=list)
     lease_s: float | None = None
     start: float = 0.0
     end: float = 0.0
@@ -192,11 +322,11 @@ class Transit:
     user: str = ""
     project: str = ""
     experiment: str = ""
-    flows: list[dict[str, Any]] = field(default_factory=list)
+    flows: tuple[Flow, ...] = ()
     queue: str = ""
-    parts: list[dict[str, Any]] = field(default_factory=list)
+    parts: list[TransitPart] = field(default_factory=list)
     earliest: float = 0.0
-    blocking: list[dict[str, Any]] = field(default_factory=list)
+    blocking: list[BlockedLink] = field(default_factory=list)
     moves: int = 0
     template_version: int = 1
     outcome: str = ""
@@ -210,20 +340,20 @@ class Transit:
     doubt: str = ""
     vouched: bool = True
     expected_end: float = 0.0
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    knee: dict[str, Any] = field(default_factory=dict)
-    hosts: list[str] = field(default_factory=list)
+    changes: list[RateChange] = field(default_factory=list)
+    io: IoRecord | None = None
+    hosts: tuple[str, ...] = ()
     ports: list[int] = field(default_factory=list)
     ports_at: str = ""
-    tuning: dict[str, Any] = field(default_factory=dict)
-    relay: dict[str, Any] = field(default_factory=dict)
+    tuning: TuningSettings | None = None
+    relay: TransitRelay | None = None
     uncapped: bool = False
     warnings: list[str] = field(default_factory=list)
 
     @property
     def relayed(self) -> bool:
         """Whether relays carry its connections."""
-        return "port" in self.relay
+        return self.relay is not None and self.relay.port > 0
 
     @property
     def lost_path(self) -> bool:
@@ -238,39 +368,37 @@ class Transit:
     @property
     def given_back_bps(self) -> float:
         """What it leaves to others of the ceiling that was asked for."""
-        return max(0.0, float(self.knee.get("asked_max_bps", self.max_bps)) - self.max_bps)
+        return max(0.0, self.io.asked_max_bps - self.max_bps) if self.io else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
-        other = self.copy()
-        out = dict(zip(_NAMES, _VALUES(other), strict=True))
-        out["state"] = str(self.state)
+        out = dict(zip(PUBLISHED, _VALUES(self), strict=True))
+        for name, write in _WRITE.items():
+            out[name] = write(out[name])
         return out
 
     def copy(self) -> Transit:
         """A copy with lists of its own."""
         other = Transit(*_VALUES(self))
-        other.path, other.flows, other.hosts = list(self.path), list(self.flows), list(self.hosts)
+        other.path, other.ports = list(self.path), list(self.ports)
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
-        other.ports = list(self.ports)
-        other.parts = [dict(part) for part in self.parts]
-        other.changes, other.knee = list(self.changes), dict(self.knee)
-        other.relay, other.warnings = dict(self.relay), list(self.warnings)
+        other.parts, other.changes = list(self.parts), list(self.changes)
+        other.warnings = list(self.warnings)
         return other
 
     def assign(self, other: Transit) -> None:
         """Become what ``other`` is."""
-        for name in _NAMES:
+        for name in self.__dataclass_fields__:
             setattr(self, name, getattr(other, name))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Transit:
         """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
-        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
-        known["state"] = TransitState(known["state"])
+        known = {name: value for name, value in data.items() if name in PUBLISHED}
         if not math.isfinite(known.get("goodput_bps", 0.0)):  # kept by an earlier version
             known |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
-        return cls(**known)
+        known |= {name: read(known[name]) for name, read in _READ.items() if name in known}
+        return cls(**{PUBLISHED[name]: value for name, value in known.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,5 +416,35 @@ class RequestAnswer:
         return self if self.transit is None else replace(self, transit=self.transit.copy())
 
 
-_NAMES = tuple(f.name for f in fields(Transit))
-_VALUES = attrgetter(*_NAMES)
+def _read_flow(data: Mapping[str, Any]) -> Flow:
+    ports = (data.get(name) for name in ("src_ports", "dst_ports"))
+    return Flow(data["protocol"], *(each and (each[0], each[1]) for each in ports))
+
+
+def _written(record: Record | None) -> dict[str, Any]:
+    return {} if record is None else record.as_dict()
+
+
+def _all_written(records: Iterable[Record | Flow]) -> list[dict[str, Any]]:
+    return [record.as_dict() for record in records]
+
+
+PUBLISHED = {"knee" if f.name == "io" else f.name: f.name for f in fields(Transit)}
+"""The fields as they are stored and published, in this order, and where they are in a transit."""
+_VALUES = attrgetter(*PUBLISHED.values())
+_WRITE: dict[str, Callable[[Any], Any]] = {
+    "state": str,
+    **dict.fromkeys(("path", "candidates", "blocking", "hosts", "ports", "warnings"), list),
+    **dict.fromkeys(("flows", "parts", "changes"), _all_written),
+    **dict.fromkeys(("tuning", "relay", "knee"), _written),
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    "state": TransitState,
+    "hosts": tuple,
+    "flows": lambda found: tuple(map(_read_flow, found)),
+    "parts": lambda found: [*map(TransitPart.from_dict, found)],
+    "changes": lambda found: [*map(RateChange.from_dict, found)],
+    "tuning": lambda found: TuningSettings.from_dict(found) if found else None,
+    "relay": lambda found: TransitRelay.from_dict(found) if found else None,
+    "knee": lambda found: IoRecord.from_dict(found) if found else None,
+}

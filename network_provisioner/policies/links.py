@@ -56,8 +56,8 @@ def reserved(transit: Transit) -> list[tuple[Hop, float]]:
         return [(hop, transit.requested_bps) for hop in pairwise(transit.path)]
     found: dict[Hop, float] = {}
     for part in transit.parts:
-        for hop in pairwise(part["path"]):
-            found[hop] = found.get(hop, 0.0) + part["min_bps"]
+        for hop in pairwise(part.path):
+            found[hop] = found.get(hop, 0.0) + part.min_bps
     return list(found.items())
 
 

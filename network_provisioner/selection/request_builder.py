@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.limits import BrokerLimits, check_times
@@ -87,14 +88,14 @@ class RequestBuilder:
         self.check_possible(request, terms, template)
         return terms
 
-    def _hosts(self, request: TransitRequest) -> list[str]:
+    def _hosts(self, request: TransitRequest) -> tuple[str, ...]:
         """The addresses of the two hosts that a request names; none where the topology does not
         know both, or they cannot talk: then all of both sites are meant."""
         src = self._state.topology.site(request.src).host(request.src_host)
         dst = self._state.topology.site(request.dst).host(request.dst_host)
         if src is None or dst is None or src.version != dst.version:
-            return []
-        return [src.address, dst.address]
+            return ()
+        return src.address, dst.address
 
     def _tell_apart(self, transit: Transit, end: str) -> None:
         """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
@@ -117,10 +118,10 @@ class RequestBuilder:
         if transit.ports_at not in ("", SEEN) and not transit.ports:
             transit.ports = self._state.active.ports.choose(transit)
             if transit.ports and transit.ports_at != CLIENT:
-                key = f"{transit.ports_at}_ports"
-                transit.flows = [{"protocol": "tcp", key: transit.ports}]
+                first, last = transit.ports
+                transit.flows = (Flow("tcp", **{f"{transit.ports_at}_ports": (first, last)}),)
                 if self._state.active.pairs.clash(transit) is not None:  # others name them
-                    transit.ports, transit.flows = [], []
+                    transit.ports, transit.flows = [], ()
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

@@ -254,7 +254,7 @@ def new_transit(
         user=request.user,
         project=request.project,
         experiment=request.experiment,
-        flows=[flow.as_dict() for flow in request.flows],
+        flows=request.flows,
         asked=fingerprint(request),
         warnings=_cut(request, template),
     )

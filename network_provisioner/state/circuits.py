@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from network_provisioner.base.controller import Circuit, Part, Redirect
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.flows import Flow, flow_from_dict
-from network_provisioner.base.model import Transit
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitPart, TransitRelay
 from network_provisioner.base.units import transfer_time
 from network_provisioner.state.elastic import RateDemand
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation, whole_bps
@@ -37,13 +37,7 @@ def take(transit: Transit, ways: Sequence[PathPart]) -> None:
     first = ways[0].path
     transit.path, transit.layer = list(first.nodes), first.layer
     transit.parts = [
-        {
-            "path": list(way.path.nodes),
-            "layer": way.path.layer,
-            "min_bps": way.min_bps,
-            "max_bps": way.max_bps,
-            "granted_bps": way.min_bps,
-        }
+        TransitPart(list(way.path.nodes), way.path.layer, way.min_bps, way.max_bps, way.min_bps)
         for way in (ways if len(ways) > 1 else ())
     ]
     transit.granted_bps = sum(way.min_bps for way in ways)
@@ -52,26 +46,26 @@ def take(transit: Transit, ways: Sequence[PathPart]) -> None:
 def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
     transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
-    transit.relay = {}
+    transit.relay = None
 
 
 def granted(transit: Transit) -> list[tuple[list[str], float]]:
     """The nodes of each path that a transit is on, and what it is granted there now, b/s."""
     if not transit.parts:
         return [(transit.path, transit.granted_bps)]
-    return [(part["path"], part["granted_bps"]) for part in transit.parts]
+    return [(part.path, part.granted_bps) for part in transit.parts]
 
 
 def hops(transit: Transit) -> list[Hop]:
     """Every link direction that a transit's data takes."""
-    paths = [part["path"] for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.parts] or [transit.path]
     return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
 
 
 def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:
     """The first directed link of a transit's paths that is among ``hops``, and what these say of
     it; None for none."""
-    paths = [transit.path, *(part["path"] for part in transit.parts[1:])]
+    paths = [transit.path, *(part.path for part in transit.parts[1:])]
     hop = next((hop for path in paths for hop in pairwise(path) if hop in hops), None)
     return None if hop is None else (hop, hops[hop])
 
@@ -85,8 +79,7 @@ def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
         high = max(transit.max_bps, low)
         return (PathPart(topology.path(transit.path), low, high),)
     return tuple(
-        PathPart(topology.path(part["path"]), part["min_bps"], part["max_bps"])
-        for part in transit.parts
+        PathPart(topology.path(part.path), part.min_bps, part.max_bps) for part in transit.parts
     )
 
 
@@ -177,9 +170,11 @@ def _queues(
 
 def give(transit: Transit, rates: Mapping[str, float]) -> None:
     """Write the rates that a transit's parts are given now into it."""
-    for number, part in enumerate(transit.parts):
-        part["granted_bps"] = rates[part_name(transit.id, number)]
-    granted = [part["granted_bps"] for part in transit.parts] or [rates[transit.id]]
+    transit.parts = [
+        replace(part, granted_bps=rates[part_name(transit.id, number)])
+        for number, part in enumerate(transit.parts)
+    ]
+    granted = [part.granted_bps for part in transit.parts] or [rates[transit.id]]
     transit.granted_bps = sum(granted)
 
 
@@ -190,9 +185,9 @@ def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     granted = transit.granted_bps
     parts = tuple(
         Part(
-            tuple(p["path"]),
-            min(p["granted_bps"], p["min_bps"]) if minima else p["granted_bps"],
-            max(p["granted_bps"], p["max_bps"]),
+            tuple(p.path),
+            min(p.granted_bps, p.min_bps) if minima else p.granted_bps,
+            max(p.granted_bps, p.max_bps),
         )
         for p in transit.parts
     )
@@ -205,20 +200,21 @@ def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
         sure,
         max(granted, transit.max_bps),
         transit.lease_until,
-        tuple(flow_from_dict(flow) for flow in transit.flows) if matches else (),
+        transit.flows if matches else (),
         transit.queue,
         parts,
-        tuple(transit.hosts) if matches else (),
+        transit.hosts if matches else (),
     )
-    return _between_relays(made, transit) if transit.relayed else made
+    relay = transit.relay
+    return _between_relays(made, transit, relay) if relay and relay.port else made
 
 
-def _between_relays(direct: Circuit, transit: Transit) -> Circuit:
+def _between_relays(direct: Circuit, transit: Transit, relay: TransitRelay) -> Circuit:
     """The same, of connections to a port at either relay; what it was for is redirected there."""
-    relay, port = transit.relay, (transit.relay["port"],) * 2
+    port = (relay.port, relay.port)
 
     def way(path: tuple[str, ...]) -> tuple[str, ...]:
-        return (relay["src"], *path[1:-1], relay["dst"])
+        return (relay.src, *path[1:-1], relay.dst)
 
     return replace(
         direct,

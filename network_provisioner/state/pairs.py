@@ -6,9 +6,7 @@ that matches hosts and ports too tells transits apart that name others, or whose
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.model import Transit
 
 Nodes = tuple[str, ...]
@@ -56,7 +54,7 @@ class SitePairs:
                 other.id != transit.id
                 and other.src == transit.src
                 and other.hosts == transit.hosts
-                and not _equal(other.flows, transit.flows)
+                and sorted(map(repr, other.flows)) != sorted(map(repr, transit.flows))
                 and any(_meet(a, b, True) for a in transit.flows for b in other.flows)
             ):
                 return other
@@ -67,7 +65,7 @@ class SitePairs:
         there is one at most; one with several parts counts as two, for nobody can join it."""
         found: set[Nodes] = set()
         for mate in self.mates(transit):
-            for nodes in [mate.path, *(part["path"] for part in mate.parts[1:])]:
+            for nodes in [mate.path, *(part.path for part in mate.parts[1:])]:
                 found.add(tuple(nodes if mate.src == transit.src else nodes[::-1]))
         return found
 
@@ -85,20 +83,13 @@ class SitePairs:
         return any(_meet(a, b, same) for a in one.flows for b in other.flows)
 
 
-def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
-    return sorted(map(repr, some)) == sorted(map(repr, others))
-
-
-def _meet(a: Mapping[str, Any], b: Mapping[str, Any], same_direction: bool) -> bool:
+def _meet(a: Flow, b: Flow, same_direction: bool) -> bool:
     """Whether one packet could belong to both flows."""
-    names = ("src_ports", "dst_ports")
-    others = names if same_direction else names[::-1]
-    return a["protocol"] == b["protocol"] and all(
-        _overlap(a.get(one), b.get(other)) for one, other in zip(names, others, strict=True)
-    )
+    src, dst = (b.src_ports, b.dst_ports) if same_direction else (b.dst_ports, b.src_ports)
+    return a.protocol == b.protocol and _overlap(a.src_ports, src) and _overlap(a.dst_ports, dst)
 
 
-def _overlap(a: list[int] | None, b: list[int] | None) -> bool:
+def _overlap(a: Ports | None, b: Ports | None) -> bool:
     return a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])
 
 

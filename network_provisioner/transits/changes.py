@@ -9,7 +9,7 @@ from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import CLIENT, Transit, TransitState
+from network_provisioner.base.model import CLIENT, RateChange, Transit, TransitState
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state import circuits
@@ -58,11 +58,7 @@ class Changes:
             refusal = over or self._admission.refusal(transit, ways, now)
             if refusal:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
-        change = {
-            "at": now, "min_bps": low, "max_bps": high,
-            "was_min_bps": was[0], "was_max_bps": was[1], "why": why,
-        }  # fmt: skip
-        changes = [*transit.changes, change][-_KEPT:]
+        changes = [*transit.changes, RateChange(now, low, high, *was, why)][-_KEPT:]
         values = {
             "requested_bps": low, "max_bps": high, "uncapped": terms.uncapped, "changes": changes,
         }  # fmt: skip
@@ -72,8 +68,7 @@ class Changes:
 
     def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
         """Other packets; what ports it was given counts no more."""
-        values: dict[str, Any] = {"ports": [], "ports_at": ""}
-        values["flows"] = [flow.as_dict() for flow in flows]
+        values: dict[str, Any] = {"ports": [], "ports_at": "", "flows": tuple(flows)}
         wanted, pairs = replace(transit, **values), self._active.pairs
         other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
         if other_ways or pairs.clash(wanted) is not None:
@@ -88,7 +83,7 @@ class Changes:
         """The flows of transits whose clients have these connections of servers open."""
         flows = self._connections.take_in(agent, site, found, now, self._active.all)
         for transit_id, its in flows.items():
-            transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
+            transit, named = self._active.all[transit_id], tuple(its)
             if transit.ports_at != CLIENT or transit.flows == named:
                 continue
             if self._active.pairs.clash(replace(transit, flows=named)) is not None:

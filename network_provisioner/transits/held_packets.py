@@ -45,7 +45,7 @@ class HeldPackets:
             raise BrokerError(str(error), "conflict") from error
         held = Transit(
             name, nodes[0], nodes[-1], TransitState.HELD, path=list(nodes), layer=path.layer,
-            max_bps=path.capacity_bps, requested_at=now, lease_until=until, flows=[flow.as_dict()],
+            max_bps=path.capacity_bps, requested_at=now, lease_until=until, flows=(flow,),
         )  # fmt: skip
         failed = self._admission.failure(held)
         if failed is not None or self._pairs.clash(held) or self._pairs.mates(held):

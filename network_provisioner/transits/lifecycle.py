@@ -25,7 +25,14 @@ from typing import Any
 from network_provisioner.base.clock import move_times
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    LIVE,
+    ON_SWITCHES,
+    Transit,
+    TransitRelay,
+    TransitState,
+)
 from network_provisioner.policies.accounting import meter
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
@@ -133,7 +140,7 @@ class Lifecycle:
         _set(transit, times or {})
         circuits.take(transit, grant.parts)
         transit.state, transit.lease_until = TransitState.HELD, lease_until
-        transit.installed_at, transit.relay = 0.0, {}
+        transit.installed_at, transit.relay = 0.0, None
         transit.reason, transit.candidates = grant.reason, explain(grant.decision)
         transit.earliest, transit.blocking = 0.0, []
         transit.expected_end = grant.done if grant.early else 0.0
@@ -333,7 +340,7 @@ class Lifecycle:
         if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
         if transit.ports and not transit.installed_at:  # others may be given them
-            transit.ports, transit.flows, transit.ports_at = [], [], ""
+            transit.ports, transit.flows, transit.ports_at = [], (), ""
         transit.state = state
         transit.earliest, transit.blocking = 0.0, []
         (write or self._repository.save)([transit])
@@ -468,7 +475,7 @@ class Lifecycle:
         if mended and starts and (len(starts) > 1 or alone or moved):
             for start in starts:  # which of them was it, and was it for its relays?
                 if alone and not moved:
-                    start.transit.relay = {"why": reason}
+                    start.transit.relay = TransitRelay(why=reason)
                 self._starts = [start]
                 self.apply(now)
             return

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
+from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit, TransitRelay
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay.agents import SILENT_S, RelayAgents
 from network_provisioner.relay.decision import helps, settings
@@ -86,9 +86,9 @@ class Relaying:
         try:
             transit.relay = self._chosen(transit, template)
         except _DirectError as why:
-            transit.relay = {"why": str(why)}
+            transit.relay = TransitRelay(why=str(why))
 
-    def _chosen(self, transit: Transit, template: Template) -> dict[str, Any]:
+    def _chosen(self, transit: Transit, template: Template) -> TransitRelay:
         """Raises _DirectError."""
         if self.unable:
             raise _DirectError(self.unable)
@@ -97,13 +97,13 @@ class Relaying:
         tls = template.relay_tls
         src, dst = (self._relay_at(switch, transit, tls) for switch in (near, far))
         figures = self._tuning.figures(transit)
-        tuned = transit.tuning or asdict(service_of(template))
-        helped, why = helps(figures, tuned["streams"] or 1, tuned["buffer_bytes"])
+        tuned = transit.tuning or service_of(template)
+        helped, why = helps(figures, tuned.streams or 1, tuned.buffer_bytes)
         if template.relay == "always":
             why = f"template {template.name!r} always asks for it; {why}"
         elif not helped:
             raise _DirectError(why)
-        taken = {t.relay["port"] for t in self._relayed() if {src, dst} & {*_relays(t)}}
+        taken = {t.relay.port for t in self._relayed() if t.relay and {src, dst} & {*_relays(t)}}
         port = next((port for port in PORTS if port not in taken), None)
         if port is None:
             raise _DirectError(f"all ports of {src} and {dst} are taken")
@@ -111,7 +111,7 @@ class Relaying:
             same = any(mate is transit for mate in self._active.pairs.mates(drained))
             if same and {src, dst} != {*_relays(drained)}:
                 raise _DirectError(f"other relays hold packets of transit {owner(drained.id)}")
-        return {"src": src, "dst": dst, "port": port, **settings(figures), "tls": tls, "why": why}
+        return TransitRelay(src, dst, port, **settings(figures), tls=tls, why=why)
 
     def _switches(self, transit: Transit) -> tuple[str, str]:
         """Between which its relays are to be. Raises _DirectError."""
@@ -167,15 +167,15 @@ class Relaying:
         if not transit.relayed:
             return
         if self.unable:
-            transit.relay = {"why": self.unable}
+            transit.relay = TransitRelay(why=self.unable)
             return
         at = tuple(
             self._links[name].other(name) for name in _relays(transit) if name in self._links
         )
         if _ends(transit) != {at}:
-            transit.relay = {"why": "relayed until its path led elsewhere"}
+            transit.relay = TransitRelay(why="relayed until its path led elsewhere")
         elif not _is_tcp(transit):
-            transit.relay = {"why": "relayed until its flows were not all TCP"}
+            transit.relay = TransitRelay(why="relayed until its flows were not all TCP")
 
     def follow(
         self, update: Callable[[Transit], object], drop: Callable[[str], object], now: float
@@ -187,7 +187,7 @@ class Relaying:
         lost = []
         for transit in self._active.on_switches() if self._used else ():
             if transit.relayed and (problem := self._unready(transit)):
-                transit.relay = {"why": f"relayed until {problem}"}
+                transit.relay = TransitRelay(why=f"relayed until {problem}")
                 update(transit)
                 lost.append(transit)
         self._repository.save(lost)
@@ -210,7 +210,7 @@ class Relaying:
         drained = transit.copy()
         drained.id = f"{transit.id} drains"  # no transit's id has a space
         drained.requested_bps = drained.granted_bps = 0.0
-        drained.parts = [part | {"granted_bps": 0.0} for part in drained.parts]
+        drained.parts = [replace(part, granted_bps=0.0) for part in drained.parts]
         drained.queue, drained.released_at = "", now
         drained.lease_until = now + DRAIN_S
         self._drained[drained.id] = drained
@@ -240,7 +240,7 @@ class Relaying:
         transit = self._drained.get(circuit.id) or self._active.all[circuit.id]
         relay, name = transit.relay, owner(circuit.id)
         hosts = [tuple(host.address for host in each) for each in self._hosts(transit)]
-        same: dict[str, Any] = {key: relay[key] for key in _OF_SESSIONS} | {
+        same: dict[str, Any] = {key: getattr(relay, key) for key in _OF_SESSIONS} | {
             "secret": self._secrets[name],
             "flows": redirect.flows,
             "rate_bps": circuit.max_bps,
@@ -307,14 +307,14 @@ class Relaying:
 
 
 def _relays(transit: Transit) -> tuple[str, str]:
-    return transit.relay["src"], transit.relay["dst"]
+    return (transit.relay.src, transit.relay.dst) if transit.relay else ("", "")
 
 
 def _ends(transit: Transit) -> set[tuple[str, ...]]:
     """The first and the last switch of each of its paths."""
-    paths = [part["path"] for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.parts] or [transit.path]
     return {(path[1], path[-2]) for path in paths}
 
 
 def _is_tcp(transit: Transit) -> bool:
-    return all(flow["protocol"] == "tcp" for flow in transit.flows)
+    return all(flow.protocol == "tcp" for flow in transit.flows)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest
+from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest, TuningSettings
 from network_provisioner.templates.advice import PathFigures, advise, varied
 from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 
 FiguresOf = Callable[[Path, str], PathFigures]
 """What is known of a path, as a user decides by it."""
-_TUNED = ("streams", "buffer_bytes", "threads", "why")
 
 
 @dataclass(eq=False)
@@ -34,13 +33,14 @@ class TransferTuning:
         if transit is None or transit.state not in LIVE:
             return service_for(request, transit, self._templates)
         if transit.tuning:
-            return replace(service_for(request, transit, self._templates), **transit.tuning)
+            service = service_for(request, transit, self._templates)
+            return replace(service, **transit.tuning.as_dict())
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
             advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
         found = service_for(request, transit, self._templates, advice)
-        transit.tuning = {name: getattr(found, name) for name in _TUNED}
+        transit.tuning = TuningSettings(found.streams, found.buffer_bytes, found.threads, found.why)
         return found
 
     def advise(

@@ -20,6 +20,7 @@ from statistics import mean
 from typing import Any, TypeVar
 
 import networkx as nx
+from made_transit import made_transit
 
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
@@ -98,7 +99,7 @@ class World:
         self.count += 1
         src, dst = pair or self.rng.choice(self.pairs)
         ahead = self.rng.uniform(1, AHEAD_S) if self.rng.random() < 1 / 3 else None
-        return Transit(
+        return made_transit(
             f"t{self.count}",
             src,
             dst,

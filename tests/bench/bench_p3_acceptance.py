@@ -18,11 +18,12 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from made_transit import made_transit
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from network_provisioner.base.controller import Capabilities
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
@@ -88,7 +89,7 @@ def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
     template = _template(paths)
     accepted = 0
     for number, ask in enumerate(asks):
-        transit = Transit(
+        transit = made_transit(
             f"t{number}", ask.src, ask.dst, TransitState.QUEUED, requested_bps=ask.rate_bps,
             max_bps=ask.rate_bps, start=ask.start * SLOT_S, end=ask.end * SLOT_S,
         )  # fmt: skip

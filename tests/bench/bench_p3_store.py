@@ -14,9 +14,11 @@ from collections.abc import Iterable
 from multiprocessing.queues import Queue
 from pathlib import Path
 
+from made_transit import made_transit
+
 from adon.machine import packages
 from examples.testbed.postgres import Postgres
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.opening import open_store
@@ -34,7 +36,7 @@ def milliseconds_per_turn(store: Store) -> list[float]:
     spent = []
     path = ["site0", "switch0", "switch1", "site1"]
     for number in range(TURNS):
-        transit = Transit(f"{number}", path[0], path[-1], TransitState.HELD, path=path)
+        transit = made_transit(f"{number}", path[0], path[-1], TransitState.HELD, path=path)
         began = time.perf_counter()
         with store.turn():
             store.put(transit)

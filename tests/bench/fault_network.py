@@ -349,7 +349,7 @@ class Plant:
         for name, (src, dst, _) in FLOWS.items():
             transit = transits.get(name.partition(",")[0])
             if transit is not None:
-                nodes = {n for part in transit.parts for n in part["path"]} | {*transit.path}
+                nodes = {n for part in transit.parts for n in part.path} | {*transit.path}
             else:
                 path = default_path(self.topology, STATIONS[src].site, STATIONS[dst].site)
                 nodes = set() if path is None else set(path.nodes)

@@ -210,10 +210,10 @@ from network_provisioner.stores import postgres
 postgres.TURN_S = 600.0
 store = open_store(sys.argv[1])
 with store.turn():
-    store.put(Transit("held", "mu", "tacc", TransitState.HELD))
+    store.put(made_transit("held", "mu", "tacc", TransitState.HELD))
     print("in its turn", flush=True)
     sys.stdin.readline()
-    store.put(Transit("late", "mu", "tacc", TransitState.HELD))
+    store.put(made_transit("late", "mu", "tacc", TransitState.HELD))
 """
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from made_transit import made_transit
+
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
@@ -64,7 +66,7 @@ class BrokerModel:
         name = numbered(request.id, number)
         if found is None:
             state = TransitState.BEST_EFFORT if request.best_effort else self.state
-            found = self.transits[name] = Transit(
+            found = self.transits[name] = made_transit(
                 name, request.src, request.dst, state, size_bytes=request.size_bytes,
                 reason=request.best_effort, lease_until=1e18,
             )  # fmt: skip
@@ -109,7 +111,7 @@ class BrokerModel:
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         with self.step("flows", transit_id):
             found = self._known(transit_id)
-            found.flows, found.ports_at = [flow.as_dict() for flow in flows], ""
+            found.flows, found.ports_at = tuple(flows), ""
             return found.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from made_transit import made_transit
+
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
@@ -59,7 +61,7 @@ class Desk:
     def transit(self, name: str, src: str, dst: str, low: float, **more: Any) -> Transit:
         """A request for 10 s unless told otherwise."""
         values = {"max_bps": math.inf, "lease_s": 10.0, **more}
-        return Transit(name, src, dst, TransitState.QUEUED, requested_bps=low, **values)
+        return made_transit(name, src, dst, TransitState.QUEUED, requested_bps=low, **values)
 
     def decide(
         self, transit: Transit, now: float = NOW, claimed: Claims | None = None, push: bool = True

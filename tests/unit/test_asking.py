@@ -10,6 +10,7 @@ from broker_rig import BIG, MBPS, Clock, Rig, code_of, demo_network, fill, refus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from killed_broker import TEMPLATES
+from made_transit import made_transit
 
 from network_provisioner.base.model import (
     ENDED,
@@ -251,7 +252,7 @@ going_on = st.sampled_from([*sorted(LIVE), TransitState.QUEUED])
 
 def rounds_of(base: str, states: list[TransitState]) -> dict[str, Transit]:
     names = [numbered(base, number) for number in range(1, len(states) + 1)]
-    return {n: Transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
+    return {n: made_transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
 
 
 @given(st.lists(ended, max_size=130), st.none() | going_on)
@@ -274,7 +275,7 @@ def test_the_first_that_has_not_ended(over: list[TransitState], last: TransitSta
 
 @given(st.dictionaries(st.integers(1, 40), ended | going_on))
 def test_whatever_ids_others_chose(taken: dict[int, TransitState]) -> None:
-    known = {numbered("a", n): Transit("x", "mu", "tacc", s) for n, s in taken.items()}
+    known = {numbered("a", n): made_transit("x", "mu", "tacc", s) for n, s in taken.items()}
     number, found = latest("a", known.get)
     assert known.get(numbered("a", number)) is found and (found is None or found.state not in ENDED)
 

@@ -10,7 +10,7 @@ from controller_worlds import two_switches
 
 from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import RateChange, TransitState
 from network_provisioner.controllers.plan import Planner
 from network_provisioner.controllers.shaping import htb
 from network_provisioner.selection.limits import BrokerLimits
@@ -33,8 +33,7 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     assert (circuit.min_bps, circuit.max_bps) == (120e6, 120e6)
     # One word to the switches, and at no time did they not carry it.
     assert rig.controller.applied[told:] == [["a"]]
-    assert got.changes == [{"at": rig.clock.now, "min_bps": 100e6, "max_bps": 120e6,
-                            "was_min_bps": 25e6, "was_max_bps": 150e6, "why": ""}]  # fmt: skip
+    assert got.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
     assert rig.broker.change("a", 100e6) == got == rig.broker.get("a")  # nothing to change
     assert rig.broker.change("a", min_bps=10e6).granted_bps == 120e6
     assert rig.reserved()["s1>s2"] == 10e6

@@ -38,7 +38,7 @@ def test_flows_of_one_pair_take_paths_of_their_own(telling: Rig) -> None:
     assert telling.controller.circuits["a"].path == tuple(L2)
     # What names no flow is apart from both.
     rest = telling.ask("rest", "mu", "tacc", min_bps=9e6)
-    assert (rest.layer, rest.flows) == ("l2", [])
+    assert (rest.layer, rest.flows) == ("l2", ())
 
 
 def test_the_same_flows_share_their_path(telling: Rig) -> None:
@@ -85,18 +85,18 @@ def wide(tmp_path: Path) -> Rig:
 def test_one_request_over_two_paths(wide: Rig) -> None:
     got = wide.ask("a", "mu", "tacc", template="wide", min_bps=250e6)
     assert (got.state, got.granted_bps) == (TransitState.INSTALLED, 315e6)
-    assert [part["layer"] for part in got.parts] == ["l2", "l3"]
-    assert [part["granted_bps"] for part in got.parts] == [180e6, 135e6]
-    assert sum(part["min_bps"] for part in got.parts) == 250e6
+    assert [part.layer for part in got.parts] == ["l2", "l3"]
+    assert [part.granted_bps for part in got.parts] == [180e6, 135e6]
+    assert sum(part.min_bps for part in got.parts) == 250e6
     circuit = wide.controller.circuits["a"]
-    assert [part.path for part in circuit.parts] == [tuple(p["path"]) for p in got.parts]
+    assert [part.path for part in circuit.parts] == [tuple(p.path) for p in got.parts]
     assert circuit.min_bps == sum(part.min_bps for part in circuit.parts) == 315e6
     assert wide.reserved()["mu>s1"] == 250e6
 
     # Another one's share comes off the path it is on.
     wide.ask("b", "local", "iplant", max_bps=30e6)
     again = wide.broker.get("a")
-    assert again.granted_bps == sum(part["granted_bps"] for part in again.parts) < 315e6
+    assert again.granted_bps == sum(part.granted_bps for part in again.parts) < 315e6
     new = Rig(wide.file, wide.topology, WIDE, clock=wide.clock, multipath=True, matches=True)
     assert new.broker.get("a") == again
     assert new.controller.circuits["a"] == wide.controller.circuits["a"]

@@ -12,6 +12,7 @@ import pytest
 from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import adon
+from made_transit import made_transit
 
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
@@ -108,12 +109,12 @@ def test_a_split_request_has_all_of_its_paths(tmp_path: Path) -> None:
     topology = network("10 Gb/s", "40 Gb/s", access="100 Gb/s")
     rig = Rig(tmp_path / "s", topology, templates, matches=True, multipath=True)
     got = rig.ask("t", "oak", "elm", template="wide", min_bps=40e9)
-    assert sorted(part["max_bps"] for part in got.parts) == [10e9, 40e9]
+    assert sorted(part.max_bps for part in got.parts) == [10e9, 40e9]
     assert (got.max_bps, got.granted_bps) == (50e9, 45e9)
 
 
 def test_a_transit_of_an_earlier_version_keeps_its_ceiling() -> None:
-    kept = Transit("t", "a", "b", TransitState.INSTALLED, max_bps=1e9).as_dict()
+    kept = made_transit("t", "a", "b", TransitState.INSTALLED, max_bps=1e9).as_dict()
     del kept["uncapped"], kept["warnings"]
     assert not Transit.from_dict(kept).uncapped
 
@@ -172,7 +173,7 @@ def test_the_largest_path_of_a_network() -> None:
     assert network("10 Gb/s", access="1 Gb/s").largest_bps == 1e9
     alone = topology_from_dict({"nodes": [{"name": "a", "kind": "site"}], "links": []})
     assert alone.largest_bps == 0
-    assert replace(Transit("t", "a", "b", TransitState.HELD), warnings=["w"]).copy().warnings
+    assert replace(made_transit("t", "a", "b", TransitState.HELD), warnings=["w"]).copy().warnings
 
 
 def test_a_packet_queue_of_a_far_and_fast_link_is_one_that_the_kernel_takes() -> None:

@@ -14,11 +14,12 @@ import yaml
 from api_rig import application, bearer, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
+from made_transit import made_transit
 
 from adon.cli.transit import _STATES, _packets, explained
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import IoRecord, TransitState
 
 
 @pytest.fixture
@@ -75,7 +76,8 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
 )
 def test_how_packets_are_told_apart_is_explained(how: dict[str, Any], said: str) -> None:
     hosts = ["192.0.2.1", "192.0.2.2"]
-    assert said in _packets(Transit("a", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, **how))
+    transit = made_transit("a", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, **how)
+    assert said in _packets(transit)
 
 
 UNSAYABLE = [
@@ -120,7 +122,7 @@ def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     assert adon("transit", "renew", "a", "2 h").code == 0
     assert rig.broker.get("a").lease_until == rig.clock.now + 7200
     assert adon("transit", "flows", "a", "50000", "src:2811").code == 0
-    assert [f["protocol"] for f in rig.broker.get("a").flows] == ["tcp", "tcp"]
+    assert [f.protocol for f in rig.broker.get("a").flows] == ["tcp", "tcp"]
     ran = adon(
         "transit", "release", "a", "--moved", "1 GB", "--took", "80 s", "--outcome", "success"
     )
@@ -134,12 +136,12 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
     knee = {"bps": 30e6, "low_bps": 29e6, "high_bps": 31e6, "cause": "I/O wait", "site": "tacc",
             "way": "write", "io_wait": 0.93, "at": 1.0, "asked_min_bps": 5e6,
             "asked_max_bps": 1e8}  # fmt: skip
-    asked = Transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
+    asked = made_transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
     assert (
         "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
         "69 Mb/s of its ceiling given back"
     ) in explained(asked)
-    remembered = replace(asked, knee={"remembered_bps": 30e6, "asked_max_bps": 1e8})
+    remembered = replace(asked, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
     assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explained(remembered)
 
 

@@ -12,6 +12,7 @@ import pytest
 from broker_rig import L2, Rig
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from request_sequences import RESERVABLE, TEMPLATES, MemoryStore, OneSequence, Sequences
 
 from network_provisioner.base.clock import (
@@ -139,7 +140,7 @@ _AT = st.one_of(st.just(0.0), st.floats(T0 - 1e5, T0))
 def test_a_lease_that_runs_keeps_its_length(
     state: TransitState, asked: float, since: float, until: float, by_s: float
 ) -> None:
-    was = Transit(
+    was = made_transit(
         "a", "mu", "tacc", state, requested_at=asked, start=since, installed_at=since,
         metered_at=since, lease_until=until,
     )  # fmt: skip
@@ -153,7 +154,7 @@ def test_a_lease_that_runs_keeps_its_length(
 
 @given(st.floats(T0 + 1, T0 + 1e5), st.floats(1, 1e5), st.floats(-2e5, 2e5))
 def test_a_time_in_advance_is_the_wall_clocks(start: float, length: float, by_s: float) -> None:
-    ahead = Transit(
+    ahead = made_transit(
         "a", "mu", "tacc", TransitState.HELD, requested_at=T0 - 5, start=start, end=start + length,
         lease_until=start + length,
     )  # fmt: skip

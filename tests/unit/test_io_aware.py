@@ -68,19 +68,18 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     found = world.broker.get("a")
     assert within(found, DISK_BPS) and found.requested_bps == found.max_bps
     assert world.broker.get("b").state is TransitState.INSTALLED
-    knee = found.knee
-    assert (knee["site"], knee["way"], knee["asked_max_bps"]) == ("tacc", "write", 150e6)
-    assert knee["low_bps"] <= 63e6 and knee["high_bps"] >= 57e6 and knee["io_wait"] > 0.5
-    assert "the disk of tacc" in described(found.knee) and found.changes[-1]["why"] == described(
-        found.knee
-    )
+    knee = found.io
+    assert knee is not None and knee.knee is not None
+    assert (knee.knee.site, knee.knee.way, knee.asked_max_bps) == ("tacc", "write", 150e6)
+    assert knee.knee.low_bps <= 63e6 and knee.knee.high_bps >= 57e6 and knee.knee.io_wait > 0.5
+    assert "the disk of tacc" in described(knee) and found.changes[-1].why == described(knee)
 
 
 def test_other_templates_keep_what_they_asked_for(world: World) -> None:
     before = world.ask("a", "mu", "tacc", template="plain")
     world.run(45)
     after = world.broker.get("a")
-    assert (after.requested_bps, after.max_bps, after.knee) == (100e6, 150e6, {})
+    assert (after.requested_bps, after.max_bps, after.io) == (100e6, 150e6, None)
     assert before.changes == after.changes == []
 
 
@@ -120,7 +119,7 @@ def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
     found = world.broker.get("a")
-    assert (found.requested_bps, found.max_bps) == (100e6, 150e6) and "bps" not in found.knee
+    assert (found.requested_bps, found.max_bps) == (100e6, 150e6) and found.io is None
 
 
 def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
@@ -128,7 +127,7 @@ def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
     found = world.broker.get("a")
-    assert (found.max_bps, found.knee, found.changes) == (150e6, {}, [])
+    assert (found.max_bps, found.io, found.changes) == (150e6, None, [])
 
 
 def test_pauses_between_files_are_no_disk(world: World) -> None:
@@ -137,7 +136,7 @@ def test_pauses_between_files_are_no_disk(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(90)
     found = world.broker.get("a")
-    assert (found.max_bps, found.knee, found.changes) == (150e6, {}, [])
+    assert (found.max_bps, found.io, found.changes) == (150e6, None, [])
 
 
 def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
@@ -180,7 +179,7 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
     got = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
     assert most <= got.max_bps <= 1.05 * most and {*asked} == {"montage"}
     assert got.requested_bps == min(100e6, got.max_bps)
-    assert ("remembered_bps" in got.knee) == (most < 150e6) == bool(described(got.knee))
+    assert (got.io is not None) == (most < 150e6) == bool(described(got.io))
     rig.disk_bps = 1e9
     rig.run(400)
     assert rig.broker.get("a").max_bps == 150e6  # the disk is free now

@@ -85,9 +85,7 @@ def test_both_parts_come_back_where_one_has_failed(tmp_path: Path, hop: tuple[st
     rig.let_pass(1)
     back = rig.broker.get("a")
     assert back.state is TransitState.INSTALLED and len(back.parts) == 2
-    assert [(p["path"], p["min_bps"]) for p in back.parts] == [
-        (p["path"], p["min_bps"]) for p in before.parts
-    ]
+    assert [(p.path, p.min_bps) for p in back.parts] == [(p.path, p.min_bps) for p in before.parts]
 
 
 def test_a_move_that_the_switches_refuse_waits_for_a_path_and_keeps_no_other_back(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from broker_rig import Rig, demo_network
+from made_transit import made_transit
 
 from monitors.measurements.agent.connections import ConnectionReporter, carrying, has_clients
 from network_provisioner.base.errors import BrokerError
@@ -28,7 +29,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def transit(name: str, src: str = "mu", dst: str = "tacc", **more: Any) -> Transit:
-    return Transit(name, src, dst, TransitState.QUEUED, **more)
+    return made_transit(name, src, dst, TransitState.QUEUED, **more)
 
 
 def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
@@ -58,7 +59,7 @@ def test_all_pairs_of_a_job_use_the_same_ports(rig: Rig) -> None:
     one, other = (answer.transit for answer in rig.broker.ask(asked))
     assert one is not None and other is not None
     assert one.ports == other.ports and one.flows == other.flows
-    assert one.flows == [{"protocol": "tcp", "dst_ports": one.ports}]
+    assert one.flows == (Flow("tcp", dst_ports=tuple(one.ports)),)
     alone = rig.ask("t", "mu", "tacc", min_bps=1e6, ports_at="dst", job="another")
     assert alone.ports != one.ports
 
@@ -249,7 +250,7 @@ def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Ri
     assert waits.state is TransitState.QUEUED and waits.ports
     rig.let_pass(1000)
     late = rig.broker.get("b")
-    assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], [])
+    assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], ())
 
 
 def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> None:
@@ -267,4 +268,4 @@ def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> No
 def test_nobody_keeps_others_from_a_path_by_naming_all_ports(rig: Rig) -> None:
     rig.ask("wide", "mu", "tacc", min_bps=1e6, user="eve", flows=(Flow(dst_ports=(1, 65_535)),))
     got = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="dst", job="a", user="ada")
-    assert (got.state, got.ports, got.flows) == (TransitState.INSTALLED, [], [])
+    assert (got.state, got.ports, got.flows) == (TransitState.INSTALLED, [], ())

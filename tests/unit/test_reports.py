@@ -11,6 +11,7 @@ from broker_rig import BIG, Rig
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from template_world import succeeded
 
 from monitors.archive.transfers import transfer_facts
@@ -44,7 +45,8 @@ def test_no_report_keeps_others_from_reading(rig: Rig) -> None:
 
 
 def test_what_an_earlier_version_kept_is_read_again() -> None:
-    old = Transit("a", "mu", "tacc", TransitState.RELEASED, goodput_bps=float("inf")).as_dict()
+    old = made_transit("a", "mu", "tacc", TransitState.RELEASED).as_dict()
+    old["goodput_bps"] = float("inf")
     read = Transit.from_dict(json.loads(json.dumps({k: old[k] for k in old if k != "doubt"})))
     assert read.goodput_bps == 0.0 and read.doubt
 

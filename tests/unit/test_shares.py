@@ -9,6 +9,7 @@ import pytest
 from broker_rig import MBPS, Rig, demo_network
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from test_elastic import share
 
 from network_provisioner.base.controller import Queue
@@ -36,7 +37,7 @@ def arrivals(draw: st.DrawFn) -> list[Transit]:
         low = draw(st.integers(0, int(most) // 3))
         for hop in path.hops:
             left[hop] -= low
-        transit = Transit(
+        transit = made_transit(
             str(number), path.nodes[0], path.nodes[-1], TransitState.INSTALLED,
             path=list(path.nodes), requested_bps=low, granted_bps=low,
             max_bps=low + draw(st.integers(1, 300)) * MBPS, priority=draw(st.integers(0, 2)),

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_transit import made_transit
 from network_world import TEMPLATES
 from template_world import BASE, bodies, body, succeeded
 
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
@@ -502,7 +503,7 @@ def test_saved_from_a_run_keeps_the_version_it_was_decided_with(store: Store) ->
 def test_who_waits_keeps_the_version_of_then(store: Store) -> None:
     book = book_of(store)
     book.save("x", body(1e8, 1e9, patience=10))
-    waiting = Transit("t", "mu", "tacc", TransitState.QUEUED, "x", template_version=1)
+    waiting = made_transit("t", "mu", "tacc", TransitState.QUEUED, "x", template_version=1)
     assert template_of(waiting, book) == book.get("x")
     book.save("x", body(2e8, 1e9, patience=99))
     kept = template_of(waiting, book)

@@ -21,6 +21,7 @@ from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
 
@@ -87,22 +88,19 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
 def test_whose_packets_are_whose_is_said_as_shadows_open_connections(world: World) -> None:
     world.broker.ask([REQUEST])
     world.look(move(Step.IN_STARTED, 105, **TOLD))
-    assert world.broker.transits[IN].flows == []  # its two hosts are the finest
+    assert world.broker.transits[IN].flows == ()  # its two hosts are the finest
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(later=0.5)  # soon, and not at the next sweep
-    one = {"protocol": "tcp", "src_ports": [9618, 9618], "dst_ports": [40001, 40001]}
-    assert world.broker.transits[IN].flows == [one]
+    assert world.broker.transits[IN].flows == (Flow("tcp", (9618, 9618), (40001, 40001)),)
     world.shadows[12, 0] = ((9618, 40001), (9618, 40002))
     world.look()
     world.look()
-    assert [f["dst_ports"][0] for f in world.broker.transits[IN].flows] == [40001, 40002]
+    assert [f.dst_ports[0] for f in world.broker.transits[IN].flows] == [40001, 40002]
     assert [call for call, _ in world.broker.calls].count("flows") == 2  # not what is known
     world.look(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
     world.look(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
     world.look()
-    assert world.broker.transits[OUT].flows[0] == {
-        "protocol": "tcp", "src_ports": [40001, 40001], "dst_ports": [9618, 9618],
-    }  # fmt: skip
+    assert world.broker.transits[OUT].flows[0] == Flow("tcp", (40001, 40001), (9618, 9618))
 
 
 def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> list[str]:
@@ -322,7 +320,7 @@ def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) 
     world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(move(Step.IN_STARTED, 105, **FETCHED))
-    assert world.broker.transits[URL].flows == []
+    assert world.broker.transits[URL].flows == ()
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:

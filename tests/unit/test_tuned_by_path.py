@@ -19,7 +19,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.transfers import transfer_facts
 from monitors.archive.tuning import host_tcp
 from monitors.measurements.probes.hostload import tcp_limits
-from network_provisioner.base.model import RequestAnswer, TransitRequest
+from network_provisioner.base.model import RequestAnswer, TransitRequest, TuningSettings
 from network_provisioner.templates.advice import ENOUGH, HostTcp, Tried
 
 TCP = {
@@ -70,9 +70,7 @@ def test_a_path_that_was_measured_says_how_its_transfers_are_tuned(
     service, transit = answer.service, rig.broker.get("b")
     assert (service.streams, service.buffer_bytes, service.threads) == (ADVISED, 0, 0)
     assert service.why.startswith("150 Mb/s times 53 ms are 994 kB under way")
-    assert transit.tuning == {
-        "streams": ADVISED, "buffer_bytes": 0, "threads": 0, "why": service.why,
-    }  # fmt: skip
+    assert transit.tuning == TuningSettings(ADVISED, 0, 0, service.why)
     own = one(rig, "c", template="own").service
     assert (own.streams, own.why) == (8, "as the template says")
     rig.broker.release("b", BIG, 60.0, "success", streams=ADVISED)

@@ -13,6 +13,7 @@ from broker_model import BrokerModel
 from hypothesis import given
 from hypothesis import strategies as st
 from job_events import EventKind, happened
+from made_transit import made_transit
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
 from monitors.watcher.actions import Moved
@@ -22,7 +23,7 @@ from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import Broker, PendingActions
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import SEEN, TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
 
@@ -223,7 +224,7 @@ def test_connections_are_reported_where_the_broker_waits_for_them(
     client: str, ports_at: str, found: tuple[str, str]
 ) -> None:
     hosts = ["192.0.2.1", "192.0.2.2"]
-    given = Transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
+    given = made_transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
     answer = RequestOutcome("t", str(given.state), "", True, given)
     pair = Pair("t", "mu", "tacc", client=client).answered(answer)
     assert (pair.client, pair.far) == found
@@ -251,8 +252,8 @@ def test_connections_that_last_say_which_packets_are_meant(world: World) -> None
     def meant(*now: int) -> list[int]:
         world.open = seen(*now) | seen(9, far="192.0.2.2")
         world.look(1.0)
-        assert all(flow["src_ports"] == [80, 80] for flow in told[name].flows)
-        return [flow["dst_ports"][0] for flow in told[name].flows]
+        assert all(flow.src_ports == (80, 80) for flow in told[name].flows)
+        return [flow.dst_ports[0] for flow in told[name].flows]
 
     assert meant() == [] and told[name].ports_at == SEEN
     assert (meant(5), meant(5)) == ([], [5])  # at first it may be over soon
@@ -271,7 +272,7 @@ def test_where_nobody_sees_connections_all_packets_are_meant_once_files_arrive(
 ) -> None:
     name = fetching(world)
     world.look(1.0)
-    assert (world.broker.transits[name].ports_at, world.broker.transits[name].flows) == ("", [])
+    assert (world.broker.transits[name].ports_at, world.broker.transits[name].flows) == ("", ())
 
 
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:
@@ -291,7 +292,7 @@ def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> 
 
 def test_a_killed_pre_that_got_another_number(world: World) -> None:
     base = f"wf:{JOB}:0:mu-tacc"
-    world.broker.transits[base] = Transit(base, "mu", "tacc", TransitState.RELEASED)
+    world.broker.transits[base] = made_transit(base, "mu", "tacc", TransitState.RELEASED)
     world.pre(dies="late")
     assert world.broker.live() == [f"{base}.2"]
     world.look(5.0)
@@ -324,7 +325,7 @@ def test_an_answer_that_was_lost_is_left_alone_until_the_job_ends(world: World) 
 def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
     world.tell(EventKind.DAG_STARTED)
     world.pre()
-    other = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    other = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[other.id] = other
     world.look(5.0)
     assert not world.held.finished()
@@ -338,7 +339,7 @@ def test_what_a_rescue_leaves_is_swept_as_well(world: World) -> None:
     for code in (1, 0):
         world.tell(EventKind.DAG_STARTED)
         world.look(1.0)
-        left = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+        left = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
         world.broker.transits[left.id] = left
         world.tell(EventKind.DAG_ENDED, code=code)
         world.look(9.0)
@@ -351,7 +352,7 @@ def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     world.tell(EventKind.DAG_GONE)
-    ahead = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    ahead = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[ahead.id] = ahead
     world.look(150.0)
     assert world.broker.live() == [*world.file.ids, ahead.id]
@@ -462,7 +463,7 @@ class FakeAction:
 
 def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
     away = BrokerModel(away=True)
-    here = BrokerModel({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
+    here = BrokerModel({"b": made_transit("b", "mu", "tacc", TransitState.INSTALLED)})
     now = [0.0]
     pending = PendingActions(
         lambda config: away if config.broker == "http://a" else here, lambda: now[0]

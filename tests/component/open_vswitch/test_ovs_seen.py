@@ -124,8 +124,8 @@ def download(*workflows: Workflow) -> None:
         thread.start()
     await_that(lambda: all(one.now().flows for one in workflows), "flows of both")
     (first,), (second,) = (one.now().flows for one in workflows)
-    assert first["src_ports"] == second["src_ports"] == [PORT, PORT]
-    assert first["dst_ports"] != second["dst_ports"]
+    assert first.src_ports == second.src_ports == [PORT, PORT]
+    assert first.dst_ports != second.dst_ports
     (workflows[0].site.folder / "rest").touch()
     for thread in running:
         thread.join()
