@@ -26,9 +26,6 @@ from network_provisioner.transits.repository import Repository
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What changes too often to be saved each time.
-_CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at", "tuning")
-
 
 class TransitRecorder(Protocol):
     """Takes what was measured of a transfer, once for each transit that is reported."""
@@ -240,9 +237,11 @@ class Queries:
         """With what is only in memory yet."""
         live = self._active.all.get(saved.id)
         if live is not None and live.state in LIVE and saved.state in LIVE:
-            for name in _CHANGING:
-                setattr(saved, name, getattr(live, name))
-            saved.parts = list(live.parts)
+            # What changes too often to be saved each time.
+            for name in ("granted_bps", "queue", "parts", "tuning"):
+                setattr(saved.grant, name, getattr(live.grant, name))
+            for name in ("byte_seconds", "metered_at"):
+                setattr(saved.usage, name, getattr(live.usage, name))
         return saved
 
 

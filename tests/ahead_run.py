@@ -247,7 +247,7 @@ class VirtualRun:
         for moving in job.moving:
             transit = self.rig.broker.get(moving.id)
             on = transit.state in ON_SWITCHES
-            rate = (transit.granted_bps if on else BEST_EFFORT_BPS) / 8 * self.step_s
+            rate = (transit.grant.granted_bps if on else BEST_EFFORT_BPS) / 8 * self.step_s
             part = min(rate, moving.left)
             moving.left -= part
             moving.moved += part

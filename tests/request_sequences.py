@@ -379,7 +379,7 @@ class OneSequence:
         """No broker takes it for shorter than it was answered."""
         transit = self.broker.renew(name, self.rng.choice((5.0, 60.0)))
         if transit.state in LIVE:
-            assert self.rows[name].lease_until == transit.lease_until
+            assert self.rows[name].grant.lease_until == transit.grant.lease_until
 
     def change(self, name: str) -> None:
         """To another minimum; where that is refused the store may have taken it all the same."""
@@ -458,10 +458,10 @@ class OneSequence:
                 assert name not in self.accepted
                 continue
             if transit.state in LIVE:
-                if transit.lease_until <= now:
+                if transit.grant.lease_until <= now:
                     assert problem, transit  # it ended, which could not be written
                     continue
-                assert (transit.path[0], transit.path[-1]) == (transit.src, transit.dst)
+                assert (transit.grant.path[0], transit.grant.path[-1]) == (transit.src, transit.dst)
                 live.append(transit)
                 if transit.requested_bps and name not in self.accepted:
                     self.accepted[name] = transit.copy()
@@ -493,21 +493,21 @@ class OneSequence:
         if transit.state in LIVE:
             minima = self.minima.get(transit.id, {accepted.requested_bps})
             assert transit.requested_bps in minima, (transit, minima)
-            assert transit.granted_bps >= transit.requested_bps, transit
-            assert not transit.parts or transit.requested_bps <= sum(
-                part.min_bps for part in transit.parts
+            assert transit.grant.granted_bps >= transit.requested_bps, transit
+            assert not transit.grant.parts or transit.requested_bps <= sum(
+                part.min_bps for part in transit.grant.parts
             )
         elif transit.state is State.RELEASED:
             assert transit.id in self.released
         elif transit.state is State.EXPIRED:
-            assert now >= transit.lease_until
+            assert now >= transit.grant.lease_until
         elif transit.state is State.FAILED:
             assert "switches refused" in transit.reason, transit
         else:
             # It had waited, and the switches did not answer when its turn came.
             assert transit.state in (State.QUEUED, State.BEST_EFFORT)
-            early = accepted.expected_end and now >= accepted.expected_end
-            assert early or accepted.state is State.HELD or not accepted.installed_at, transit
+            early = accepted.grant.expected_end and now >= accepted.grant.expected_end
+            assert early or accepted.state is State.HELD or not accepted.grant.installed_at, transit
 
     def no_link_is_oversubscribed(self, live: Sequence[Transit], now: float) -> None:
         """Neither by what is given now nor by what is promised for later."""
@@ -515,9 +515,9 @@ class OneSequence:
         for at in {max(now, transit.start) for transit in live}:
             load: dict[tuple[str, str], float] = {}
             for transit in live:
-                if max(now, transit.start) <= at < (transit.end or transit.lease_until):
-                    parts = [(part.path, part.min_bps) for part in transit.parts]
-                    for path, min_bps in parts or [(transit.path, transit.requested_bps)]:
+                if max(now, transit.start) <= at < (transit.end or transit.grant.lease_until):
+                    parts = [(part.path, part.min_bps) for part in transit.grant.parts]
+                    for path, min_bps in parts or [(transit.grant.path, transit.requested_bps)]:
                         for hop in pairwise(path):
                             load[hop] = load.get(hop, 0.0) + min_bps
             for hop, bps in load.items():

@@ -181,7 +181,7 @@ class StoreSuite:
             store = opened()
             store.put(transit("a"))
             broken = transit("c")
-            broken.warnings = [object()]  # type: ignore[list-item]
+            broken.grant.warnings = [object()]  # type: ignore[list-item]
             with pytest.raises(TypeError):
                 store.put_many([transit("a", TransitState.RELEASED), transit("b"), broken])
             unbound = transit("c")

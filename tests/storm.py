@@ -187,8 +187,8 @@ class Storm:
                 raise AssertionError(f"{asked.id} is gone: {self._broker.get(asked.id).reason}")
             if now >= begin:
                 self.waits.append((asked.requested_bps, now - asked.requested_at))
-            if asked.earliest and now > asked.earliest + 1.0:
-                self.late.append(now - asked.earliest)
+            if asked.grant.earliest and now > asked.grant.earliest + 1.0:
+                self.late.append(now - asked.grant.earliest)
             rate = asked.requested_bps * self._rng.uniform(0.9, 2.5)
             took = transfer_time(asked.size_bytes or 0, rate)
             heapq.heappush(self._events, (now + took, client, asked.id))

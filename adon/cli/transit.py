@@ -304,9 +304,11 @@ def _reasons(transits: list[Transit]) -> list[str]:
     from network_provisioner.base.model import TransitState
 
     def ended_ill(t: Transit) -> bool:
-        return t.state is TransitState.EXPIRED or t.outcome not in ("", "success")
+        return t.state is TransitState.EXPIRED or t.usage.outcome not in ("", "success")
 
-    return [f"{t.id}: {t.reason}" for t in transits if t.reason and (ended_ill(t) or not t.path)]
+    return [
+        f"{t.id}: {t.reason}" for t in transits if t.reason and (ended_ill(t) or not t.grant.path)
+    ]
 
 
 def explained(transit: Transit) -> str:
@@ -315,7 +317,7 @@ def explained(transit: Transit) -> str:
     blocks = [
         "\n".join(_summary(transit)),
         *_waiting(transit),
-        *map(_candidate, transit.candidates),
+        *map(_candidate, transit.grant.candidates),
     ]
     return "\n\n".join(blocks)
 
@@ -333,36 +335,36 @@ def _summary(t: Transit) -> list[str]:
     if t.start or t.end:
         lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
     lines.append(f"packets: {_packets(t)}")
-    if t.tuning and t.tuning.why:
-        lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning.why}")
+    if t.grant.tuning and t.grant.tuning.why:
+        lines.append(f"tuning: {_tuned(t.grant.tuning)}: {t.grant.tuning.why}")
     if t.relay:
         lines.append(f"relay: {decision.described(t.relay)}")
-    if t.queue:
-        lines.append(f"shares queue {t.queue!r}")
-    if len(t.parts) > 1:
+    if t.grant.queue:
+        lines.append(f"shares queue {t.grant.queue!r}")
+    if len(t.grant.parts) > 1:
         lines += [
             f"part: {'-'.join(part.path)} ({part.layer}), "
             f"{format_rate(part.granted_bps)} of at least {format_rate(part.min_bps)}"
-            for part in t.parts
+            for part in t.grant.parts
         ]
-    if t.expected_end:
-        when = _when(t.expected_end)
+    if t.grant.expected_end:
+        when = _when(t.grant.expected_end)
         lines.append(f"began before others that wait: expected to be done {when}, then gives way")
     lines += [
         f"changed {_when(c.at)}: {format_rate(c.min_bps)} to {format_rate(c.max_bps)}, "
         f"before {format_rate(c.was_min_bps)} to {format_rate(c.was_max_bps)}"
         + (f" ({c.why})" if c.why else "")
-        for c in t.changes
+        for c in t.grant.changes
     ]
     if knee := described(t.io):
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
-    if t.moves:
-        lines.append(f"moved {t.moves} times to another path")
+    if t.grant.moves:
+        lines.append(f"moved {t.grant.moves} times to another path")
     return [*lines, t.reason or "no reason was recorded", *_warnings(t)]
 
 
 def _warnings(t: Transit) -> list[str]:
-    return [f"warning: {words}" for words in t.warnings]
+    return [f"warning: {words}" for words in t.grant.warnings]
 
 
 _BLOCKING = (
@@ -373,9 +375,9 @@ _BLOCKING = (
 
 
 def _waiting(t: Transit) -> list[str]:
-    lines = [table(_BLOCKING, t.blocking)] if t.blocking else []
-    if t.earliest:
-        lines.append(f"  earliest start, as far as is known: {_when(t.earliest)}")
+    lines = [table(_BLOCKING, t.grant.blocking)] if t.grant.blocking else []
+    if t.grant.earliest:
+        lines.append(f"  earliest start, as far as is known: {_when(t.grant.earliest)}")
     return ["\n".join(lines)] if lines else []
 
 
@@ -386,10 +388,10 @@ def _packets(t: Transit) -> str:
     between = f"between {' and '.join(t.hosts)}" if t.hosts else "between all hosts of both sites"
     if t.flows:
         return f"{', '.join(map(_flow, t.flows))}, {between}"
-    if t.ports:
+    if t.grant.ports:
         return (
-            f"{between}, of a client that uses ports {t.ports[0]}-{t.ports[1]}: none of its "
-            "connections has been reported yet"
+            f"{between}, of a client that uses ports {'-'.join(map(str, t.grant.ports))}: none of "
+            "its connections has been reported yet"
         )
     if t.ports_at == SEEN:
         return f"{between}, as its tool opens connections: none has been reported yet"

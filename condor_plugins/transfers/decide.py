@@ -210,7 +210,7 @@ def _release(transit: Transit, way: Direction, state: RunState | None, outcome: 
 
 
 def _runs_out(transit: Transit, now: float) -> bool:
-    return transit.state in ON_SWITCHES and transit.lease_until - now < _RENEW_BELOW_S
+    return transit.state in ON_SWITCHES and transit.grant.lease_until - now < _RENEW_BELOW_S
 
 
 def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:

@@ -60,13 +60,14 @@ def _bar(
     bar: Bar, moved: Sequence[Transit], classes: Mapping[str, str], t0: float
 ) -> dict[str, Any]:
     label = short_job(bar.job) + ("" if bar.ok else " ✗ failed")
-    label += "".join(f" · {t.src} → {t.dst}, {format_size(t.bytes)}" for t in moved[:2])
+    label += "".join(f" · {t.src} → {t.dst}, {format_size(t.usage.bytes)}" for t in moved[:2])
     tip = (
         f"{bar.job} at {bar.site}: waited {bar.start - bar.submit:.1f} s, "
         f"ran from {bar.start - t0:.1f} to {bar.end - t0:.1f} s{'' if bar.ok else ', failed'}"
     )
     tip += "".join(
-        f"; {t.src} → {t.dst} {format_size(t.bytes)} at {format_rate(t.goodput_bps)}" for t in moved
+        f"; {t.src} → {t.dst} {format_size(t.usage.bytes)} at {format_rate(t.usage.goodput_bps)}"
+        for t in moved
     )
     cls = classes.get(bar.site, "s0") + {"transfer": " moved", "other": " other"}.get(bar.kind, "")
     return {
@@ -77,16 +78,16 @@ def _bar(
         "tip": tip,
         "cls": cls + ("" if bar.ok else " failed"),
         "held": [
-            (t.installed_at - t0, end_of(t) - t0, _tip(t, t0))
+            (t.grant.installed_at - t0, end_of(t) - t0, _tip(t, t0))
             for t in moved
-            if t.installed_at and t.path
+            if t.grant.installed_at and t.grant.path
         ],
     }
 
 
 def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     t0, shortest = facts.started, facts.makespan_s * _SHORT
-    short = [t for t in load.held if end_of(t) - t.installed_at < shortest]
+    short = [t for t in load.held if end_of(t) - t.grant.installed_at < shortest]
     title = f"{load.hop[0]} → {load.hop[1]}"
     reserved = {
         "name": "reserved",
@@ -111,7 +112,7 @@ def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
         "series": [reserved, *measured],
         "cut": {"value": load.capacity_bps, "words": "capacity"},
         "marks": [
-            {"at": t.installed_at - t0, "value": 0, "words": _tip(t, t0), "letter": ""}
+            {"at": t.grant.installed_at - t0, "value": 0, "words": _tip(t, t0), "letter": ""}
             for t in short
             if len(short) <= _MOST_MARKS
         ],
@@ -134,7 +135,9 @@ def _unbroken(measured: Sequence[Rate]) -> list[list[tuple[float, float]]]:
 
 def _tip(t: Transit, t0: float) -> str:
     return (
-        f"{t.job}: {format_rate(t.requested_bps)} reserved, {format_rate(t.granted_bps)} granted "
-        f"on {' → '.join(t.path)} from {t.installed_at - t0:.1f} to {end_of(t) - t0:.1f} s, "
-        f"{format_size(t.bytes)} moved at {format_rate(t.goodput_bps)}"
+        f"{t.job}: {format_rate(t.requested_bps)} reserved, "
+        f"{format_rate(t.grant.granted_bps)} granted "
+        f"on {' → '.join(t.grant.path)} from {t.grant.installed_at - t0:.1f} "
+        f"to {end_of(t) - t0:.1f} s, "
+        f"{format_size(t.usage.bytes)} moved at {format_rate(t.usage.goodput_bps)}"
     )

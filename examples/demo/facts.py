@@ -128,4 +128,4 @@ class RunFacts:
 
 def live(transits: Sequence[Transit], now: float) -> list[Transit]:
     """The transits that still hold bandwidth at ``now``."""
-    return [t for t in transits if t.state in LIVE and t.lease_until > now]
+    return [t for t in transits if t.state in LIVE and t.grant.lease_until > now]

@@ -54,20 +54,21 @@ class Load:
 
 def over(transits: Sequence[Transit], hop: Hop) -> list[Transit]:
     """The transits that held bandwidth on a directed link, by when they got it."""
-    found = [t for t in transits if t.installed_at and hop in set(pairwise(t.path))]
-    return sorted(found, key=lambda t: (t.installed_at, t.id))
+    found = [t for t in transits if t.grant.installed_at and hop in set(pairwise(t.grant.path))]
+    return sorted(found, key=lambda t: (t.grant.installed_at, t.id))
 
 
 def end_of(transit: Transit) -> float:
     """When a transit's bandwidth was free again, in Unix seconds."""
-    return transit.released_at or transit.lease_until
+    return transit.grant.released_at or transit.grant.lease_until
 
 
 def reserved_steps(held: Sequence[Transit]) -> list[tuple[float, float]]:
     """Reserved bit/s as (Unix second, value from then on)."""
-    times = sorted({at for t in held for at in (t.installed_at, end_of(t))})
+    times = sorted({at for t in held for at in (t.grant.installed_at, end_of(t))})
     return [
-        (at, sum(t.requested_bps for t in held if t.installed_at <= at < end_of(t))) for at in times
+        (at, sum(t.requested_bps for t in held if t.grant.installed_at <= at < end_of(t)))
+        for at in times
     ]
 
 
@@ -118,7 +119,7 @@ def load_words(load: Load, t0: float) -> str:
     """A chart in a sentence, for readers who cannot see it or want the figures."""
     parts = []
     if load.held:
-        start = min(t.installed_at for t in load.held) - t0
+        start = min(t.grant.installed_at for t in load.held) - t0
         end = max(end_of(t) for t in load.held) - t0
         parts.append(
             f"reserved up to {format_rate(load.most_reserved_bps)} between {start:.1f} and "

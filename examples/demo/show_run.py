@@ -23,14 +23,14 @@ _TRANSIT_NUMBERS = frozenset(range(2, 10))
 
 def cards(facts: RunFacts) -> str:
     """The run in a row of figures."""
-    held = [t for t in facts.transits if t.path]
+    held = [t for t in facts.transits if t.grant.path]
     found = [
         ("workflow", facts.state),
         (f"jobs (+{facts.dag_jobs - facts.jobs} added)", str(facts.jobs)),
         ("makespan", f"{facts.makespan_s:.1f} s"),
         *([("as Pegasus comes", f"some {facts.without.random_s:.0f} s")] if facts.without else []),
-        ("between sites", format_size(sum(t.bytes for t in facts.transits))),
-        ("on reserved paths", format_size(sum(t.bytes for t in held))),
+        ("between sites", format_size(sum(t.usage.bytes for t in facts.transits))),
+        ("on reserved paths", format_size(sum(t.usage.bytes for t in held))),
     ]
     found += [(f.headline, f.value) for f in facts.science.rows if f.headline]
     found.append(("paths / flows left", f"{facts.open_reservations} / {facts.flows_left}"))
@@ -55,18 +55,22 @@ def transits(facts: RunFacts) -> str:
 
 def _transit(t: Transit, t0: float) -> str:
     """Its figures in one row; its job and the broker's reason across the next."""
-    held = f"{t.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.installed_at else "–"
+    held = (
+        f"{t.grant.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.grant.installed_at else "–"
+    )
     cells = (
         f"{t.src} → {t.dst}",
-        f"{' → '.join(t.path)} ({t.layer.upper()})" if t.path else "none reserved",
+        f"{' → '.join(t.grant.path)} ({t.grant.layer.upper()})"
+        if t.grant.path
+        else "none reserved",
         f"{t.requested_at - t0:.1f} s",
         held,
         format_rate(t.requested_bps),
-        format_rate(t.granted_bps) if t.path else "–",
-        format_size(t.bytes),
-        f"{t.seconds:.1f} s" if t.seconds else "–",
-        format_rate(t.goodput_bps) if t.goodput_bps else "–",
-        format_size(t.switch_bytes) if t.path else "–",
+        format_rate(t.grant.granted_bps) if t.grant.path else "–",
+        format_size(t.usage.bytes),
+        f"{t.usage.seconds:.1f} s" if t.usage.seconds else "–",
+        format_rate(t.usage.goodput_bps) if t.usage.goodput_bps else "–",
+        format_size(t.usage.switch_bytes) if t.grant.path else "–",
         t.state.replace("_", " "),
     )
     below = markup.text(f"{t.job}: {t.reason}" if t.reason else t.job)

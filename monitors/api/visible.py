@@ -132,4 +132,6 @@ def _with_path(moved: Measurement, transits: Sequence[Transit]) -> Measurement:
     if not mine:
         return moved
     last = max(mine, key=lambda transit: (transit.requested_at, transit.id))
-    return replace(moved, details={**moved.details, "path": list(last.path), "transit": last.id})
+    return replace(
+        moved, details={**moved.details, "path": list(last.grant.path), "transit": last.id}
+    )

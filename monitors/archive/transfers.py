@@ -34,19 +34,21 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     """
     if transit.state in LIVE or transit.state is TransitState.QUEUED:
         return []
-    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S or transit.doubt:
+    if transit.usage.bytes <= 0 or transit.usage.seconds < _SHORTEST_S or transit.usage.doubt:
         return []
     subject = f"{transit.src}>{transit.dst}"
-    if transit.bytes < SMALL_BYTES:
-        return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
-    rate_bps = goodput(transit.bytes, transit.seconds)
+    if transit.usage.bytes < SMALL_BYTES:
+        return [_fact(transit, "transfer_latency", subject, transit.usage.seconds, "s")]
+    rate_bps = goodput(transit.usage.bytes, transit.usage.seconds)
     facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
-    if transit.path:
-        path = f"{subject}/{way_of(transit.path)}"
-        if not transit.parts:  # of several, nobody knows how much went over which
+    if transit.grant.path:
+        path = f"{subject}/{way_of(transit.grant.path)}"
+        if not transit.grant.parts:  # of several, nobody knows how much went over which
             facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     elif (
-        transit.seconds >= STEADY_S and SHARES not in transit.reason and not transit.installed_at
+        transit.usage.seconds >= STEADY_S
+        and SHARES not in transit.reason
+        and not transit.grant.installed_at
     ):  # one that was installed went a part of its way on a path
         path = f"{subject}/{BEST_EFFORT}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
@@ -90,17 +92,17 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
         subject=subject,
         value=value,
         unit=unit,
-        at=transit.released_at or transit.installed_at + transit.seconds,
-        source="transfer" if transit.vouched else claimed_by(transit.user),
+        at=transit.grant.released_at or transit.grant.installed_at + transit.usage.seconds,
+        source="transfer" if transit.usage.vouched else claimed_by(transit.user),
         workflow=transit.workflow,
         details={
             "job": transit.job,
-            "bytes": transit.bytes,
-            "seconds": transit.seconds,
-            "granted_bps": transit.granted_bps,
-            "streams": 0 if transit.relayed else transit.streams,  # of relays, not its own
-            "buffer_bytes": transit.buffer_bytes,
-            "path": list(transit.path),
+            "bytes": transit.usage.bytes,
+            "seconds": transit.usage.seconds,
+            "granted_bps": transit.grant.granted_bps,
+            "streams": 0 if transit.relayed else transit.usage.streams,  # of relays, not its own
+            "buffer_bytes": transit.usage.buffer_bytes,
+            "path": list(transit.grant.path),
             "state": str(transit.state),
         },
     )

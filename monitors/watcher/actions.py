@@ -139,7 +139,7 @@ class GiveBack(_OfDecision):
 
     def _release(self, broker: Broker, transit: Transit) -> None:
         ended = transit.state in ENDED
-        if ended and (transit.bytes or transit.seconds):
+        if ended and (transit.usage.bytes or transit.usage.seconds):
             broker.release(transit.id)  # no more, but raises while that is not written down
             return
         moved = self.files.measure(self.watched, self.decision, self.pair)

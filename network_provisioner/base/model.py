@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Self, TypedDict
@@ -254,39 +254,95 @@ class BlockedLink(TypedDict):
 
 
 @dataclass(slots=True)
+class TransitGrant:
+    """What a transit was given, and why. Times are Unix seconds, 0 where it did not happen.
+
+    ``granted_bps``     what it is given now: between the least and the most that it asks for, and
+                        more or less of it as others come and go
+    ``parts``           all its paths where it has several; ``path`` is the first
+    ``queue``           the policy's queue it shares, "" for none
+    ``moves``           how often it was moved to another path while it had one
+    ``candidates``      the paths that were compared
+    ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
+    ``blocking``        while it waits: the links that lack room
+    ``expected_end``    where it began before others who wait: when it was expected to be done. From
+                        then on it gives way to them, and becomes best effort; 0 for all others
+    ``changes``         the latest changes of its rates, oldest first
+    ``ports``           the first and last port that its tool is to use, at the end that it asks
+                        for; none before the transfer of what is reserved in advance begins
+    ``tuning``          how its transfer is to be tuned, None before it has a path
+    ``warnings``        what may make its transfer slower than it could be, in words
+    """
+
+    path: list[str] = field(default_factory=list)
+    layer: str = ""
+    parts: list[TransitPart] = field(default_factory=list)
+    granted_bps: float = 0.0
+    queue: str = ""
+    moves: int = 0
+    lease_until: float = 0.0
+    installed_at: float = 0.0
+    active_at: float = 0.0
+    released_at: float = 0.0
+    candidates: list[PathScore] = field(default_factory=list)
+    earliest: float = 0.0
+    blocking: list[BlockedLink] = field(default_factory=list)
+    expected_end: float = 0.0
+    changes: list[RateChange] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+    tuning: TuningSettings | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def copy(self) -> TransitGrant:
+        """A copy with lists of its own."""
+        other = replace(self, path=list(self.path), parts=list(self.parts), ports=list(self.ports))
+        other.candidates, other.blocking = list(self.candidates), list(self.blocking)
+        other.changes, other.warnings = list(self.changes), list(self.warnings)
+        return other
+
+
+@dataclass(slots=True)
+class TransitUsage:
+    """What was made of it, by the report of its transfer and by the switches.
+
+    ``outcome``         how the transfer ended: "success" or a word of the caller's
+    ``switch_bytes``    what the switches counted
+    ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
+    ``streams``, ``buffer_bytes``, ``threads``  what the transfer used, 0 for unknown
+    ``retries``         attempts of its transfer that failed
+    ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
+                        claimed, with a goodput of 0, and nobody decides by them
+    ``vouched``         whether others decide by its report too; else its user alone
+    """
+
+    bytes: int = 0
+    seconds: float = 0.0
+    goodput_bps: float = 0.0
+    outcome: str = ""
+    switch_bytes: int = 0
+    byte_seconds: float = 0.0
+    metered_at: float = 0.0
+    streams: int = 0
+    buffer_bytes: int = 0
+    threads: int = 0
+    retries: int = 0
+    doubt: str = ""
+    vouched: bool = True
+
+
+@dataclass(slots=True)
 class Transit:
     """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
 
     ``lease_s``         the lease that was asked for, None where the broker chooses it
-    ``granted_bps``     what it is given now: between ``requested_bps`` and ``max_bps``, and more or
-                        less of it as others come and go
     ``start``, ``end``  when it was asked to begin, and to end at the latest; 0 for now, and for
                         as long as it takes
     ``uncapped``        nobody set a ceiling: ``max_bps`` is what its path has, or before it has one
                         what the paths between its sites have
-    ``parts``           all its paths where it has several; ``path`` is the first
-    ``queue``           the policy's queue it shares, "" for none
-    ``earliest``        while it waits: when it could start as far as is known, 0 where nothing is
-    ``blocking``        while it waits: the links that lack room
-    ``moves``           how often it was moved to another path while it had one
-    ``outcome``         how the transfer ended by its report: "success" or a word of the caller's
     ``asked``           a fingerprint of the request, which tells a repeated one from another
-    ``byte_seconds``, ``metered_at``  what it was given until that time: see accounting.meter
-    ``streams``, ``buffer_bytes``, ``threads``  what the transfer used by its report, 0 for unknown
-    ``retries``         attempts of its transfer that failed, by its report
-    ``doubt``           why bytes and seconds cannot be as reported, "" where they can. They stay as
-                        claimed, with a goodput of 0, and nobody decides by them
-    ``vouched``         whether others decide by its report too; else its user alone
-    ``expected_end``    where it began before others who wait: when it was expected to be done. From
-                        then on it gives way to them, and becomes best effort; 0 for all others
-    ``changes``         the latest changes of its rates, oldest first
-    ``io``              what disks take of it, None for others
     ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
-    ``ports``           the first and last port that its tool is to use, ``ports_at`` that end; none
-                        before the transfer of what is reserved in advance begins
-    ``tuning``          how its transfer is to be tuned, None before it has a path
     ``relay``           which relays carry its connections; None where its template asks for none
-    ``warnings``        what may make its transfer slower than it could be, in words
+    ``io``              what disks take of it, None for others
     """
 
     id: str
@@ -297,58 +353,29 @@ class Transit:
     workflow: str = ""
     job: str = ""
     retry: int = 0
-    path: list[str] = field(default_factory=list)
-    layer: str = ""
     requested_bps: float = 0.0
-    granted_bps: float = 0.0
     max_bps: float = 0.0
     size_bytes: int | None = None
     requested_at: float = 0.0
-    installed_at: float = 0.0
-    released_at: float = 0.0
-    lease_until: float = 0.0
     reason: str = ""
-    bytes: int = 0
-    seconds: float = 0.0
-    goodput_bps: float = 0.0
-    switch_bytes: int = 0
-    candidates: list[PathScore] = field(default_factory=list)
     lease_s: float | None = None
     start: float = 0.0
     end: float = 0.0
-    active_at: float = 0.0
     priority: int = 0
     application: str = ""
     user: str = ""
     project: str = ""
     experiment: str = ""
     flows: tuple[Flow, ...] = ()
-    queue: str = ""
-    parts: list[TransitPart] = field(default_factory=list)
-    earliest: float = 0.0
-    blocking: list[BlockedLink] = field(default_factory=list)
-    moves: int = 0
     template_version: int = 1
-    outcome: str = ""
     asked: str = ""
-    byte_seconds: float = 0.0
-    metered_at: float = 0.0
-    streams: int = 0
-    buffer_bytes: int = 0
-    threads: int = 0
-    retries: int = 0
-    doubt: str = ""
-    vouched: bool = True
-    expected_end: float = 0.0
-    changes: list[RateChange] = field(default_factory=list)
-    io: IoRecord | None = None
     hosts: tuple[str, ...] = ()
-    ports: list[int] = field(default_factory=list)
     ports_at: str = ""
-    tuning: TuningSettings | None = None
-    relay: TransitRelay | None = None
     uncapped: bool = False
-    warnings: list[str] = field(default_factory=list)
+    grant: TransitGrant = field(default_factory=TransitGrant)
+    usage: TransitUsage = field(default_factory=TransitUsage)
+    relay: TransitRelay | None = None
+    io: IoRecord | None = None
 
     @property
     def relayed(self) -> bool:
@@ -358,7 +385,7 @@ class Transit:
     @property
     def lost_path(self) -> bool:
         """Whether it had a path, and waits for another until its lease ends."""
-        return self.state is TransitState.QUEUED and self.lease_until > 0
+        return self.state is TransitState.QUEUED and self.grant.lease_until > 0
 
     @property
     def awaits_flows(self) -> bool:
@@ -378,13 +405,8 @@ class Transit:
         return out
 
     def copy(self) -> Transit:
-        """A copy with lists of its own."""
-        other = Transit(*_VALUES(self))
-        other.path, other.ports = list(self.path), list(self.ports)
-        other.candidates, other.blocking = list(self.candidates), list(self.blocking)
-        other.parts, other.changes = list(self.parts), list(self.changes)
-        other.warnings = list(self.warnings)
-        return other
+        """A copy that does not change with this one."""
+        return replace(self, grant=self.grant.copy(), usage=replace(self.usage))
 
     def assign(self, other: Transit) -> None:
         """Become what ``other`` is."""
@@ -398,7 +420,12 @@ class Transit:
         if not math.isfinite(known.get("goodput_bps", 0.0)):  # kept by an earlier version
             known |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
         known |= {name: read(known[name]) for name, read in _READ.items() if name in known}
-        return cls(**{PUBLISHED[name]: value for name, value in known.items()})
+        parts: dict[str, dict[str, Any]] = {"": {}, "grant": {}, "usage": {}}
+        for name, value in known.items():
+            part, _, attribute = PUBLISHED[name].rpartition(".")
+            parts[part][attribute] = value
+        grant, usage = TransitGrant(**parts["grant"]), TransitUsage(**parts["usage"])
+        return cls(**parts[""], grant=grant, usage=usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +456,18 @@ def _all_written(records: Iterable[Record | Flow]) -> list[dict[str, Any]]:
     return [record.as_dict() for record in records]
 
 
-PUBLISHED = {"knee" if f.name == "io" else f.name: f.name for f in fields(Transit)}
+_PLACES = """
+    id src dst state template workflow job retry grant.path grant.layer requested_bps
+    grant.granted_bps max_bps size_bytes requested_at grant.installed_at grant.released_at
+    grant.lease_until reason usage.bytes usage.seconds usage.goodput_bps usage.switch_bytes
+    grant.candidates lease_s start end grant.active_at priority application user project experiment
+    flows grant.queue grant.parts grant.earliest grant.blocking grant.moves template_version
+    usage.outcome asked usage.byte_seconds usage.metered_at usage.streams usage.buffer_bytes
+    usage.threads usage.retries usage.doubt usage.vouched grant.expected_end grant.changes io hosts
+    grant.ports ports_at grant.tuning relay uncapped grant.warnings
+"""
+_RENAMED = {"io": "knee"}
+PUBLISHED = {_RENAMED.get(at, at.rpartition(".")[2]): at for at in _PLACES.split()}
 """The fields as they are stored and published, in this order, and where they are in a transit."""
 _VALUES = attrgetter(*PUBLISHED.values())
 _WRITE: dict[str, Callable[[Any], Any]] = {

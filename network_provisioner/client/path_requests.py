@@ -193,9 +193,9 @@ def may_be(transit_id: str, requested: str) -> bool:
 def lease_of(transit: Transit) -> float:
     """The seconds that a lease must last to outlast the transfer at the granted rate, 0 where there
     is none or its size is not known."""
-    if transit.state not in ON_SWITCHES or not transit.size_bytes or transit.granted_bps <= 0:
+    if transit.state not in ON_SWITCHES or not transit.size_bytes or transit.grant.granted_bps <= 0:
         return 0.0
-    return _LEASE_FACTOR * 8 * transit.size_bytes / transit.granted_bps + _LEASE_EXTRA_S
+    return _LEASE_FACTOR * 8 * transit.size_bytes / transit.grant.granted_bps + _LEASE_EXTRA_S
 
 
 def _without(
@@ -249,9 +249,8 @@ def _give_up(one: _Pending, why: str, effects: Effects) -> None:
     if one.transit.reason:
         reason += f" ({one.transit.reason})"
     effects.warnings.append(f"{one.request.src} to {one.request.dst}: {reason}")
-    one.transit = replace(
-        one.transit, state=TransitState.BEST_EFFORT, reason=reason, granted_bps=0.0
-    )
+    one.transit.state, one.transit.reason = TransitState.BEST_EFFORT, reason
+    one.transit.grant.granted_bps = 0.0
 
 
 def _lost(request: TransitRequest, reason: str, effects: Effects) -> RequestOutcome:
@@ -274,7 +273,7 @@ def _known(transit: Transit) -> RequestOutcome:
 
 def _lengthen(transit: Transit, effects: Effects) -> Transit:
     need_s = lease_of(transit)
-    if transit.lease_until - effects.now() >= need_s or not need_s:
+    if transit.grant.lease_until - effects.now() >= need_s or not need_s:
         return transit
     try:
         return effects.budget.call(partial(effects.broker.renew, transit.id, need_s))

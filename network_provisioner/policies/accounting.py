@@ -45,7 +45,7 @@ class Usage:
             self.name,
             self.transits + 1,
             self.bytes + moved_bytes(transit),
-            self.byte_seconds + transit.byte_seconds,
+            self.byte_seconds + transit.usage.byte_seconds,
             self.seconds + held_s(transit),
         )
 
@@ -62,32 +62,36 @@ def meter(transit: Transit, now: float) -> None:
     """
     if transit.state not in ON_SWITCHES:
         return
-    until = min(now, transit.lease_until) if transit.lease_until else now
-    since = max(transit.metered_at, transit.installed_at)
+    until = min(now, transit.grant.lease_until) if transit.grant.lease_until else now
+    since = max(transit.usage.metered_at, transit.grant.installed_at)
     if until > since:
-        transit.byte_seconds += bytes_of(transit.granted_bps) * (until - since)
-        transit.metered_at = until
+        transit.usage.byte_seconds += bytes_of(transit.grant.granted_bps) * (until - since)
+        transit.usage.metered_at = until
 
 
 def moved_bytes(transit: Transit) -> int:
     """What its transfer moved: its own report, where that can be, else the switch's count."""
-    return transit.switch_bytes if transit.doubt else transit.bytes or transit.switch_bytes
+    return (
+        transit.usage.switch_bytes
+        if transit.usage.doubt
+        else transit.usage.bytes or transit.usage.switch_bytes
+    )
 
 
 def held_s(transit: Transit) -> float:
     """How long an ended transit was on the switches, in seconds: no longer than its lease."""
-    if not transit.installed_at:
+    if not transit.grant.installed_at:
         return 0.0
     end = ended_at(transit)
-    if transit.lease_until:
-        end = min(end, transit.lease_until)
-    return max(0.0, end - transit.installed_at)
+    if transit.grant.lease_until:
+        end = min(end, transit.grant.lease_until)
+    return max(0.0, end - transit.grant.installed_at)
 
 
 def ended_at(transit: Transit) -> float:
     """The Unix second under which an ended transit counts. One that never had a path counts when
     its transfer was reported, else when it was asked for."""
-    return transit.released_at or transit.requested_at
+    return transit.grant.released_at or transit.requested_at
 
 
 def usage(
@@ -166,8 +170,8 @@ class RecentUse:
 def so_far_bytes(transit: Transit, now: float, at_most_s: float = float("inf")) -> float:
     """What a live transit has moved by now, at most in the last ``at_most_s`` seconds, if it goes
     as fast as it was granted; no more than its size."""
-    if not transit.installed_at:
+    if not transit.grant.installed_at:
         return 0.0
-    elapsed = min(max(0.0, now - transit.installed_at), at_most_s)
-    moved = bytes_of(transit.granted_bps) * elapsed
+    elapsed = min(max(0.0, now - transit.grant.installed_at), at_most_s)
+    moved = bytes_of(transit.grant.granted_bps) * elapsed
     return moved if transit.size_bytes is None else min(moved, float(transit.size_bytes))

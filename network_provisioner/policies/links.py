@@ -52,10 +52,10 @@ def queue_of(transit: Transit, by_hop: Governing) -> str:
 
 def reserved(transit: Transit) -> list[tuple[Hop, float]]:
     """What a live transit has reserved at least on each link direction, in bits per second."""
-    if not transit.parts:
-        return [(hop, transit.requested_bps) for hop in pairwise(transit.path)]
+    if not transit.grant.parts:
+        return [(hop, transit.requested_bps) for hop in pairwise(transit.grant.path)]
     found: dict[Hop, float] = {}
-    for part in transit.parts:
+    for part in transit.grant.parts:
         for hop in pairwise(part.path):
             found[hop] = found.get(hop, 0.0) + part.min_bps
     return list(found.items())

@@ -129,7 +129,7 @@ class Admission:
         if isinstance(verdict, Grant):
             return wanted, verdict
         longest = self.window(wanted, now)[1] - now
-        reserved_s = transit.lease_until - transit.start
+        reserved_s = transit.grant.lease_until - transit.start
         verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
         if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < transit.start:
             wanted = replace(wanted, start=verdict.earliest)
@@ -147,7 +147,7 @@ class Admission:
         held = self._state.ledger.reservations.get(transit.id)
         if held is not None:
             until = self._free_until(held, until, transit)
-        return max(until, transit.lease_until)
+        return max(until, transit.grant.lease_until)
 
     def most_bps(self, transit: Transit) -> float:
         """Bits per second that a transfer can reach at most: on the paths it holds, else on the
@@ -157,7 +157,7 @@ class Admission:
             return MAX_RATE_BPS
         try:
             ways = circuits.ways(transit, self._state.topology)
-            if ways and transit.state in ON_SWITCHES and not transit.moves:
+            if ways and transit.state in ON_SWITCHES and not transit.grant.moves:
                 return sum(way.path.capacity_bps for way in ways)
             found = self._selector.paths(transit.src, transit.dst)
         except (InputError, BrokerError):  # both are of another topology's
@@ -167,7 +167,7 @@ class Admission:
     def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
         """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
         in words; "" where it may."""
-        start, until = max(now, transit.start), transit.end or transit.lease_until
+        start, until = max(now, transit.start), transit.end or transit.grant.lease_until
         rates = Reservation(transit.id, tuple(way.lane for way in ways), start, until).rates()
         limit_of, others = self._limit_of(transit, now), self._ledger_without(transit)
         for hop, rate in rates.items():
@@ -251,16 +251,18 @@ class Admission:
         if template is None or template.better_path != "move":
             return False
         paths = self._selector.paths(transit.src, transit.dst)
-        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
+        return any(
+            not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.grant.path
+        )
 
     def better(self, transit: Transit, now: float) -> Candidate | None:
         """A better path with room for a transit that is on one, alone there with its packets; None
         where there is none."""
         template = template_of(transit, self._templates)
-        alone = not (transit.parts or self._state.active.pairs.mates(transit))
+        alone = not (transit.grant.parts or self._state.active.pairs.mates(transit))
         if template is None or transit.requested_bps <= 0 or not alone:
             return None
-        wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
+        wanted = replace(transit.copy(), start=now, end=transit.end or transit.grant.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
         verdict = self._selector.find(
             wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
@@ -269,7 +271,9 @@ class Admission:
         if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
             return None
         best = verdict.decision.chosen
-        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.path)
+        here = (
+            c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.grant.path
+        )
         return best if best.q - next(here, 0.0) >= BETTER_BY else None
 
     def open_path(self, transit: Transit) -> Path | None:
@@ -292,7 +296,7 @@ class Admission:
 
     def usual_end(self, transit: Transit) -> float:
         """When the lease of a live transit would have ended had nobody waited before it."""
-        start = max(transit.installed_at, transit.start, transit.requested_at)
+        start = max(transit.grant.installed_at, transit.start, transit.requested_at)
         return self._selector.window(transit, start)[1]
 
     def lease_until(self, transit: Transit, grant: Grant) -> float:
@@ -301,7 +305,7 @@ class Admission:
         if transit.lease_s is not None:
             longest = min(transit.lease_s, longest)
         until = min(grant.end, grant.start + longest)
-        return min(until, transit.lease_until) if transit.lost_path else until
+        return min(until, transit.grant.lease_until) if transit.lost_path else until
 
     # -- within ------------------------------------------------------------------------------
 

@@ -111,17 +111,17 @@ class RequestBuilder:
         transit.ports_at = end
         if end != SEEN and not (transit.start or transit.end):
             self.give_ports(transit)
-            transit.ports_at = end if transit.ports else ""
+            transit.ports_at = end if transit.grant.ports else ""
 
     def give_ports(self, transit: Transit) -> None:
         """The ports for the tool of a transit that begins, if any are left."""
-        if transit.ports_at not in ("", SEEN) and not transit.ports:
-            transit.ports = self._state.active.ports.choose(transit)
-            if transit.ports and transit.ports_at != CLIENT:
-                first, last = transit.ports
+        if transit.ports_at not in ("", SEEN) and not transit.grant.ports:
+            transit.grant.ports = self._state.active.ports.choose(transit)
+            if transit.grant.ports and transit.ports_at != CLIENT:
+                first, last = transit.grant.ports
                 transit.flows = (Flow("tcp", **{f"{transit.ports_at}_ports": (first, last)}),)
                 if self._state.active.pairs.clash(transit) is not None:  # others name them
-                    transit.ports, transit.flows = [], ()
+                    transit.grant.ports, transit.flows = [], ()
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

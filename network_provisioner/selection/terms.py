@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.model import ENDED, PORTS_AT, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    PORTS_AT,
+    Transit,
+    TransitGrant,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.base.units import format_rate, format_size, transfer_time
 from network_provisioner.templates.data import BUILT_IN, template_from_dict
 from network_provisioner.templates.match import DEFAULT
@@ -212,7 +219,7 @@ def small_ceiling(template: Template, path_bps: float) -> str:
 def warnings(transit: Transit, template: Template, path_bps: float, lease_s: float) -> list[str]:
     """What makes a transfer slower than it could be, in words: a template's ceiling far below the
     capacity of its path, and a lease that ends before its bytes can have moved."""
-    found = list(transit.warnings)
+    found = list(transit.grant.warnings)
     if transit.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
         found.append(words)
     rate_bps = min(transit.max_bps, path_bps)
@@ -256,7 +263,7 @@ def new_transit(
         experiment=request.experiment,
         flows=request.flows,
         asked=fingerprint(request),
-        warnings=_cut(request, template),
+        grant=TransitGrant(warnings=_cut(request, template)),
     )
 
 

@@ -54,9 +54,9 @@ class ActiveTransits:
             self._priorities.setdefault(transit.priority, set()).add(transit.id)
             if transit.state is TransitState.HELD:
                 heapq.heappush(self._starts, (transit.start, transit.id))
-            if transit.expected_end:
+            if transit.grant.expected_end:
                 self._early[transit.id] = transit
-                heapq.heappush(self._deadlines, (transit.expected_end, transit.id))
+                heapq.heappush(self._deadlines, (transit.grant.expected_end, transit.id))
         else:
             self.pairs.leave(transit)
             self._priorities.get(transit.priority, set()).discard(transit.id)
@@ -107,7 +107,7 @@ class ActiveTransits:
     def overrun(self, now: float) -> list[Transit]:
         """Those that began before others who waited, and are not done when they were expected to
         be."""
-        return [t for t in self._early.values() if t.expected_end <= now]
+        return [t for t in self._early.values() if t.grant.expected_end <= now]
 
     def on_switches(self) -> list[Transit]:
         """Transits that are installed or active, oldest first."""
@@ -124,7 +124,7 @@ class ActiveTransits:
 
     def _deadline(self, transit: Transit) -> float:
         if transit.state in LIVE or transit.lost_path:
-            return transit.lease_until
+            return transit.grant.lease_until
         template = self._templates.get(transit.template)
         patience_s = template.patience_s if template else 0.0
         last = max(transit.requested_at, transit.start) + patience_s

@@ -35,51 +35,57 @@ def take(transit: Transit, ways: Sequence[PathPart]) -> None:
         ways = [replace(way, max_bps=max(way.path.capacity_bps, way.min_bps)) for way in ways]
         transit.max_bps = sum(way.max_bps for way in ways)
     first = ways[0].path
-    transit.path, transit.layer = list(first.nodes), first.layer
-    transit.parts = [
+    transit.grant.path, transit.grant.layer = list(first.nodes), first.layer
+    transit.grant.parts = [
         TransitPart(list(way.path.nodes), way.path.layer, way.min_bps, way.max_bps, way.min_bps)
         for way in (ways if len(ways) > 1 else ())
     ]
-    transit.granted_bps = sum(way.min_bps for way in ways)
+    transit.grant.granted_bps = sum(way.min_bps for way in ways)
 
 
 def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
-    transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
+    transit.grant.path, transit.grant.layer, transit.grant.parts, transit.grant.granted_bps = (
+        [],
+        "",
+        [],
+        0.0,
+    )
     transit.relay = None
 
 
 def granted(transit: Transit) -> list[tuple[list[str], float]]:
     """The nodes of each path that a transit is on, and what it is granted there now, b/s."""
-    if not transit.parts:
-        return [(transit.path, transit.granted_bps)]
-    return [(part.path, part.granted_bps) for part in transit.parts]
+    if not transit.grant.parts:
+        return [(transit.grant.path, transit.grant.granted_bps)]
+    return [(part.path, part.granted_bps) for part in transit.grant.parts]
 
 
 def hops(transit: Transit) -> list[Hop]:
     """Every link direction that a transit's data takes."""
-    paths = [part.path for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
     return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
 
 
 def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:
     """The first directed link of a transit's paths that is among ``hops``, and what these say of
     it; None for none."""
-    paths = [transit.path, *(part.path for part in transit.parts[1:])]
+    paths = [transit.grant.path, *(part.path for part in transit.grant.parts[1:])]
     hop = next((hop for path in paths for hop in pairwise(path) if hop in hops), None)
     return None if hop is None else (hop, hops[hop])
 
 
 def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
     """The paths a transit is on. Raises InputError where the topology has one of them no more."""
-    if not transit.path:
+    if not transit.grant.path:
         return ()
-    if not transit.parts:
+    if not transit.grant.parts:
         low = whole_bps(transit.requested_bps)
         high = max(transit.max_bps, low)
-        return (PathPart(topology.path(transit.path), low, high),)
+        return (PathPart(topology.path(transit.grant.path), low, high),)
     return tuple(
-        PathPart(topology.path(part.path), part.min_bps, part.max_bps) for part in transit.parts
+        PathPart(topology.path(part.path), part.min_bps, part.max_bps)
+        for part in transit.grant.parts
     )
 
 
@@ -119,8 +125,8 @@ def reservation(transit: Transit, topology: Topology, start: float) -> Reservati
     lanes = tuple(way.lane for way in ways(transit, topology) if way.min_bps > 0)
     if not lanes:
         return None
-    done = (transit.installed_at or start) + brief_s(transit)
-    return Reservation(transit.id, lanes, start, transit.end or transit.lease_until, done)
+    done = (transit.grant.installed_at or start) + brief_s(transit)
+    return Reservation(transit.id, lanes, start, transit.end or transit.grant.lease_until, done)
 
 
 def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:
@@ -150,7 +156,7 @@ def demands(
     return [
         RateDemand(
             part_name(transit.id, number),
-            (*way.path.hops, *_queues(transit.queue, way, within)),
+            (*way.path.hops, *_queues(transit.grant.queue, way, within)),
             way.min_bps,
             way.max_bps,
             transit.priority,
@@ -170,38 +176,38 @@ def _queues(
 
 def give(transit: Transit, rates: Mapping[str, float]) -> None:
     """Write the rates that a transit's parts are given now into it."""
-    transit.parts = [
+    transit.grant.parts = [
         replace(part, granted_bps=rates[part_name(transit.id, number)])
-        for number, part in enumerate(transit.parts)
+        for number, part in enumerate(transit.grant.parts)
     ]
-    granted = [part.granted_bps for part in transit.parts] or [rates[transit.id]]
-    transit.granted_bps = sum(granted)
+    granted = [part.granted_bps for part in transit.grant.parts] or [rates[transit.id]]
+    transit.grant.granted_bps = sum(granted)
 
 
 def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     """What the switches should carry for a transit as it stands; they look at flows only where
     the controller ``matches``. They guarantee what it is granted now, or its minimum alone
     (``minima``)."""
-    granted = transit.granted_bps
+    granted = transit.grant.granted_bps
     parts = tuple(
         Part(
             tuple(p.path),
             min(p.granted_bps, p.min_bps) if minima else p.granted_bps,
             max(p.granted_bps, p.max_bps),
         )
-        for p in transit.parts
+        for p in transit.grant.parts
     )
     sure = granted
     if minima:
         sure = min(granted, transit.requested_bps) if not parts else sum(p.min_bps for p in parts)
     made = Circuit(
         transit.id,
-        tuple(transit.path),
+        tuple(transit.grant.path),
         sure,
         max(granted, transit.max_bps),
-        transit.lease_until,
+        transit.grant.lease_until,
         transit.flows if matches else (),
-        transit.queue,
+        transit.grant.queue,
         parts,
         transit.hosts if matches else (),
     )

@@ -65,7 +65,7 @@ class SitePairs:
         there is one at most; one with several parts counts as two, for nobody can join it."""
         found: set[Nodes] = set()
         for mate in self.mates(transit):
-            for nodes in [mate.path, *(part.path for part in mate.parts[1:])]:
+            for nodes in [mate.grant.path, *(part.path for part in mate.grant.parts[1:])]:
                 found.add(tuple(nodes if mate.src == transit.src else nodes[::-1]))
         return found
 

@@ -81,4 +81,4 @@ def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -
 
 
 def _times(transit: Transit, now: float) -> tuple[float, float]:
-    return max(transit.start, now), transit.end or transit.lease_until or math.inf
+    return max(transit.start, now), transit.end or transit.grant.lease_until or math.inf

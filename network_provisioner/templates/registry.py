@@ -301,7 +301,7 @@ class TemplateRegistry:
             base = self._used_by(transit)
             if known is None or base is None:
                 return False
-            if transit.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
+            if transit.usage.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
                 return False
             return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
 
@@ -373,10 +373,10 @@ class TemplateRegistry:
 
     def _teach(self, known: TemplateEntry, transit: Transit, tuning: Tuning) -> bool:
         name, taught = known.template.name, known.learned
-        if not transit.vouched:
+        if not transit.usage.vouched:
             taught = self._lesson_of(name, transit.user)
             name += f"{_OF}{transit.user}"
-        if transit.goodput_bps <= learning.peak_at(taught, transit.released_at):
+        if transit.usage.goodput_bps <= learning.peak_at(taught, transit.grant.released_at):
             return False
         body = learning.lesson(transit, tuning)
         self._store.put_document(entrydocs.LEARNED, name, body, _KEEP_LESSONS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
@@ -20,8 +19,6 @@ from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
-
-_CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "ports", "flows")
 
 
 @dataclass(eq=False)
@@ -90,7 +87,7 @@ class AdvanceReservations:
         if not begun:
             wanted.start = transit.start
         # It has a path all the same, until the end that it has.
-        for end in (self._admission.keep_until(transit, wanted, now), transit.lease_until):
+        for end in (self._admission.keep_until(transit, wanted, now), transit.grant.lease_until):
             try:
                 self._end_at(transit, wanted, end, now)
                 break
@@ -102,7 +99,7 @@ class AdvanceReservations:
         if isinstance(verdict, Grant):
             self._hold_again(transit, wanted, verdict, now)
         elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
-            self._lifecycle.change(transit, _times(wanted), now, "it waits for the times of before")
+            self._lifecycle.change(transit, wanted, now, "it waits for the times of before")
             self._lifecycle.wait(transit, verdict, now)
         else:
             why = "its packets are on several paths" if verdict is None else verdict.reason
@@ -121,14 +118,9 @@ class AdvanceReservations:
     def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
         """Give a transit what was granted to ``wanted``, instead of what it has."""
         until = self._admission.lease_until(wanted, grant)
-        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
+        self._lifecycle.hold(transit, grant, until, now, wanted)
 
     def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
         """Let a transit that has begun end at another time. Raises BrokerError."""
-        values = {**_times(wanted), "lease_until": end}
-        self._lifecycle.change(transit, values, now, f"transit {transit.id!r} cannot end then", end)
-
-
-def _times(wanted: Transit) -> dict[str, Any]:
-    """What a change of times changes of a transit."""
-    return {name: getattr(wanted, name) for name in _CHANGED}
+        wanted.grant.lease_until = end
+        self._lifecycle.change(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -52,32 +51,32 @@ class Changes:
             return
         what, queued = "the rates were not changed", transit.state is TransitState.QUEUED
         ways = () if queued else circuits.with_rates(transit, self._topology, low, high)
+        wanted = replace(transit.copy(), requested_bps=low, max_bps=high, uncapped=terms.uncapped)
         if low > was[0]:
-            wanted = replace(transit, requested_bps=low)
             over = self._admission.over_quota(wanted, now)
             refusal = over or self._admission.refusal(transit, ways, now)
             if refusal:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
-        changes = [*transit.changes, RateChange(now, low, high, *was, why)][-_KEPT:]
-        values = {
-            "requested_bps": low, "max_bps": high, "uncapped": terms.uncapped, "changes": changes,
-        }  # fmt: skip
-        self._lifecycle.change(transit, values, now, what, ways=ways)
+        changes = [*transit.grant.changes, RateChange(now, low, high, *was, why)]
+        wanted.grant.changes = changes[-_KEPT:]
+        self._lifecycle.change(transit, wanted, now, what, ways=ways)
         if queued:
             self._active.waitlist.ask_again(transit)
 
     def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
         """Other packets; what ports it was given counts no more."""
-        values: dict[str, Any] = {"ports": [], "ports_at": "", "flows": tuple(flows)}
-        wanted, pairs = replace(transit, **values), self._active.pairs
-        other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
+        wanted, pairs = replace(transit.copy(), flows=tuple(flows), ports_at=""), self._active.pairs
+        wanted.grant.ports = []
+        other_ways = (
+            pairs.ways(wanted) - {tuple(transit.grant.path)} if transit.grant.path else set()
+        )
         if other_ways or pairs.clash(wanted) is not None:
             raise BrokerError(
                 f"some of the packets of {transit.id} go another way already, with another "
                 "transit between its sites; expected ports of its own",
                 "conflict",
             )
-        self._lifecycle.change(transit, values, now, "the flows were not changed")
+        self._lifecycle.change(transit, wanted, now, "the flows were not changed")
 
     def connections(self, agent: str, site: str, found: Sequence[Connection], now: float) -> None:
         """The flows of transits whose clients have these connections of servers open."""
@@ -86,10 +85,11 @@ class Changes:
             transit, named = self._active.all[transit_id], tuple(its)
             if transit.ports_at != CLIENT or transit.flows == named:
                 continue
-            if self._active.pairs.clash(replace(transit, flows=named)) is not None:
+            wanted = replace(transit.copy(), flows=named)
+            if self._active.pairs.clash(wanted) is not None:
                 log.info("transit %s: its ports are those of another", transit_id)
                 continue
             try:
-                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+                self._lifecycle.change(transit, wanted, now, "the flows were not changed")
             except BrokerError as error:  # of one: the others have theirs
                 log.warning("transit %s: %s", transit_id, error)

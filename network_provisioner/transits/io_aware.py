@@ -126,7 +126,7 @@ class IoAware:
             transit = self._active.all.get(name)
             due = not followed.finder.sure or self._clock() >= followed.counted_at + LAZY_S
             if transit is not None and due:
-                rate_bps = transit.granted_bps
+                rate_bps = transit.grant.granted_bps
                 n_bytes, at = self._desired.bytes_of(name), self._clock()
                 followed.counted_at = at
                 period_s = STEADY_S if followed.finder.sure else PERIOD_S

@@ -47,11 +47,11 @@ class Placement:
             return
         if isinstance(verdict, Grant):
             until = self._admission.lease_until(transit, verdict)
-            transit.warnings = self._requests.warnings(transit, template, verdict, until)
+            transit.grant.warnings = self._requests.warnings(transit, template, verdict, until)
             self._lifecycle.hold(transit, verdict, until, now)
             self._warn(transit)
             return
-        transit.candidates = explain(verdict.decision)
+        transit.grant.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
             self.do_without(transit, verdict.reason, now)
         elif arriving and transit.start <= now and self._shares_a_way(transit):
@@ -108,7 +108,7 @@ class Placement:
 
     def _warn(self, transit: Transit) -> None:
         """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
-        for warning in transit.warnings:
+        for warning in transit.grant.warnings:
             if warning not in self._warned:
                 log.warning("transit %s: %s", transit.id, warning)
                 self._warned = {*islice(self._warned, _WARNINGS_KEPT), warning}

@@ -78,7 +78,7 @@ class Relaying:
     def choose(self, transit: Transit) -> None:
         """A transit comes on the switches. One that was there before, or for which this was said,
         stays as it is."""
-        if transit.installed_at or transit.relay:
+        if transit.grant.installed_at or transit.relay:
             return
         template = template_of(transit, self._templates)
         if template is None or template.relay == "never":
@@ -97,7 +97,7 @@ class Relaying:
         tls = template.relay_tls
         src, dst = (self._relay_at(switch, transit, tls) for switch in (near, far))
         figures = self._tuning.figures(transit)
-        tuned = transit.tuning or service_of(template)
+        tuned = transit.grant.tuning or service_of(template)
         helped, why = helps(figures, tuned.streams or 1, tuned.buffer_bytes)
         if template.relay == "always":
             why = f"template {template.name!r} always asks for it; {why}"
@@ -194,12 +194,12 @@ class Relaying:
         for name, drained in list(self._drained.items()):
             # Others that have the same packets came to its session, and may need it.
             others = [t for t in self._active.pairs.mates(drained) if not t.relayed]
-            ends = [drained.released_at + DRAIN_S, *(t.lease_until for t in others)]
-            drained.lease_until = max(ends)
+            ends = [drained.grant.released_at + DRAIN_S, *(t.grant.lease_until for t in others)]
+            drained.grant.lease_until = max(ends)
             # An agent that is not silent has said by then what it holds.
-            said = now >= drained.released_at + SILENT_S
+            said = now >= drained.grant.released_at + SILENT_S
             empty = said and not self.agents.connections(owner(name))
-            if empty or now >= drained.lease_until or self._unready(drained):
+            if empty or now >= drained.grant.lease_until or self._unready(drained):
                 del self._drained[name]
                 drop(name)
             else:
@@ -209,10 +209,10 @@ class Relaying:
         """What stays on the switches of a relayed transit that ends, for a while."""
         drained = transit.copy()
         drained.id = f"{transit.id} drains"  # no transit's id has a space
-        drained.requested_bps = drained.granted_bps = 0.0
-        drained.parts = [replace(part, granted_bps=0.0) for part in drained.parts]
-        drained.queue, drained.released_at = "", now
-        drained.lease_until = now + DRAIN_S
+        drained.requested_bps = drained.grant.granted_bps = 0.0
+        drained.grant.parts = [replace(part, granted_bps=0.0) for part in drained.grant.parts]
+        drained.grant.queue, drained.grant.released_at = "", now
+        drained.grant.lease_until = now + DRAIN_S
         self._drained[drained.id] = drained
         return drained
 
@@ -312,7 +312,7 @@ def _relays(transit: Transit) -> tuple[str, str]:
 
 def _ends(transit: Transit) -> set[tuple[str, ...]]:
     """The first and the last switch of each of its paths."""
-    paths = [part.path for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
     return {(path[1], path[-2]) for path in paths}
 
 

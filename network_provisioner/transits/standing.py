@@ -73,7 +73,7 @@ class StandingCircuits:
                 return name, verdict if isinstance(verdict, str) else verdict.reason
             until = self._admission.lease_until(transit, verdict)
             self._lifecycle.hold(transit, verdict, until, now)
-        elif known.lease_until < now + STANDING_S - _RENEW_S:
+        elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:
                 self._early.extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows

@@ -32,15 +32,17 @@ class TransferTuning:
         however often it is asked for, and by advice where the path was measured."""
         if transit is None or transit.state not in LIVE:
             return service_for(request, transit, self._templates)
-        if transit.tuning:
+        if transit.grant.tuning:
             service = service_for(request, transit, self._templates)
-            return replace(service, **transit.tuning.as_dict())
+            return replace(service, **transit.grant.tuning.as_dict())
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
             advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
         found = service_for(request, transit, self._templates, advice)
-        transit.tuning = TuningSettings(found.streams, found.buffer_bytes, found.threads, found.why)
+        transit.grant.tuning = TuningSettings(
+            found.streams, found.buffer_bytes, found.threads, found.why
+        )
         return found
 
     def advise(
@@ -78,11 +80,11 @@ class TransferTuning:
 
     def figures(self, transit: Transit) -> PathFigures:
         """What is known of a live transit's path, else what the topology says of it."""
-        path = self._topology.path(transit.path)
+        path = self._topology.path(transit.grant.path)
         # What it is given now may become more as others end: its windows must not be in the way.
         rate_bps = min(transit.max_bps, path.capacity_bps)
         said = PathFigures(rate_bps, path.rtt_s, path.loss)
-        if self._figures_of is None or len(transit.parts) > 1 or transit.max_bps <= 0:
+        if self._figures_of is None or len(transit.grant.parts) > 1 or transit.max_bps <= 0:
             return said
         try:
             figures = self._figures_of(path, transit.user)

@@ -258,15 +258,20 @@ def test_input_has_a_path_before_it_is_sent_and_gives_it_back(
     cluster = submit(pool, jobs, QUICK, "accounting_group = soy", "batch_name = montage")
     job_over(pool, jobs)
     path = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
-    assert (path.src, path.dst, path.size_bytes, path.bytes) == ("local", "tacc", QUICK, QUICK)
+    assert (path.src, path.dst, path.size_bytes, path.usage.bytes) == (
+        "local",
+        "tacc",
+        QUICK,
+        QUICK,
+    )
     assert path.state is TransitState.RELEASED
-    assert path.outcome == "success"
-    assert path.path == ["local", "s1", "tacc"]
+    assert path.usage.outcome == "success"
+    assert path.grant.path == ["local", "s1", "tacc"]
     assert (path.user, path.project, path.application) == (pool.user.name, "soy", "montage")
     assert path.job == f"{cluster}.0"
     started = happened(jobs, STARTED)[0].split()
     at = time.mktime(time.strptime(" ".join(started[2:4]).partition(".")[0], "%Y-%m-%d %H:%M:%S"))
-    assert path.installed_at < at + 1  # the log's second had begun by then
+    assert path.grant.installed_at < at + 1  # the log's second had begun by then
 
 
 def test_whose_packets_are_whose_is_seen_at_the_shadow(
@@ -290,11 +295,11 @@ def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: 
     job_over(pool, jobs)
     name = next(t.id for t in all_back(service, cluster) if ":out:1" in t.id)
     # How much it was, HTCondor says as the job ends, which may be later.
-    until(lambda: service.client.get(name).bytes > 0, "how much was sent")
+    until(lambda: service.client.get(name).usage.bytes > 0, "how much was sent")
     path = service.client.get(name)
-    assert (path.src, path.dst, path.bytes) == ("tacc", "local", 10 * QUICK)
-    assert path.outcome == "success"
-    assert path.goodput_bps > 0
+    assert (path.src, path.dst, path.usage.bytes) == ("tacc", "local", 10 * QUICK)
+    assert path.usage.outcome == "success"
+    assert path.usage.goodput_bps > 0
 
 
 def test_quick_output_has_its_path_before_it_is_sent(
@@ -319,8 +324,8 @@ def test_quick_output_has_its_path_before_it_is_sent(
     job_over(pool, jobs)
     path = next(t for t in all_back(service, cluster) if ":out:1" in t.id)
     assert (path.src, path.dst, path.size_bytes) == ("tacc", "local", SMALL)
-    assert path.path == ["tacc", "s1", "local"]
-    until(lambda: service.client.get(path.id).bytes == SMALL, "how much was sent")
+    assert path.grant.path == ["tacc", "s1", "local"]
+    until(lambda: service.client.get(path.id).usage.bytes == SMALL, "how much was sent")
 
 
 def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
@@ -340,7 +345,7 @@ def fetched(service: Service, cluster: str) -> Transit:
     all_back(service, cluster)
     name = f"-{cluster}.0-"
     (path,) = (t for t in service.client.list() if name in t.id and ":in@mu:1" in t.id)
-    until(lambda: service.client.get(path.id).bytes > 0, "how much was fetched")
+    until(lambda: service.client.get(path.id).usage.bytes > 0, "how much was fetched")
     return service.client.get(path.id)
 
 
@@ -352,9 +357,9 @@ def test_what_the_slot_fetches_by_url_has_a_path_of_its_own(
     cluster = submit(pool, jobs, QUICK, *program, f"transfer_input_files = {there}")
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.src, path.dst, path.path) == ("mu", "tacc", ["mu", "s1", "tacc"])
-    assert (path.size_bytes, path.bytes, path.outcome) == (SMALL, SMALL, "success")
-    assert path.goodput_bps > 0
+    assert (path.src, path.dst, path.grant.path) == ("mu", "tacc", ["mu", "s1", "tacc"])
+    assert (path.size_bytes, path.usage.bytes, path.usage.outcome) == (SMALL, SMALL, "success")
+    assert path.usage.goodput_bps > 0
     own = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
     assert (own.src, own.size_bytes, own.state) == ("local", QUICK, TransitState.RELEASED)
     # What plug-ins find at the slot, and what the user sees of the server that is of no site.
@@ -372,7 +377,7 @@ def test_a_url_without_a_size_is_fetched_all_the_same(
     cluster = submit(pool, jobs, 0, f"transfer_input_files = {web.url}/{name}")
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.size_bytes, path.bytes, path.outcome) == (None, SMALL, "success")
+    assert (path.size_bytes, path.usage.bytes, path.usage.outcome) == (None, SMALL, "success")
     assert "HEAD /data" not in web.asked
 
 
@@ -386,8 +391,13 @@ def test_the_cache_that_was_slow_is_named(
     cluster = submit(pool, jobs, 0, *words)
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.src, path.size_bytes, path.bytes, path.seconds) == ("mu", 1000, 1000, 40.0)
-    assert path.outcome == "success"
+    assert (path.src, path.size_bytes, path.usage.bytes, path.usage.seconds) == (
+        "mu",
+        1000,
+        1000,
+        40.0,
+    )
+    assert path.usage.outcome == "success"
     assert main(["transit", "explain", path.id, "--broker", service.url]) == 0
     assert "slow: cache 127.0.0.1, 30.2 of 40 s until it sent anything" in capsys.readouterr().out
 
@@ -400,7 +410,7 @@ def test_a_killed_end_of_a_transfer_gives_its_path_back(
 ) -> None:
     with sending(pool, service, jobs) as (cluster, path):
         kill(daemons(pool, victim))
-    assert given_back(service, path.id).outcome != "success"
+    assert given_back(service, path.id).usage.outcome != "success"
     # It starts again under an id of its own.
     again = path.id.removesuffix("1") + "2"
     until(lambda: again in {t.id for t in service.of_job(cluster)}, "the next run's path")
@@ -415,7 +425,7 @@ def test_a_job_that_is_stopped_gives_its_path_back(
 ) -> None:
     with sending(pool, service, jobs) as (cluster, path):
         pool.run([*command.split(), cluster])
-        assert given_back(service, path.id).outcome != "success"
+        assert given_back(service, path.id).usage.outcome != "success"
 
 
 def test_a_killed_watcher_is_started_again_and_goes_on(

@@ -96,7 +96,10 @@ def test_every_compute_job_had_a_path_for_what_htcondor_moved(
     brought = {t.job: t for t in transits() if ":in:" in t.id}
     assert {job.rpartition("_")[2]: t.dst for job, t in brought.items()} == MAPPING
     assert {t.src for t in brought.values()} == {"local"}
-    assert all(t.path and t.outcome == "success" and t.bytes > 0 for t in brought.values())
+    assert all(
+        t.grant.path and t.usage.outcome == "success" and t.usage.bytes > 0
+        for t in brought.values()
+    )
     (workflow,) = {t.workflow for t in transits()}
     assert workflow in (submit_dir / "braindump.yml").read_text()
     assert {t.application for t in transits()} == {"mini"}

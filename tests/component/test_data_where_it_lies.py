@@ -68,7 +68,7 @@ class World:
 
         def found() -> list[Transit]:
             paths = [t for t in self.broker.list() if ":in@" in t.id and t.id not in before]
-            told = [t for t in paths if t.state in ENDED and t.bytes]
+            told = [t for t in paths if t.state in ENDED and t.usage.bytes]
             return told if len(told) == 2 * jobs == len(paths) else []
 
         return until(found, "what came by URL")
@@ -146,8 +146,8 @@ def test_a_dag_whose_input_lies_elsewhere(world: World, tmp_path: Path) -> None:
     }
     for path in paths:
         size = len(READS if path.src == "store" else REFERENCE)
-        assert (path.bytes, path.outcome) == (size, "success")
-        assert path.path == [path.src, "s1", path.dst]
+        assert (path.usage.bytes, path.usage.outcome) == (size, "success")
+        assert path.grant.path == [path.src, "s1", path.dst]
         assert path.size_bytes in (size, None)  # a server may be too slow to tell
 
 
@@ -185,6 +185,6 @@ def test_a_workflow_that_pegasus_planned(
     assert {(t.job.rpartition("_")[2], t.src, t.dst) for t in paths} == {
         (job, src, site) for job, site in MAPPING.items() for src in ("store", "web")
     }
-    assert all(t.path and t.outcome == "success" for t in paths)
-    assert {t.bytes for t in paths} == {len(READS), len(REFERENCE)}
+    assert all(t.grant.path and t.usage.outcome == "success" for t in paths)
+    assert {t.usage.bytes for t in paths} == {len(READS), len(REFERENCE)}
     assert {t.application for t in paths} == {"mini"}

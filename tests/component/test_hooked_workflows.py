@@ -120,7 +120,7 @@ class Flow:
         return [t.id for t in self.service.held(self.id)]
 
     def outcome(self, number: str = "") -> str:
-        return self.service.client.get(self.transit + number).outcome
+        return self.service.client.get(self.transit + number).usage.outcome
 
     def known(self, transit_id: str) -> bool:
         try:
@@ -495,7 +495,11 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
         assert [p["state"] for p in decision["pairs"]] == ["installed"]
         assert len({x["id"] for x in seen()}) == 1
         ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")
-        assert (ended.state, ended.streams, ended.threads) == (TransitState.RELEASED, STREAMS, 3)
+        assert (ended.state, ended.usage.streams, ended.usage.threads) == (
+            TransitState.RELEASED,
+            STREAMS,
+            3,
+        )
         assert client.health()["live"] == 0
     said = output.read_text().splitlines()
     assert "--threads 3" in said[0]

@@ -169,7 +169,7 @@ def test_transfers_between_sites_ask_and_give_back_and_nothing_else_does(
         assert before is None or before[0] == 0
         live = [t for t in broker.list(workflow=workflow) if t.state is TransitState.INSTALLED]
         assert {(t.src, t.dst) for t in live} == ASKS.get(job, set()), job
-        assert all(t.job == job and t.path for t in live)
+        assert all(t.job == job and t.grant.path for t in live)
         (plan.folder / f"{job}.out").write_text("")
         after = dagman(plan, "POST", job)
         if after is None:

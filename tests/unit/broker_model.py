@@ -97,10 +97,10 @@ class BrokerModel:
         with self.step("release", transit_id):
             found = self._known(transit_id)
             if found.state not in ENDED:
-                found.state, found.outcome = TransitState.RELEASED, outcome
+                found.state, found.usage.outcome = TransitState.RELEASED, outcome
                 self.released.append((transit_id, bytes_moved, seconds, outcome))
-            if not found.bytes:
-                found.bytes, found.seconds = bytes_moved, seconds
+            if not found.usage.bytes:
+                found.usage.bytes, found.usage.seconds = bytes_moved, seconds
                 found.reason += str(used.get("note", ""))
             return found.copy()
 

@@ -42,7 +42,7 @@ def test_a_transfer_over_a_path_tells_of_both() -> None:
 
 
 def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
-    paths = (ENDED.path, ["iplant", "s2", "r1", "s1", "mu"])
+    paths = (ENDED.grant.path, ["iplant", "s2", "r1", "s1", "mu"])
     parts = [TransitPart(path, "l2", 1, 1.0, 1.0).as_dict() for path in paths]
     assert [f.metric for f in transfer_facts(changed(ENDED, parts=parts))] == ["throughput"]
 

@@ -102,7 +102,10 @@ def test_asking_again_gives_the_same_with_a_size_known_better(rig: Rig) -> None:
     again = one(rig, size_bytes=2 * BIG)
     assert not again.new
     assert got(again).size_bytes == 2 * BIG == rig.broker.get("a").size_bytes
-    assert (got(again).installed_at, got(again).path) == (first.installed_at, first.path)
+    assert (got(again).grant.installed_at, got(again).grant.path) == (
+        first.grant.installed_at,
+        first.grant.path,
+    )
     assert got(one(rig)).size_bytes == 2 * BIG
 
 
@@ -155,7 +158,7 @@ def test_why_a_caller_goes_without_is_kept(rig: Rig) -> None:
     assert other.id == "a.2"
     assert [t.reason for t in rig.broker.list("best_effort")][1] == "another reason"
     ended = rig.broker.release("a.2", 100, 1.0, "success")
-    assert ended.state is TransitState.BEST_EFFORT and ended.goodput_bps == 800.0
+    assert ended.state is TransitState.BEST_EFFORT and ended.usage.goodput_bps == 800.0
 
 
 def test_who_holds_a_path_keeps_it_whatever_is_told(rig: Rig) -> None:
@@ -207,10 +210,10 @@ def test_a_report_says_what_was_used(rig: Rig) -> None:
     ended = rig.broker.release(
         "a", BIG, 80.0, "success", streams=8, buffer_bytes=1 << 22, threads=2, retries=1
     )
-    used = (ended.streams, ended.buffer_bytes, ended.threads, ended.retries)
+    used = (ended.usage.streams, ended.usage.buffer_bytes, ended.usage.threads, ended.usage.retries)
     assert used == (8, 1 << 22, 2, 1)
     assert rig.broker.get("a") == ended
-    assert rig.broker.release("a", streams=9).streams == 8
+    assert rig.broker.release("a", streams=9).usage.streams == 8
 
 
 # -- one of them moves another, and the switches refuse ------------------------------------------
@@ -224,7 +227,7 @@ def test_who_is_refused_needs_no_other_path(tmp_path: Path) -> None:
     answers = {a.transit.id: a.transit for a in rig.broker.ask([small, great]) if a.transit}
     assert answers["small"].state is TransitState.FAILED
     assert answers["great"].state is TransitState.INSTALLED
-    assert answers["great"].path == ["mu", "s1", "s2", "tacc"]
+    assert answers["great"].grant.path == ["mu", "s1", "s2", "tacc"]
     rig.broker.release("great")
     assert rig.reserved() == {}
 
@@ -238,7 +241,7 @@ def test_who_moved_another_is_not_undone_by_one_that_is_refused(tmp_path: Path) 
     answers = {a.transit.id: a.transit for a in rig.broker.ask([great, small]) if a.transit}
     assert answers["great"].state is TransitState.INSTALLED
     assert answers["small"].state is TransitState.FAILED
-    assert rig.broker.get("moves").path == ["local", "s1", "r1", "s2", "iplant"]
+    assert rig.broker.get("moves").grant.path == ["local", "s1", "r1", "s2", "iplant"]
     for name in ("great", "moves"):
         rig.broker.release(name)
     assert rig.reserved() == {}

@@ -22,6 +22,6 @@ def test_who_is_placed_anew_began_before_nobody() -> None:
     one = made_transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
     active.enter(one)
     assert active.overrun(10.0) == [one]
-    one.expected_end = 0.0
+    one.grant.expected_end = 0.0
     active.enter(one)
     assert active.overrun(10.0) == []

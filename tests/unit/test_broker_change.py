@@ -26,16 +26,16 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     rig.clock.now += 5
     told = len(rig.controller.applied)
     got = rig.broker.change("a", 100e6, 120e6)
-    assert (got.state, got.path) == (TransitState.INSTALLED, before.path)
-    assert (got.requested_bps, got.max_bps, got.granted_bps) == (100e6, 120e6, 120e6)
+    assert (got.state, got.grant.path) == (TransitState.INSTALLED, before.grant.path)
+    assert (got.requested_bps, got.max_bps, got.grant.granted_bps) == (100e6, 120e6, 120e6)
     assert rig.reserved()["s1>s2"] == 100e6
     circuit = rig.controller.circuits["a"]
     assert (circuit.min_bps, circuit.max_bps) == (120e6, 120e6)
     # One word to the switches, and at no time did they not carry it.
     assert rig.controller.applied[told:] == [["a"]]
-    assert got.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
+    assert got.grant.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
     assert rig.broker.change("a", 100e6) == got == rig.broker.get("a")  # nothing to change
-    assert rig.broker.change("a", min_bps=10e6).granted_bps == 120e6
+    assert rig.broker.change("a", min_bps=10e6).grant.granted_bps == 120e6
     assert rig.reserved()["s1>s2"] == 10e6
     # Asked again as at first, it is still the same transit.
     assert rig.ask("a", "mu", "tacc", template="soykb").requested_bps == 10e6
@@ -62,7 +62,7 @@ def test_switches_and_stores_that_refuse_leave_it_as_it_was(rig: Rig) -> None:
     assert rig.broker.get("a") == before and rig.reserved()["s1>s2"] == 25e6
     rig.controller.broken = None
     rig.let_pass(6)
-    assert rig.controller.circuits["a"].min_bps == before.granted_bps
+    assert rig.controller.circuits["a"].min_bps == before.grant.granted_bps
     assert rig.broker.change("a", 100e6).requested_bps == 100e6
 
 

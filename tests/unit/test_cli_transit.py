@@ -120,13 +120,13 @@ def test_who_waits_is_told_for_what_and_until_when(rig: Rig) -> None:
 def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     ask("--id", "a")
     assert adon("transit", "renew", "a", "2 h").code == 0
-    assert rig.broker.get("a").lease_until == rig.clock.now + 7200
+    assert rig.broker.get("a").grant.lease_until == rig.clock.now + 7200
     assert adon("transit", "flows", "a", "50000", "src:2811").code == 0
     assert [f.protocol for f in rig.broker.get("a").flows] == ["tcp", "tcp"]
     ran = adon(
         "transit", "release", "a", "--moved", "1 GB", "--took", "80 s", "--outcome", "success"
     )
-    assert ran.code == 0 and rig.broker.get("a").goodput_bps == 1e8
+    assert ran.code == 0 and rig.broker.get("a").usage.goodput_bps == 1e8
     assert adon("transit", "renew", "a", "2 h").code == 1
     assert "'a' is released" in refusal("transit", "flows", "a", "50000")
     assert refusal("transit", "renew", "a", "0 s") == "TIME: found '0 s', expected more than 0"

@@ -82,7 +82,7 @@ def test_a_transit_is_for_the_hosts_it_names(tmp_path: Path) -> None:
     assert rig.controller.circuits["a"].hosts == tuple(first.hosts)
     # Others between the same sites are told apart, and may have a path of their own.
     other = rig.ask("b", "mu", "tacc", min_bps=15e6)
-    assert (other.hosts, other.layer) == ((), "l3")
+    assert (other.hosts, other.grant.layer) == ((), "l3")
     # Who is not known may be anybody of the site.
     stranger = rig.ask("c", "mu", "tacc", min_bps=1e6, src_host="nobody", dst_host="10.10.2.9")
-    assert (stranger.hosts, stranger.layer) == ((), "l3")
+    assert (stranger.hosts, stranger.grant.layer) == ((), "l3")

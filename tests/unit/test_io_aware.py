@@ -36,11 +36,11 @@ class World(Rig):
         for n in range(1, round(seconds * 10) + 1):
             live = [self.broker.get(name) for name in self.controller.circuits]
             into = [t for t in live if t.template == "mosaic" and self.moves(self.clock.now)]
-            wanted = sum(t.granted_bps for t in into)
+            wanted = sum(t.grant.granted_bps for t in into)
             share = min(1.0, self.disk_bps / wanted) if wanted else 1.0
             for transit in into:
                 carried = self.controller.bytes.get(transit.id, 0)
-                moved = int(transit.granted_bps * share / 80)
+                moved = int(transit.grant.granted_bps * share / 80)
                 self.controller.bytes[transit.id] = carried + moved
             self.clock.now += 0.1
             if n % 10 == 0 and self.reports:
@@ -72,7 +72,7 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     assert knee is not None and knee.knee is not None
     assert (knee.knee.site, knee.knee.way, knee.asked_max_bps) == ("tacc", "write", 150e6)
     assert knee.knee.low_bps <= 63e6 and knee.knee.high_bps >= 57e6 and knee.knee.io_wait > 0.5
-    assert "the disk of tacc" in described(knee) and found.changes[-1].why == described(knee)
+    assert "the disk of tacc" in described(knee) and found.grant.changes[-1].why == described(knee)
 
 
 def test_other_templates_keep_what_they_asked_for(world: World) -> None:
@@ -80,7 +80,7 @@ def test_other_templates_keep_what_they_asked_for(world: World) -> None:
     world.run(45)
     after = world.broker.get("a")
     assert (after.requested_bps, after.max_bps, after.io) == (100e6, 150e6, None)
-    assert before.changes == after.changes == []
+    assert before.grant.changes == after.grant.changes == []
 
 
 def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
@@ -111,7 +111,7 @@ def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world:
     world.run(400)
     found = world.broker.get("a")
     assert found.max_bps == 150e6 and found.requested_bps <= 70e6
-    assert found.granted_bps == 70e6  # all that is left
+    assert found.grant.granted_bps == 70e6  # all that is left
 
 
 def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
@@ -127,7 +127,7 @@ def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
     found = world.broker.get("a")
-    assert (found.max_bps, found.io, found.changes) == (150e6, None, [])
+    assert (found.max_bps, found.io, found.grant.changes) == (150e6, None, [])
 
 
 def test_pauses_between_files_are_no_disk(world: World) -> None:
@@ -136,7 +136,7 @@ def test_pauses_between_files_are_no_disk(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(90)
     found = world.broker.get("a")
-    assert (found.max_bps, found.io, found.changes) == (150e6, None, [])
+    assert (found.max_bps, found.io, found.grant.changes) == (150e6, None, [])
 
 
 def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:

@@ -260,5 +260,5 @@ def test_threads(rig: PolicyRig) -> None:
 def test_best_effort_has_no_links(rig: PolicyRig) -> None:
     rig.post()
     transit = live("a", project="cms")
-    transit.state, transit.path = TransitState.BEST_EFFORT, []
+    transit.state, transit.grant.path = TransitState.BEST_EFFORT, []
     assert rig.book.queue_of(transit, NOW) == ""

@@ -58,11 +58,11 @@ def test_as_if_made_anew(
         elif what == "go":
             del there[name]
         elif what == "move":
-            there[name].path = list(path)
+            there[name].grant.path = list(path)
         elif what == "change":
             there[name].requested_bps = mbps * 1e6
         else:
-            there[name].parts = [
+            there[name].grant.parts = [
                 TransitPart(list(p), "l2", mbps * 10**6, 0.0, 0.0) for p in (path, L2)
             ]
         transits = list(there.values())
@@ -86,7 +86,7 @@ def test_another_policy_is_another_layout() -> None:
 
 def test_parts_that_share_a_link_add_up() -> None:
     transit = live("a")
-    transit.parts = [
+    transit.grant.parts = [
         TransitPart(list(L2), "l2", 5_000_000, 5e6, 5e6),
         TransitPart(list(L3), "l3", 2_000_000, 2e6, 2e6),
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker_rig import refusing
+from made_transit import changed
 from relay_world import RelayRig, relay_network
 
 from network_provisioner.base.controller import Circuit, Redirect
@@ -40,11 +41,11 @@ def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> N
     assert (relay.src, relay.dst, relay.port) == ("ra", "rb", 27_001)
     assert (relay.streams, relay.congestion, relay.tls) == (1, "bbr", False)
     assert relay.why.startswith("template 'always' always asks for it; 1 stream, buffers by")
-    assert transit.path == ["mu", "s1", "s2", "tacc"]  # and what it reserves is as ever
+    assert transit.grant.path == ["mu", "s1", "s2", "tacc"]  # and what it reserves is as ever
     assert rig.reserved()["mu>s1"] == 50e6
     at = (27_001, 27_001)
     assert rig.controller.circuits["a"] == Circuit(
-        "a", ("ra", "s1", "s2", "rb"), 150e6, 150e6, transit.lease_until,
+        "a", ("ra", "s1", "s2", "rb"), 150e6, 150e6, transit.grant.lease_until,
         (Flow("tcp", None, at), Flow("tcp", at, None)), redirect=Redirect("mu", "tacc", WEB),
     )  # fmt: skip
 
@@ -242,7 +243,7 @@ def test_who_came_to_anothers_session_keeps_it(rig: RelayRig) -> None:
     shares = ask(rig, "b", lease_s=100)
     rig.broker.release("a")
     rig.pass_polled(40, connections={"a": 1})
-    assert rig.controller.circuits["a drains"].lease_until == shares.lease_until
+    assert rig.controller.circuits["a drains"].lease_until == shares.grant.lease_until
     rig.broker.release("b")
     rig.pass_polled(1, connections={"a": 1})
     assert "a drains" not in rig.controller.circuits
@@ -307,7 +308,7 @@ def test_a_path_that_leads_elsewhere_is_direct(rig: RelayRig) -> None:
         (["mu", "s1", "r1", "s2", "tacc"], None),
         (["mu", "s1", "r1", "s3", "tacc"], "relayed until its path led elsewhere"),
     ):
-        moved = replace(transit, path=path, relay=transit.relay)
+        moved = changed(transit, path=path)
         rig.relaying.check(moved)
         assert moved.relayed is (why is None)
         assert moved.relay == (transit.relay if why is None else TransitRelay(why=why))

@@ -51,11 +51,11 @@ def check(transits: list[Transit]) -> None:
     load: dict[tuple[str, str], float] = {}
     for transit in transits:
         if transit.requested_bps:
-            assert transit.requested_bps <= transit.granted_bps <= transit.max_bps
+            assert transit.requested_bps <= transit.grant.granted_bps <= transit.max_bps
         else:
-            assert transit.granted_bps == 0
-        for hop in pairwise(transit.path):
-            load[hop] = load.get(hop, 0) + transit.granted_bps
+            assert transit.grant.granted_bps == 0
+        for hop in pairwise(transit.grant.path):
+            load[hop] = load.get(hop, 0) + transit.grant.granted_bps
     assert all(bps <= CAPACITY[hop] for hop, bps in load.items())
 
 
@@ -83,11 +83,15 @@ def test_never_too_much_and_fair_in_the_end(
     assert not kept.behind
     if not queues:
         demands = [d for t in there for d in circuits.demands(t, circuits.ways(t, NETWORK), {})]
-        assert {t.id: t.granted_bps for t in there if t.requested_bps} == share(CAPACITY, demands)
+        assert {t.id: t.grant.granted_bps for t in there if t.requested_bps} == share(
+            CAPACITY, demands
+        )
     else:
-        queued = [t for t in there if t.queue == "q" and ("s1", "s2") in pairwise(t.path)]
+        queued = [
+            t for t in there if t.grant.queue == "q" and ("s1", "s2") in pairwise(t.grant.path)
+        ]
         least = sum(t.requested_bps for t in queued)
-        assert sum(t.granted_bps for t in queued) <= max(least, QUEUES[0].ceil_bps)
+        assert sum(t.grant.granted_bps for t in queued) <= max(least, QUEUES[0].ceil_bps)
     kept.limit(())
     kept.settle(0.0, everything=True)
     check(there)

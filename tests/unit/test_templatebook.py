@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_transit import made_transit
+from made_transit import changed, made_transit
 from network_world import TEMPLATES
 from template_world import BASE, bodies, body, succeeded
 
@@ -395,7 +395,7 @@ def test_self_service_is_found_for_its_own_users(store: Store) -> None:
 def test_what_nobody_vouches_for_is_learned_for_its_user_alone(store: Store) -> None:
     book = book_of(store, {"mine": BASE})
     false = succeeded("t1", goodput=9e8, streams=1000, user="eve", vouched=False)
-    assert book.learn(false) and not book.learn(replace(false, id="t2", goodput_bps=8e8))
+    assert book.learn(false) and not book.learn(changed(false, id="t2", goodput_bps=8e8))
     assert peak(book) == 0 and book.tuning_of("mine", "ada") is None
     assert book.tuning_of("mine", "eve") == Tuning(1000)
     assert book.learn(succeeded("t3", goodput=3e8, streams=8, user="ada"))

@@ -228,12 +228,19 @@ def test_what_best_effort_reached_is_told_once(
     world.look(event(Kind.EXECUTE, 103, **said))
     world.look(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
     world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
-    assert (world.broker.transits[IN].bytes, world.broker.transits[IN].seconds) == (500, 2.0)
+    assert (world.broker.transits[IN].usage.bytes, world.broker.transits[IN].usage.seconds) == (
+        500,
+        2.0,
+    )
     world.look()
     assert calls == [IN, OUT]
     # Of that, short as it was, nobody had asked.
     short = world.broker.transits[OUT]
-    assert (short.state, short.bytes, short.seconds) == (TransitState.BEST_EFFORT, 9, 1.0)
+    assert (short.state, short.usage.bytes, short.usage.seconds) == (
+        TransitState.BEST_EFFORT,
+        9,
+        1.0,
+    )
     assert "before a path could be asked for" in short.reason
 
 
@@ -261,8 +268,12 @@ def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> 
     world.schedd.history[RUN] = history(5_000_000, 10)
     world.look()
     told = {name: world.broker.transits[name] for name in (IN, URL)}
-    assert (told[URL].bytes, told[URL].seconds, told[URL].reason) == (5_000_000, 10.0, "")
-    assert (told[IN].bytes, told[IN].seconds) == (1000, 8.0)
+    assert (told[URL].usage.bytes, told[URL].usage.seconds, told[URL].reason) == (
+        5_000_000,
+        10.0,
+        "",
+    )
+    assert (told[IN].usage.bytes, told[IN].usage.seconds) == (1000, 8.0)
     calls = len(world.broker.calls)
     world.look()
     assert [call for call, _ in world.broker.calls[calls:]] == ["list"] * 4
@@ -275,7 +286,7 @@ def test_what_was_slow_says_why(world: World) -> None:
     assert world.broker.transits[URL].reason == (
         "slow: disk of the slot (800 kb/s of 8 Mb/s granted)"
     )
-    assert world.broker.transits[URL].outcome == "success"
+    assert world.broker.transits[URL].usage.outcome == "success"
 
 
 def test_a_history_that_tells_nothing_is_left_in_the_end(

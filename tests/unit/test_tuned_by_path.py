@@ -70,11 +70,11 @@ def test_a_path_that_was_measured_says_how_its_transfers_are_tuned(
     service, transit = answer.service, rig.broker.get("b")
     assert (service.streams, service.buffer_bytes, service.threads) == (ADVISED, 0, 0)
     assert service.why.startswith("150 Mb/s times 53 ms are 994 kB under way")
-    assert transit.tuning == TuningSettings(ADVISED, 0, 0, service.why)
+    assert transit.grant.tuning == TuningSettings(ADVISED, 0, 0, service.why)
     own = one(rig, "c", template="own").service
     assert (own.streams, own.why) == (8, "as the template says")
     rig.broker.release("b", BIG, 60.0, "success", streams=ADVISED)
-    assert rig.broker.get("b").tuning == transit.tuning
+    assert rig.broker.get("b").grant.tuning == transit.grant.tuning
 
 
 def test_an_archive_that_fails_costs_its_opinion_alone(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_post_goes_first(world: World) -> None:
     world.look(3.0)
     world.post()
     world.look(20.0)
-    assert world.broker.transits[world.file.ids[0]].outcome == "post"
+    assert world.broker.transits[world.file.ids[0]].usage.outcome == "post"
     assert world.lines == []
 
 
@@ -195,7 +195,7 @@ def test_held_then_running_again(world: World) -> None:
     world.tell(EventKind.ENDED, code=0)
     world.look(9.0)
     assert world.broker.live() == []
-    assert world.broker.transits[again].outcome == "success"
+    assert world.broker.transits[again].usage.outcome == "success"
 
 
 def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: World) -> None:

@@ -135,12 +135,14 @@ def test_a_broker_with_its_books(tmp_path: Path) -> None:
             broker.request(TransitRequest("a", "mu", "tacc", size, template="soykb", user="ada"))
             broker.sweep()
             # One book: what is started over REST is what the broker follows.
-            assert broker.get("a").queue == made["queues"][0]
+            assert broker.get("a").grant.queue == made["queues"][0]
             assert books.templates.policy.max_priority == 1
             ended = broker.release("a", size, 80.0, "success")
             learned = books.templates.get("soykb")
-            assert learned is not None and learned.peak_bps == ended.goodput_bps
-            assert archive.estimate("throughput", "mu>tacc", ended.released_at + 1) is not None
+            assert learned is not None and learned.peak_bps == ended.usage.goodput_bps
+            assert (
+                archive.estimate("throughput", "mu>tacc", ended.grant.released_at + 1) is not None
+            )
             assert [t.user for t in books.store.each()] == ["ada"]
         finally:
             broker.stop()

@@ -117,7 +117,7 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
 def download(*workflows: Workflow) -> None:
     for one in workflows:
         one.hook(PRE, "0", "1")
-    assert [tuple(one.now().path) for one in workflows] == [L2, L3]
+    assert [tuple(one.now().grant.path) for one in workflows] == [L2, L3]
     running = [threading.Thread(target=one.move) for one in workflows]
     for one, thread in zip(workflows, running, strict=True):
         runs(one)
@@ -131,6 +131,6 @@ def download(*workflows: Workflow) -> None:
         thread.join()
     for one in workflows:
         ended = one.now()
-        assert (ended.state, ended.bytes) == (TransitState.RELEASED, one.size)
+        assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, one.size)
         # The first half went as best effort.
-        assert ended.size_bytes and ended.switch_bytes >= one.size // 3
+        assert ended.size_bytes and ended.usage.switch_bytes >= one.size // 3

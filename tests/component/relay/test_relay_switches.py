@@ -163,7 +163,7 @@ def test_transits_are_relayed_drained_and_go_directly_without_an_agent(rig: Rela
     server.close()
     assert received(client) == DATA[::-1]
     until(lambda: rig.broker.counters()["installed"] == [], "its rules to be gone")
-    assert rig.broker.get("a").switch_bytes > 0
+    assert rig.broker.get("a").usage.switch_bytes > 0
 
     assert rig.ask("b").relayed
     client, server = connected()
