@@ -165,7 +165,7 @@ class Queries:
             )
         if users is not None:
             active = self._active.all
-            own = {name for name, transit in list(active.items()) if transit.user in users}
+            own = {name for name, transit in list(active.items()) if transit.request.user in users}
             for load in (load for link in told["links"] for load in link["load"]):
                 load["transits"] = [one for one in load["transits"] if one in own]
                 for one in load.get("holders", ()):
@@ -182,7 +182,7 @@ class Queries:
         with self._lock:
             live, failed = list(self._active.on_switches()), dict(self._failures.broken)
         if users is not None:
-            live = [transit for transit in live if transit.user in users]
+            live = [transit for transit in live if transit.request.user in users]
         try:
             return route_table(self.topology, failed, live, site)
         except InputError as error:
@@ -192,8 +192,8 @@ class Queries:
         """The users of those of these ids that are a transit's, also of one that has ended. Raises
         StoreError."""
         wanted, active = set(ids), self._active.all
-        found = {name: it.user for name in wanted if (it := active.get(name)) is not None}
-        return found | {t.id: t.user for t in self._store.get_many(wanted - found.keys())}
+        found = {name: it.request.user for name in wanted if (it := active.get(name)) is not None}
+        return found | {t.id: t.request.user for t in self._store.get_many(wanted - found.keys())}
 
     def discover(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and in words where the topology says

@@ -101,7 +101,7 @@ class Model:
                 matching = [
                     t
                     for t in everything
-                    if state in (None, str(t.state)) and workflow in (None, t.workflow)
+                    if state in (None, str(t.state)) and workflow in (None, t.request.workflow)
                 ]
                 assert store.find(state, workflow, 99) == matching
                 assert store.find(state, workflow, 2) == matching[-2:]
@@ -185,7 +185,7 @@ class StoreSuite:
             with pytest.raises(TypeError):
                 store.put_many([transit("a", TransitState.RELEASED), transit("b"), broken])
             unbound = transit("c")
-            unbound.workflow = None  # type: ignore[assignment]
+            unbound.request = replace(unbound.request, workflow=None)  # type: ignore[arg-type]
             with pytest.raises(StoreError):
                 store.put_many([transit("a", TransitState.RELEASED), transit("b"), unbound])
             assert store.find(None, None, 9) == [transit("a")]

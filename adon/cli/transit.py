@@ -94,29 +94,24 @@ def _request(args: argparse.Namespace) -> int:
     broker.
     """
     import uuid
+    from dataclasses import fields
 
     from network_provisioner.base.model import LIVE, TransitRequest
 
     now = time.time()
+    given = {f.name: getattr(args, f.name) for f in fields(TransitRequest) if f.name in args}
     request = TransitRequest(
-        id=f"cli:{uuid.uuid4()}" if args.id is None else args.id,
-        src=args.src,
-        dst=args.dst,
-        size_bytes=None if args.size is None else parse_size(args.size, "--size"),
-        min_bps=above_0(parse_rate, args.min, "--min"),
-        max_bps=above_0(parse_rate, args.max, "--max"),
-        lease_s=above_0(parse_duration, args.lease, "--lease"),
-        template=args.template,
-        workflow=args.workflow,
-        job=args.job,
-        start=instant_of(args.start, "--start", now),
-        end=instant_of(args.end, "--end", now),
-        priority=args.priority,
-        application=args.application,
-        user=args.user,
-        project=args.project,
-        experiment=args.experiment,
-        flows=ports(args.port, "--port"),
+        **given
+        | {
+            "id": f"cli:{uuid.uuid4()}" if args.id is None else args.id,
+            "size_bytes": None if args.size is None else parse_size(args.size, "--size"),
+            "min_bps": above_0(parse_rate, args.min, "--min"),
+            "max_bps": above_0(parse_rate, args.max, "--max"),
+            "lease_s": above_0(parse_duration, args.lease, "--lease"),
+            "start": instant_of(args.start, "--start", now),
+            "end": instant_of(args.end, "--end", now),
+            "flows": ports(args.port, "--port"),
+        }
     )
     transit = client(args).request(request)
     _print_one(args, transit)
@@ -328,12 +323,14 @@ def _summary(t: Transit) -> list[str]:
 
     lines = [
         table(_columns(), [t.as_dict()]),
-        f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)}"
-        f"{', all that its path has,' if t.uncapped else ''} by template "
-        f"{t.template!r} (version {t.template_version}), priority {t.priority}",
+        f"asked for {format_rate(t.request.min_bps)} to {format_rate(t.request.max_bps)}"
+        f"{', all that its path has,' if t.request.uncapped else ''} by template "
+        f"{t.request.template!r} (version {t.request.template_version}), "
+        f"priority {t.request.priority}",
     ]
-    if t.start or t.end:
-        lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
+    if t.request.start or t.request.end:
+        start, end = _when(t.request.start), _when(t.request.end)
+        lines.append(f"from {start or 'now'} to {end or 'its end'}")
     lines.append(f"packets: {_packets(t)}")
     if t.grant.tuning and t.grant.tuning.why:
         lines.append(f"tuning: {_tuned(t.grant.tuning)}: {t.grant.tuning.why}")
@@ -385,17 +382,18 @@ def _packets(t: Transit) -> str:
     """Which packets it carries, and how they are told from others."""
     from network_provisioner.base.model import SEEN
 
-    between = f"between {' and '.join(t.hosts)}" if t.hosts else "between all hosts of both sites"
-    if t.flows:
-        return f"{', '.join(map(_flow, t.flows))}, {between}"
+    hosts, flows = t.request.hosts, t.request.flows
+    between = f"between {' and '.join(hosts)}" if hosts else "between all hosts of both sites"
+    if flows:
+        return f"{', '.join(map(_flow, flows))}, {between}"
     if t.grant.ports:
         return (
             f"{between}, of a client that uses ports {'-'.join(map(str, t.grant.ports))}: none of "
             "its connections has been reported yet"
         )
-    if t.ports_at == SEEN:
+    if t.request.ports_at == SEEN:
         return f"{between}, as its tool opens connections: none has been reported yet"
-    if t.ports_at:
+    if t.request.ports_at:
         return f"{between}, from ports that it is given when it begins"
     return f"all that no other transit names, {between}"
 

@@ -94,7 +94,7 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
             jobs[bar.site] = jobs.get(bar.site, 0) + 1
     held = [
         Held(
-            t.job,
+            t.request.job,
             tuple(t.grant.path),
             t.grant.installed_at - facts.started,
             (t.grant.released_at or facts.ended) - facts.started,

@@ -47,7 +47,7 @@ def _groups(facts: RunFacts, classes: Mapping[str, str]) -> list[tuple[str, list
     """Jobs by the site they ran at, transfers below."""
     moves: dict[str, list[Transit]] = {}
     for transit in facts.transits:
-        moves.setdefault(transit.job, []).append(transit)
+        moves.setdefault(transit.request.job, []).append(transit)
     groups: dict[str, list[dict[str, Any]]] = {}
     for bar in facts.bars:
         group = TRANSFERS if bar.kind == "transfer" else bar.site
@@ -60,13 +60,16 @@ def _bar(
     bar: Bar, moved: Sequence[Transit], classes: Mapping[str, str], t0: float
 ) -> dict[str, Any]:
     label = short_job(bar.job) + ("" if bar.ok else " ✗ failed")
-    label += "".join(f" · {t.src} → {t.dst}, {format_size(t.usage.bytes)}" for t in moved[:2])
+    label += "".join(
+        f" · {t.request.src} → {t.request.dst}, {format_size(t.usage.bytes)}" for t in moved[:2]
+    )
     tip = (
         f"{bar.job} at {bar.site}: waited {bar.start - bar.submit:.1f} s, "
         f"ran from {bar.start - t0:.1f} to {bar.end - t0:.1f} s{'' if bar.ok else ', failed'}"
     )
     tip += "".join(
-        f"; {t.src} → {t.dst} {format_size(t.usage.bytes)} at {format_rate(t.usage.goodput_bps)}"
+        f"; {t.request.src} → {t.request.dst} {format_size(t.usage.bytes)} at "
+        f"{format_rate(t.usage.goodput_bps)}"
         for t in moved
     )
     cls = classes.get(bar.site, "s0") + {"transfer": " moved", "other": " other"}.get(bar.kind, "")
@@ -135,7 +138,7 @@ def _unbroken(measured: Sequence[Rate]) -> list[list[tuple[float, float]]]:
 
 def _tip(t: Transit, t0: float) -> str:
     return (
-        f"{t.job}: {format_rate(t.requested_bps)} reserved, "
+        f"{t.request.job}: {format_rate(t.request.min_bps)} reserved, "
         f"{format_rate(t.grant.granted_bps)} granted "
         f"on {' → '.join(t.grant.path)} from {t.grant.installed_at - t0:.1f} "
         f"to {end_of(t) - t0:.1f} s, "

@@ -59,7 +59,9 @@ def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[st
     lost = live(transits, time.time())
     for transit in lost:
         client.release(transit.id, outcome="left behind by its hook")
-    warnings = [f"{t.job}: its path was given back at the end of the workflow only" for t in lost]
+    warnings = [
+        f"{t.request.job}: its path was given back at the end of the workflow only" for t in lost
+    ]
     return (client.list(workflow=workflow) if lost else transits), warnings
 
 

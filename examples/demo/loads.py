@@ -67,7 +67,7 @@ def reserved_steps(held: Sequence[Transit]) -> list[tuple[float, float]]:
     """Reserved bit/s as (Unix second, value from then on)."""
     times = sorted({at for t in held for at in (t.grant.installed_at, end_of(t))})
     return [
-        (at, sum(t.requested_bps for t in held if t.grant.installed_at <= at < end_of(t)))
+        (at, sum(t.request.min_bps for t in held if t.grant.installed_at <= at < end_of(t)))
         for at in times
     ]
 

@@ -48,7 +48,7 @@ def transits(facts: RunFacts) -> str:
     """Every request for a path, in the order of asking, with what became of it."""
     if not facts.transits:
         return "<p>No data moved between sites.</p>"
-    ordered = sorted(facts.transits, key=lambda t: (t.requested_at, t.id))
+    ordered = sorted(facts.transits, key=lambda t: (t.request.requested_at, t.id))
     rows = [_transit(t, facts.started) for t in ordered]
     return markup.table("Transits", _TRANSIT_HEAD, rows, _TRANSIT_NUMBERS)
 
@@ -59,13 +59,13 @@ def _transit(t: Transit, t0: float) -> str:
         f"{t.grant.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.grant.installed_at else "–"
     )
     cells = (
-        f"{t.src} → {t.dst}",
+        f"{t.request.src} → {t.request.dst}",
         f"{' → '.join(t.grant.path)} ({t.grant.layer.upper()})"
         if t.grant.path
         else "none reserved",
-        f"{t.requested_at - t0:.1f} s",
+        f"{t.request.requested_at - t0:.1f} s",
         held,
-        format_rate(t.requested_bps),
+        format_rate(t.request.min_bps),
         format_rate(t.grant.granted_bps) if t.grant.path else "–",
         format_size(t.usage.bytes),
         f"{t.usage.seconds:.1f} s" if t.usage.seconds else "–",
@@ -73,7 +73,7 @@ def _transit(t: Transit, t0: float) -> str:
         format_size(t.usage.switch_bytes) if t.grant.path else "–",
         t.state.replace("_", " "),
     )
-    below = markup.text(f"{t.job}: {t.reason}" if t.reason else t.job)
+    below = markup.text(f"{t.request.job}: {t.reason}" if t.reason else t.request.job)
     return (
         f'<tbody class="pair">{markup.row([markup.text(c) for c in cells], _TRANSIT_NUMBERS)}'
         f'<tr><td colspan="{len(cells)}"><small>{below}</small></td></tr></tbody>'

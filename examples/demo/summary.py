@@ -117,7 +117,9 @@ def _network(facts: RunFacts) -> list[str]:
         lines += _entry("", facts.network_note)
     ways: dict[tuple[str, ...], list[Transit]] = {}
     for t in held:
-        ways.setdefault((t.src, t.dst, t.grant.layer, *t.grant.path[1:-1]), []).append(t)
+        ways.setdefault(
+            (t.request.src, t.request.dst, t.grant.layer, *t.grant.path[1:-1]), []
+        ).append(t)
     ranked = sorted(ways.values(), key=lambda ts: -sum(t.usage.bytes for t in ts))
     for ts in ranked[:_MOST_WAYS]:
         lines += _entry("", _way(ts))
@@ -133,9 +135,10 @@ def _way(transits: Sequence[Transit]) -> str:
     most = "≤ " if len(transits) > 1 else ""
     many = f" in {len(transits)} transfers" if len(transits) > 1 else ""
     return (
-        f"{t.src} → {t.dst} over {'-'.join(t.grant.path[1:-1])} ({t.grant.layer.upper()}): "
+        f"{t.request.src} → {t.request.dst} over {'-'.join(t.grant.path[1:-1])} "
+        f"({t.grant.layer.upper()}): "
         f"{moved}{many} at {most}{format_rate(max(t.usage.goodput_bps for t in transits))}, "
-        f"{format_rate(max(t.requested_bps for t in transits))} reserved"
+        f"{format_rate(max(t.request.min_bps for t in transits))} reserved"
     )
 
 

@@ -36,7 +36,7 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
         return []
     if transit.usage.bytes <= 0 or transit.usage.seconds < _SHORTEST_S or transit.usage.doubt:
         return []
-    subject = f"{transit.src}>{transit.dst}"
+    subject = f"{transit.request.src}>{transit.request.dst}"
     if transit.usage.bytes < SMALL_BYTES:
         return [_fact(transit, "transfer_latency", subject, transit.usage.seconds, "s")]
     rate_bps = goodput(transit.usage.bytes, transit.usage.seconds)
@@ -72,10 +72,11 @@ def disk_facts(transit: Transit) -> list[Measurement]:
             unit="bit/s",
             at=knee.at,
             source="broker",
-            workflow=transit.workflow,
-            details=details | {"application": transit.application, "job": transit.job},
+            workflow=transit.request.workflow,
+            details=details
+            | {"application": transit.request.application, "job": transit.request.job},
         )
-        for kind, application in (("application", transit.application), ("site", ""))
+        for kind, application in (("application", transit.request.application), ("site", ""))
         if application or kind == "site"
     ]
 
@@ -93,10 +94,10 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
         value=value,
         unit=unit,
         at=transit.grant.released_at or transit.grant.installed_at + transit.usage.seconds,
-        source="transfer" if transit.usage.vouched else claimed_by(transit.user),
-        workflow=transit.workflow,
+        source="transfer" if transit.usage.vouched else claimed_by(transit.request.user),
+        workflow=transit.request.workflow,
         details={
-            "job": transit.job,
+            "job": transit.request.job,
             "bytes": transit.usage.bytes,
             "seconds": transit.usage.seconds,
             "granted_bps": transit.grant.granted_bps,

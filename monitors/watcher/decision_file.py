@@ -54,7 +54,7 @@ class Pair:
     def answered(self, answer: RequestOutcome) -> Pair:
         """The same, with what the broker answered."""
         transit = answer.transit
-        seen = transit if transit and transit.ports_at == SEEN else None
+        seen = transit if transit and transit.request.ports_at == SEEN else None
         return replace(
             self,
             id=answer.id,
@@ -66,7 +66,7 @@ class Pair:
             waited_s=answer.waited_s,
             told=answer.told,
             client=self.client if seen else "",
-            far=seen.hosts[self.client == "src"] if seen and seen.hosts else "",
+            far=seen.request.hosts[self.client == "src"] if seen and seen.request.hosts else "",
         )
 
     def as_json(self) -> dict[str, Any]:

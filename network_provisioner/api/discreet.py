@@ -118,6 +118,6 @@ async def own_transit(broker: Broker, turns: Turns, caller: Principal, transit_i
     if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
         raise unknown_transit(transit_id)
     transit = await turns.read(broker.get, transit_id)
-    if not caller.owns(transit.user):
+    if not caller.owns(transit.request.user):
         raise unknown_transit(transit_id)
     return transit

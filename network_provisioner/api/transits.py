@@ -101,7 +101,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         transit_id: str, caller: Caller, body: ReleaseBody | None = None
     ) -> Response:
         """Give a path back. Idempotent."""
-        user = (await own(caller, May.RELEASE, transit_id)).user
+        user = (await own(caller, May.RELEASE, transit_id)).request.user
         report = (body or ReleaseBody()).model_dump()
         moved = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from network_provisioner.base.model import LIVE, Transit
 
@@ -114,11 +115,12 @@ def move_times(transit: Transit, by_s: float, before: float) -> None:
         # 0 stands for what has not happened, also where the clock was set to the year 1970.
         return max(1.0, at + by_s) if at else at
 
-    grant, usage = transit.grant, transit.usage
-    if transit.state in LIVE and transit.start <= before:
-        transit.start, grant.lease_until = moved(transit.start), moved(grant.lease_until)
-        grant.expected_end = moved(grant.expected_end)
-    transit.requested_at, usage.metered_at = moved(transit.requested_at), moved(usage.metered_at)
+    request, grant, usage = transit.request, transit.grant, transit.usage
+    if transit.state in LIVE and transit.request.start <= before:
+        request = replace(request, start=moved(request.start))
+        grant.lease_until, grant.expected_end = moved(grant.lease_until), moved(grant.expected_end)
+    transit.request = replace(request, requested_at=moved(request.requested_at))
+    usage.metered_at = moved(usage.metered_at)
     grant.installed_at, grant.active_at = moved(grant.installed_at), moved(grant.active_at)
-    if transit.end and transit.grant.lease_until:
-        transit.grant.lease_until = min(transit.grant.lease_until, transit.end)
+    if transit.request.end and transit.grant.lease_until:
+        transit.grant.lease_until = min(transit.grant.lease_until, transit.request.end)

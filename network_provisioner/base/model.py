@@ -89,10 +89,37 @@ class TransitRequest:
     project: str = ""
     experiment: str = ""
     flows: tuple[Flow, ...] = ()
-    best_effort: str = ""
     src_host: str = ""
     dst_host: str = ""
     ports_at: str = ""
+    best_effort: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedRequest(TransitRequest):
+    """A request completed from its template, as the broker took it and may have changed it since.
+
+    ``min_bps``, ``max_bps``  the least and the most that it is to be given; the least is stored
+                        and published as ``requested_bps``
+    ``uncapped``        nobody set a ceiling: ``max_bps`` is what its path has, or before it has one
+                        what the paths between its sites have
+    ``start``, ``end``  0 for now, and for as long as it takes
+    ``lease_s``         None where the broker chooses it
+    ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
+    ``requested_at``    when it was made, Unix seconds
+    ``fingerprint``     tells a repeated request from another; published as ``asked``
+    """
+
+    min_bps: float = 0.0
+    max_bps: float = 0.0
+    start: float = 0.0
+    end: float = 0.0
+    priority: int = 0
+    uncapped: bool = False
+    template_version: int = 1
+    hosts: tuple[str, ...] = ()
+    requested_at: float = 0.0
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,50 +359,25 @@ class TransitUsage:
 
 @dataclass(slots=True)
 class Transit:
-    """A request and what became of it. Times are Unix seconds, 0 where it did not happen.
+    """A request and what became of it, with the reason for its state in words.
 
-    ``lease_s``         the lease that was asked for, None where the broker chooses it
-    ``start``, ``end``  when it was asked to begin, and to end at the latest; 0 for now, and for
-                        as long as it takes
-    ``uncapped``        nobody set a ceiling: ``max_bps`` is what its path has, or before it has one
-                        what the paths between its sites have
-    ``asked``           a fingerprint of the request, which tells a repeated one from another
-    ``hosts``           the addresses of the two hosts whose packets are meant; empty: all of both
-    ``relay``           which relays carry its connections; None where its template asks for none
-    ``io``              what disks take of it, None for others
+    ``relay``  which relays carry its connections; None where its template asks for none
+    ``io``     what disks take of it, None where its template does not ask for that; published as
+               ``knee``
     """
 
-    id: str
-    src: str
-    dst: str
+    request: AgreedRequest
     state: TransitState
-    template: str = "default"
-    workflow: str = ""
-    job: str = ""
-    retry: int = 0
-    requested_bps: float = 0.0
-    max_bps: float = 0.0
-    size_bytes: int | None = None
-    requested_at: float = 0.0
     reason: str = ""
-    lease_s: float | None = None
-    start: float = 0.0
-    end: float = 0.0
-    priority: int = 0
-    application: str = ""
-    user: str = ""
-    project: str = ""
-    experiment: str = ""
-    flows: tuple[Flow, ...] = ()
-    template_version: int = 1
-    asked: str = ""
-    hosts: tuple[str, ...] = ()
-    ports_at: str = ""
-    uncapped: bool = False
     grant: TransitGrant = field(default_factory=TransitGrant)
     usage: TransitUsage = field(default_factory=TransitUsage)
     relay: TransitRelay | None = None
     io: IoRecord | None = None
+
+    @property
+    def id(self) -> str:
+        """That of its request."""
+        return self.request.id
 
     @property
     def relayed(self) -> bool:
@@ -390,12 +392,12 @@ class Transit:
     @property
     def awaits_flows(self) -> bool:
         """Whether its packets are told apart, but nobody knows yet which they are."""
-        return bool(self.ports_at) and not self.flows
+        return bool(self.request.ports_at) and not self.request.flows
 
     @property
     def given_back_bps(self) -> float:
         """What it leaves to others of the ceiling that was asked for."""
-        return max(0.0, self.io.asked_max_bps - self.max_bps) if self.io else 0.0
+        return max(0.0, self.io.asked_max_bps - self.request.max_bps) if self.io else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready copy."""
@@ -420,12 +422,13 @@ class Transit:
         if not math.isfinite(known.get("goodput_bps", 0.0)):  # kept by an earlier version
             known |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
         known |= {name: read(known[name]) for name, read in _READ.items() if name in known}
-        parts: dict[str, dict[str, Any]] = {"": {}, "grant": {}, "usage": {}}
+        parts: dict[str, dict[str, Any]] = {"": {}, "request": {}, "grant": {}, "usage": {}}
         for name, value in known.items():
             part, _, attribute = PUBLISHED[name].rpartition(".")
             parts[part][attribute] = value
+        request = AgreedRequest(**parts["request"])
         grant, usage = TransitGrant(**parts["grant"]), TransitUsage(**parts["usage"])
-        return cls(**parts[""], grant=grant, usage=usage)
+        return cls(request, **parts[""], grant=grant, usage=usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,16 +460,18 @@ def _all_written(records: Iterable[Record | Flow]) -> list[dict[str, Any]]:
 
 
 _PLACES = """
-    id src dst state template workflow job retry grant.path grant.layer requested_bps
-    grant.granted_bps max_bps size_bytes requested_at grant.installed_at grant.released_at
-    grant.lease_until reason usage.bytes usage.seconds usage.goodput_bps usage.switch_bytes
-    grant.candidates lease_s start end grant.active_at priority application user project experiment
-    flows grant.queue grant.parts grant.earliest grant.blocking grant.moves template_version
-    usage.outcome asked usage.byte_seconds usage.metered_at usage.streams usage.buffer_bytes
-    usage.threads usage.retries usage.doubt usage.vouched grant.expected_end grant.changes io hosts
-    grant.ports ports_at grant.tuning relay uncapped grant.warnings
+    request.id request.src request.dst state request.template request.workflow request.job
+    request.retry grant.path grant.layer request.min_bps grant.granted_bps request.max_bps
+    request.size_bytes request.requested_at grant.installed_at grant.released_at grant.lease_until
+    reason usage.bytes usage.seconds usage.goodput_bps usage.switch_bytes grant.candidates
+    request.lease_s request.start request.end grant.active_at request.priority request.application
+    request.user request.project request.experiment request.flows grant.queue grant.parts
+    grant.earliest grant.blocking grant.moves request.template_version usage.outcome
+    request.fingerprint usage.byte_seconds usage.metered_at usage.streams usage.buffer_bytes
+    usage.threads usage.retries usage.doubt usage.vouched grant.expected_end grant.changes io
+    request.hosts grant.ports request.ports_at grant.tuning relay request.uncapped grant.warnings
 """
-_RENAMED = {"io": "knee"}
+_RENAMED = {"request.min_bps": "requested_bps", "request.fingerprint": "asked", "io": "knee"}
 PUBLISHED = {_RENAMED.get(at, at.rpartition(".")[2]): at for at in _PLACES.split()}
 """The fields as they are stored and published, in this order, and where they are in a transit."""
 _VALUES = attrgetter(*PUBLISHED.values())

@@ -193,9 +193,10 @@ def may_be(transit_id: str, requested: str) -> bool:
 def lease_of(transit: Transit) -> float:
     """The seconds that a lease must last to outlast the transfer at the granted rate, 0 where there
     is none or its size is not known."""
-    if transit.state not in ON_SWITCHES or not transit.size_bytes or transit.grant.granted_bps <= 0:
+    size_bytes, rate_bps = transit.request.size_bytes, transit.grant.granted_bps
+    if transit.state not in ON_SWITCHES or not size_bytes or rate_bps <= 0:
         return 0.0
-    return _LEASE_FACTOR * 8 * transit.size_bytes / transit.grant.granted_bps + _LEASE_EXTRA_S
+    return _LEASE_FACTOR * 8 * size_bytes / rate_bps + _LEASE_EXTRA_S
 
 
 def _without(

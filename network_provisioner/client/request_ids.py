@@ -30,7 +30,7 @@ def latest(
     def has_ended(found: Transit | None) -> bool:
         if found is None:
             return False
-        return found.state in ENDED or user not in (None, found.user)
+        return found.state in ENDED or user not in (None, found.request.user)
 
     ended, number = 0, 1  # of the last that has, and of one that may not have
     while has_ended(answer := find(numbered(base, number))):

@@ -31,9 +31,9 @@ def owner(name: str) -> str:
 
 def take(transit: Transit, ways: Sequence[PathPart]) -> None:
     """Put a transit on its paths. Where nobody set a ceiling, it is what they have."""
-    if transit.uncapped:
+    if transit.request.uncapped:
         ways = [replace(way, max_bps=max(way.path.capacity_bps, way.min_bps)) for way in ways]
-        transit.max_bps = sum(way.max_bps for way in ways)
+        transit.request = replace(transit.request, max_bps=sum(way.max_bps for way in ways))
     first = ways[0].path
     transit.grant.path, transit.grant.layer = list(first.nodes), first.layer
     transit.grant.parts = [
@@ -45,12 +45,8 @@ def take(transit: Transit, ways: Sequence[PathPart]) -> None:
 
 def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
-    transit.grant.path, transit.grant.layer, transit.grant.parts, transit.grant.granted_bps = (
-        [],
-        "",
-        [],
-        0.0,
-    )
+    grant = transit.grant
+    grant.path, grant.layer, grant.parts, grant.granted_bps = [], "", [], 0.0
     transit.relay = None
 
 
@@ -80,8 +76,8 @@ def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
     if not transit.grant.path:
         return ()
     if not transit.grant.parts:
-        low = whole_bps(transit.requested_bps)
-        high = max(transit.max_bps, low)
+        low = whole_bps(transit.request.min_bps)
+        high = max(transit.request.max_bps, low)
         return (PathPart(topology.path(transit.grant.path), low, high),)
     return tuple(
         PathPart(topology.path(part.path), part.min_bps, part.max_bps)
@@ -111,9 +107,9 @@ def with_rates(
 def brief_s(transit: Transit) -> float:
     """How many seconds a transfer is expected to take at its minimum; infinite where its size is
     not known, or it has an end."""
-    if transit.size_bytes is None or transit.end:
+    if transit.request.size_bytes is None or transit.request.end:
         return math.inf
-    return BRIEF_S + BRIEF * transfer_time(transit.size_bytes, transit.requested_bps)
+    return BRIEF_S + BRIEF * transfer_time(transit.request.size_bytes, transit.request.min_bps)
 
 
 def reservation(transit: Transit, topology: Topology, start: float) -> Reservation | None:
@@ -126,14 +122,15 @@ def reservation(transit: Transit, topology: Topology, start: float) -> Reservati
     if not lanes:
         return None
     done = (transit.grant.installed_at or start) + brief_s(transit)
-    return Reservation(transit.id, lanes, start, transit.end or transit.grant.lease_until, done)
+    end = transit.request.end or transit.grant.lease_until
+    return Reservation(transit.id, lanes, start, end, done)
 
 
 def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:
     """Have ``ledger`` hold again what a transit has on its paths, from Unix second ``now`` or its
     later start on. Why it cannot, in words; "" where it does."""
     try:
-        held = reservation(transit, topology, max(now, transit.start))
+        held = reservation(transit, topology, max(now, transit.request.start))
         refusal = None if held is None else ledger.admit(held)
     except InputError as error:
         return str(error)
@@ -159,7 +156,7 @@ def demands(
             (*way.path.hops, *_queues(transit.grant.queue, way, within)),
             way.min_bps,
             way.max_bps,
-            transit.priority,
+            transit.request.priority,
         )
         for number, way in enumerate(has)
         if way.min_bps > 0
@@ -199,17 +196,17 @@ def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     )
     sure = granted
     if minima:
-        sure = min(granted, transit.requested_bps) if not parts else sum(p.min_bps for p in parts)
+        sure = min(granted, transit.request.min_bps) if not parts else sum(p.min_bps for p in parts)
     made = Circuit(
         transit.id,
         tuple(transit.grant.path),
         sure,
-        max(granted, transit.max_bps),
+        max(granted, transit.request.max_bps),
         transit.grant.lease_until,
-        transit.flows if matches else (),
+        transit.request.flows if matches else (),
         transit.grant.queue,
         parts,
-        transit.hosts if matches else (),
+        transit.request.hosts if matches else (),
     )
     relay = transit.relay
     return _between_relays(made, transit, relay) if relay and relay.port else made
@@ -228,5 +225,5 @@ def _between_relays(direct: Circuit, transit: Transit, relay: TransitRelay) -> C
         parts=tuple(replace(part, path=way(part.path)) for part in direct.parts),
         flows=(Flow("tcp", None, port), Flow("tcp", port, None)),
         hosts=(),
-        redirect=Redirect(transit.src, transit.dst, direct.flows, direct.hosts),
+        redirect=Redirect(transit.request.src, transit.request.dst, direct.flows, direct.hosts),
     )

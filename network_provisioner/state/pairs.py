@@ -47,15 +47,17 @@ class SitePairs:
     def clash(self, transit: Transit) -> Transit | None:
         """A live transit that names some of the packets this one names, and others: no switch can
         carry both."""
-        if not (self.matches and transit.flows):
+        request = transit.request
+        if not (self.matches and request.flows):
             return None
         for other in self._live.get(pair_of(transit), {}).values():
+            its = other.request
             if (
                 other.id != transit.id
-                and other.src == transit.src
-                and other.hosts == transit.hosts
-                and sorted(map(repr, other.flows)) != sorted(map(repr, transit.flows))
-                and any(_meet(a, b, True) for a in transit.flows for b in other.flows)
+                and its.src == request.src
+                and its.hosts == request.hosts
+                and set(its.flows) != set(request.flows)
+                and any(_meet(a, b, True) for a in request.flows for b in its.flows)
             ):
                 return other
         return None
@@ -66,7 +68,7 @@ class SitePairs:
         found: set[Nodes] = set()
         for mate in self.mates(transit):
             for nodes in [mate.grant.path, *(part.path for part in mate.grant.parts[1:])]:
-                found.add(tuple(nodes if mate.src == transit.src else nodes[::-1]))
+                found.add(tuple(nodes if mate.request.src == transit.request.src else nodes[::-1]))
         return found
 
     def _alike(self, one: Transit, other: Transit) -> bool:
@@ -74,13 +76,14 @@ class SitePairs:
             return True
         if one.awaits_flows or other.awaits_flows:
             return False
-        if one.hosts != (other.hosts if one.src == other.src else other.hosts[::-1]):
+        mine, its = one.request, other.request
+        same = mine.src == its.src
+        if mine.hosts != (its.hosts if same else its.hosts[::-1]):
             return False
-        if not one.flows or not other.flows:
+        if not mine.flows or not its.flows:
             # What names no flow carries what no other names.
-            return not one.flows and not other.flows
-        same = one.src == other.src
-        return any(_meet(a, b, same) for a in one.flows for b in other.flows)
+            return not mine.flows and not its.flows
+        return any(_meet(a, b, same) for a in mine.flows for b in its.flows)
 
 
 def _meet(a: Flow, b: Flow, same_direction: bool) -> bool:
@@ -95,4 +98,4 @@ def _overlap(a: Ports | None, b: Ports | None) -> bool:
 
 def pair_of(transit: Transit) -> frozenset[str]:
     """The two sites of a transit."""
-    return frozenset((transit.src, transit.dst))
+    return frozenset((transit.request.src, transit.request.dst))

@@ -66,4 +66,5 @@ class PortBlocks:
 
 
 def _job(transit: Transit) -> tuple[object, ...]:
-    return transit.workflow, transit.job, transit.user, transit.requested_at
+    request = transit.request
+    return request.workflow, request.job, request.user, request.requested_at

@@ -35,15 +35,15 @@ def failure(transit: Transit) -> str:
 def made_of(name: str, base: Template, transit: Transit) -> Template:
     """The template under which a transit succeeded, with the rates and the rank it had, and for
     its application alone."""
-    low = transit.requested_bps
-    high = None if transit.uncapped else max(transit.max_bps, low)
+    low = transit.request.min_bps
+    high = None if transit.request.uncapped else max(transit.request.max_bps, low)
     return replace(
         base,
         name=name,
         qspec=replace(base.qspec, min_bps=low),
         rspec=replace(base.rspec, max_bps=high),
-        priority=transit.priority,
-        applications=(transit.application,) if transit.application else (),
+        priority=transit.request.priority,
+        applications=(transit.request.application,) if transit.request.application else (),
     )
 
 
@@ -74,7 +74,7 @@ def lesson(transit: Transit, tuning: Tuning) -> dict[str, Any]:
     return {
         "transit": transit.id,
         "at": transit.grant.released_at,
-        "version": transit.template_version,
+        "version": transit.request.template_version,
         "peak": transit.usage.goodput_bps,
         "tuning": plain(tuning),
     }

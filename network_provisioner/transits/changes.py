@@ -46,12 +46,15 @@ class Changes:
         "" where its owner wants it."""
         terms = self._requests.changed_terms(transit, min_bps, max_bps)
         low, high = terms.min_bps, terms.max_bps
-        was = transit.requested_bps, transit.max_bps
+        was = transit.request.min_bps, transit.request.max_bps
         if was == (low, high):
             return
         what, queued = "the rates were not changed", transit.state is TransitState.QUEUED
         ways = () if queued else circuits.with_rates(transit, self._topology, low, high)
-        wanted = replace(transit.copy(), requested_bps=low, max_bps=high, uncapped=terms.uncapped)
+        wanted = transit.copy()
+        wanted.request = replace(
+            transit.request, min_bps=low, max_bps=high, uncapped=terms.uncapped
+        )
         if low > was[0]:
             over = self._admission.over_quota(wanted, now)
             refusal = over or self._admission.refusal(transit, ways, now)
@@ -65,7 +68,8 @@ class Changes:
 
     def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
         """Other packets; what ports it was given counts no more."""
-        wanted, pairs = replace(transit.copy(), flows=tuple(flows), ports_at=""), self._active.pairs
+        wanted, pairs = transit.copy(), self._active.pairs
+        wanted.request = replace(transit.request, flows=tuple(flows), ports_at="")
         wanted.grant.ports = []
         other_ways = (
             pairs.ways(wanted) - {tuple(transit.grant.path)} if transit.grant.path else set()
@@ -83,9 +87,10 @@ class Changes:
         flows = self._connections.take_in(agent, site, found, now, self._active.all)
         for transit_id, its in flows.items():
             transit, named = self._active.all[transit_id], tuple(its)
-            if transit.ports_at != CLIENT or transit.flows == named:
+            if transit.request.ports_at != CLIENT or transit.request.flows == named:
                 continue
-            wanted = replace(transit.copy(), flows=named)
+            wanted = transit.copy()
+            wanted.request = replace(transit.request, flows=named)
             if self._active.pairs.clash(wanted) is not None:
                 log.info("transit %s: its ports are those of another", transit_id)
                 continue

@@ -62,9 +62,8 @@ class DesiredState:
 
     def put(self, transit: Transit, now: float) -> None:
         """A transit comes on the switches, or on other paths there."""
-        transit.grant.queue = (
-            "" if self._policies is None else self._policies.queue_of(transit, now)
-        )
+        queue = "" if self._policies is None else self._policies.queue_of(transit, now)
+        transit.grant.queue = queue
         self._relays.choose(transit)
         self._shares.put(transit)
         self.update(transit)

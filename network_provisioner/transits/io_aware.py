@@ -106,13 +106,13 @@ class IoAware:
         """Have a new transit ask for no more than the disks at its ends were found to take."""
         if not template.io_aware or self._rate_of is None:
             return
-        ends = (transit.src, READ), (transit.dst, WRITE)
-        known = [self._rate_of(site, way, transit.application) for site, way in ends]
+        ends = (transit.request.src, READ), (transit.request.dst, WRITE)
+        known = [self._rate_of(site, way, transit.request.application) for site, way in ends]
         knee_bps = min((bps for bps in known if bps), default=math.inf)
-        if knee_bps * HEADROOM < transit.max_bps:
-            transit.io = IoRecord(transit.requested_bps, transit.max_bps, knee_bps)
+        if knee_bps * HEADROOM < transit.request.max_bps:
+            transit.io = IoRecord(transit.request.min_bps, transit.request.max_bps, knee_bps)
             low, high = _lowered(transit.io, knee_bps * HEADROOM)
-            transit.requested_bps, transit.max_bps, transit.uncapped = low, high, False
+            transit.request = replace(transit.request, min_bps=low, max_bps=high, uncapped=False)
 
     @property
     def counts(self) -> bool:
@@ -153,19 +153,22 @@ class IoAware:
         for name in self._followed.keys() - live.keys():
             del self._followed[name]
         for name, transit in live.items():
-            rates, known = (transit.requested_bps, transit.max_bps), self._followed.get(name)
+            rates, known = (
+                (transit.request.min_bps, transit.request.max_bps),
+                self._followed.get(name),
+            )
             if known is not None and known.rates != rates:
                 transit.io = None
             elif known is not None or len(self._followed) >= _WATCHED:
                 continue
-            most_bps = transit.io.asked_max_bps if transit.io else transit.max_bps
+            most_bps = transit.io.asked_max_bps if transit.io else transit.request.max_bps
             self._followed[name] = _Followed(KneeFinder(_LEAST * most_bps, most_bps), rates)
 
     def _is_aware(self, transit: Transit, now: float) -> bool:
         template = template_of(transit, self._templates)
-        if template is None or not template.io_aware or transit.requested_bps <= 0:
+        if template is None or not template.io_aware or transit.request.min_bps <= 0:
             return False
-        ends = (transit.src, transit.dst)
+        ends = (transit.request.src, transit.request.dst)
         return any(self._disks.io_wait(site, now) is not None for site in ends)
 
     def _take_in(
@@ -178,7 +181,7 @@ class IoAware:
     ) -> None:
         """A period in which less was moved than could be teaches something only where a disk was
         waited for: else it may have been a pause between two files."""
-        ends = (transit.src, READ), (transit.dst, WRITE)
+        ends = (transit.request.src, READ), (transit.request.dst, WRITE)
         waits = [(self._disks.io_wait(site, now), site, way) for site, way in ends]
         known = [(io_wait, site, way) for io_wait, site, way in waits if io_wait is not None]
         io_wait, site, way = max(known, default=(None, "", ""))
@@ -193,23 +196,23 @@ class IoAware:
         finder, disk = followed.finder, followed.disk
         if disk is None and not transit.given_back_bps:
             return
-        transit.io = transit.io or IoRecord(transit.requested_bps, transit.max_bps)
+        transit.io = transit.io or IoRecord(transit.request.min_bps, transit.request.max_bps)
         if finder.sure and finder.knee is not None and disk is not None:
             site, way, io_wait = disk
             knee = DiskKnee(**asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
             transit.io = replace(transit.io, knee=knee)
         low, high = _lowered(transit.io, finder.next_bps)
-        if abs(high - transit.max_bps) <= _WORTH * transit.max_bps:
+        if abs(high - transit.request.max_bps) <= _WORTH * transit.request.max_bps:
             return
         why = described(transit.io) if finder.sure else "to find out what the disks take"
         # Where others have the room that it gave back, it goes without a minimum so high.
-        for least in dict.fromkeys((low, min(low, transit.requested_bps))):
+        for least in dict.fromkeys((low, min(low, transit.request.min_bps))):
             try:
                 self._changes.rates(transit, least, high, now, why)
             except BrokerError as error:
                 log.debug("transit %s: %s", transit.id, error)
                 continue
-            followed.rates = (transit.requested_bps, transit.max_bps)
+            followed.rates = (transit.request.min_bps, transit.request.max_bps)
             return
 
 

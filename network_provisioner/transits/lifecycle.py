@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.clock import move_times
 from network_provisioner.base.controller import ControllerError
@@ -69,7 +69,7 @@ class Start:
     @property
     def at_once(self) -> bool:
         """Whether it starts because it was asked for just now."""
-        return self.otherwise is TransitState.FAILED and not self.transit.start
+        return self.otherwise is TransitState.FAILED and not self.transit.request.start
 
 
 @dataclass(eq=False)
@@ -136,7 +136,7 @@ class Lifecycle:
             raise RuntimeError(f"granted more than is free: {refusal}")
         moved, before = self._take_ways(grant.moves, now)
         for other, move in zip(moved, grant.moves, strict=True):
-            other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
+            other.reason += f"; {move} for {transit.id}, of priority {transit.request.priority}"
         if wanted is not None:
             self._become(transit, wanted, now)
         circuits.take(transit, grant.parts)
@@ -162,7 +162,7 @@ class Lifecycle:
         self._active.enter(transit)
         if old is not None:
             self._room_on(old)
-        if transit.start <= now or before:
+        if transit.request.start <= now or before:
             otherwise = TransitState.QUEUED if known else TransitState.FAILED
             if was.state in LIVE:
                 otherwise = TransitState.HELD
@@ -173,7 +173,7 @@ class Lifecycle:
 
     def _become(self, transit: Transit, wanted: Transit, now: float) -> None:
         """Have a transit ask for what is wanted, and be given it; what it used stays."""
-        if wanted.flows != transit.flows:
+        if wanted.request.flows != transit.request.flows:
             self._named_at[transit.id] = now
         usage = transit.usage
         transit.assign(wanted)
@@ -229,7 +229,7 @@ class Lifecycle:
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
         was = transit.copy()
-        transit.requested_bps = 0.0
+        transit.request = replace(transit.request, min_bps=0.0)
         transit.grant.path, transit.grant.layer = list(path.nodes), path.layer
         transit.state, transit.grant.lease_until = TransitState.HELD, lease_until
         transit.reason, transit.grant.earliest, transit.grant.blocking = reason, 0.0, []
@@ -307,7 +307,7 @@ class Lifecycle:
         wanted.grant.lease_until = until
         wanted.grant.warnings = [w for w in wanted.grant.warnings if not w.startswith(LEASE_ENDS)]
         # Up to its end it is reserved already.
-        end = None if transit.end else until
+        end = None if transit.request.end else until
         # Other brokers give away the time after the lease that the store has.
         write = self._repository.write_if_shared
         self.change(transit, wanted, now, "the lease was not renewed", end, write=write)
@@ -343,7 +343,8 @@ class Lifecycle:
         if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
         if transit.grant.ports and not transit.grant.installed_at:  # others may be given them
-            transit.grant.ports, transit.flows, transit.ports_at = [], (), ""
+            transit.grant.ports = []
+            transit.request = replace(transit.request, flows=(), ports_at="")
         transit.state = state
         transit.grant.earliest, transit.grant.blocking = 0.0, []
         (write or self._repository.save)([transit])
@@ -363,11 +364,8 @@ class Lifecycle:
         self._free(transit.id)
         self._take_off(transit)
         circuits.leave(transit)
-        transit.state, transit.grant.lease_until, transit.grant.expected_end = (
-            TransitState.QUEUED,
-            0.0,
-            0.0,
-        )
+        transit.state = TransitState.QUEUED
+        transit.grant.lease_until = transit.grant.expected_end = 0.0
 
     def wait_for_path(self, transit: Transit, reason: str, now: float) -> None:
         """Take its path from a live transit whose transfer goes on without, and queue it for
@@ -425,7 +423,7 @@ class Lifecycle:
         """
         starts, self._starts = self._starts, []
         for start in starts:
-            if start.transit.start <= now:
+            if start.transit.request.start <= now:
                 self._desired.put(start.transit, now)
         self._desired.share(now, everything)
         if starts or (self._desired.dirty and not self._desired.waits(now)):
@@ -436,7 +434,7 @@ class Lifecycle:
                 self._refused(starts, error, known, now)
             else:
                 self._moved.clear()
-                self._installed([s for s in starts if s.transit.start <= now])
+                self._installed([s for s in starts if s.transit.request.start <= now])
 
     def begin(self, now: float) -> None:
         """Have the switches carry exactly what was live before. Raises ControllerError."""
@@ -450,7 +448,7 @@ class Lifecycle:
             if not transit.grant.installed_at:
                 transit.grant.installed_at = self._clock()
                 if start.at_once:
-                    self.setup_times.note(transit.grant.installed_at - transit.requested_at)
+                    self.setup_times.note(transit.grant.installed_at - transit.request.requested_at)
             transit.state = TransitState.INSTALLED
             self._unseen.append(transit.id)
         self._repository.save([start.transit for start in starts])
@@ -543,10 +541,8 @@ class Lifecycle:
         transit active: nobody else can know."""
         on = transit.state in ON_SWITCHES
         if on and self._desired.report(transit.id, n_bytes) and n_bytes:
-            transit.state, transit.grant.active_at = (
-                TransitState.ACTIVE,
-                transit.grant.active_at or now,
-            )
+            transit.state = TransitState.ACTIVE
+            transit.grant.active_at = transit.grant.active_at or now
 
     def unmet(self, transit: Transit, n_bytes: int, now: float) -> bool:
         """Take in what a transfer has moved until now. Where no packet of it met its transit's
@@ -574,7 +570,7 @@ class Lifecycle:
         fails where one of its sites is no more."""
         sites = set(self._topology.sites)
         for transit in transits:
-            if not {transit.src, transit.dst} <= sites:
+            if not {transit.request.src, transit.request.dst} <= sites:
                 transit.reason += "; after a restart: the topology has one of its sites no more"
                 self.end(transit, TransitState.FAILED, now)
             elif transit.state is TransitState.QUEUED:
@@ -585,7 +581,7 @@ class Lifecycle:
             else:
                 problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:
-                    lease_until = transit.grant.lease_until if transit.start <= now else 0.0
+                    lease_until = transit.grant.lease_until if transit.request.start <= now else 0.0
                     meter(transit, now)
                     circuits.leave(transit)
                     transit.state, transit.grant.lease_until = TransitState.QUEUED, lease_until
@@ -651,12 +647,12 @@ class Lifecycle:
         for transit in live:
             self._ledger.release(transit.id)
         # Those that run first: they held all this together a moment ago.
-        live.sort(key=lambda transit: transit.start > before)
+        live.sort(key=lambda transit: transit.request.start > before)
         for transit in transits:
             move_times(transit, by_s, before)
         for transit in live:
-            if (transit.end or transit.grant.lease_until) <= now:  # it is over, and ends next
-                continue
+            if (transit.request.end or transit.grant.lease_until) <= now:
+                continue  # it is over, and ends next
             refusal = circuits.reserve(self._ledger, transit, self._topology, now)
             if refusal:
                 circuits.leave(transit)

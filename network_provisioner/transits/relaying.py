@@ -125,13 +125,15 @@ class Relaying:
 
     def _check_packets(self, transit: Transit) -> None:
         """Raises _DirectError where they cannot be redirected, or told from others."""
-        if transit.requested_bps <= 0:
+        if transit.request.min_bps <= 0:
             raise _DirectError("it has no rate of its own")
-        if transit.ports_at in (CLIENT, SEEN):
+        if transit.request.ports_at in (CLIENT, SEEN):
             raise _DirectError("its connections are known only once they run")
         if not _is_tcp(transit):
             raise _DirectError("its flows are not all TCP")
-        for site, hosts in zip((transit.src, transit.dst), self._hosts(transit), strict=True):
+        for site, hosts in zip(
+            (transit.request.src, transit.request.dst), self._hosts(transit), strict=True
+        ):
             if not hosts:
                 raise _DirectError(f"the topology has no IPv4 address of {site}")
             for host in hosts:
@@ -149,12 +151,12 @@ class Relaying:
         problems = []
         for name in (node.name for node in self._topology.relays_at(switch)):
             capacity = self._links[name].capacity_bps
-            free = capacity - sum(t.requested_bps for t in self._relayed() if name in _relays(t))
+            free = capacity - sum(t.request.min_bps for t in self._relayed() if name in _relays(t))
             problem = self.agents.unready(name, tls)
-            if not problem and free < transit.requested_bps:
+            if not problem and free < transit.request.min_bps:
                 problem = (
                     f"relay {name!r} has {format_rate(free)} left of {format_rate(capacity)}, "
-                    f"expected {format_rate(transit.requested_bps)}"
+                    f"expected {format_rate(transit.request.min_bps)}"
                 )
             if not problem:
                 return name
@@ -208,8 +210,9 @@ class Relaying:
     def drain(self, transit: Transit, now: float) -> Transit:
         """What stays on the switches of a relayed transit that ends, for a while."""
         drained = transit.copy()
-        drained.id = f"{transit.id} drains"  # no transit's id has a space
-        drained.requested_bps = drained.grant.granted_bps = 0.0
+        name = f"{transit.id} drains"  # no transit's id has a space
+        drained.request = replace(transit.request, id=name, min_bps=0.0)
+        drained.grant.granted_bps = 0.0
         drained.grant.parts = [replace(part, granted_bps=0.0) for part in drained.grant.parts]
         drained.grant.queue, drained.grant.released_at = "", now
         drained.grant.lease_until = now + DRAIN_S
@@ -298,9 +301,9 @@ class Relaying:
     def _hosts(self, transit: Transit) -> list[tuple[Host, ...]]:
         """The hosts with IPv4 at its source, and at its destination."""
         found = []
-        for number, site in enumerate((transit.src, transit.dst)):
+        for number, site in enumerate((transit.request.src, transit.request.dst)):
             node = self._topology.site(site)
-            named = node.host(transit.hosts[number]) if transit.hosts else None
+            named = node.host(transit.request.hosts[number]) if transit.request.hosts else None
             hosts = (named,) if named else node.hosts
             found.append(tuple(host for host in hosts if host.version == 4))
         return found
@@ -317,4 +320,4 @@ def _ends(transit: Transit) -> set[tuple[str, ...]]:
 
 
 def _is_tcp(transit: Transit) -> bool:
-    return all(flow.protocol == "tcp" for flow in transit.flows)
+    return all(flow.protocol == "tcp" for flow in transit.request.flows)

@@ -75,7 +75,7 @@ def uncounted(transit: Transit) -> str:
 
 
 def _impossible(transit: Transit, most_bps: float, now: float) -> str:
-    held_s = now - transit.requested_at
+    held_s = now - transit.request.requested_at
     if transit.grant.installed_at and transit.usage.seconds > held_s + _SLACK_S:
         return f"reported {transit.usage.seconds:.3g} s, {held_s:.3g} s after it was asked for"
     took_s = transit.usage.seconds or held_s + _SLACK_S

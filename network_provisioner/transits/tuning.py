@@ -38,7 +38,7 @@ class TransferTuning:
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
-            advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
+            advice = varied(advise(figures, transit.request.size_bytes), figures, transit.id)
         found = service_for(request, transit, self._templates, advice)
         transit.grant.tuning = TuningSettings(
             found.streams, found.buffer_bytes, found.threads, found.why
@@ -82,12 +82,12 @@ class TransferTuning:
         """What is known of a live transit's path, else what the topology says of it."""
         path = self._topology.path(transit.grant.path)
         # What it is given now may become more as others end: its windows must not be in the way.
-        rate_bps = min(transit.max_bps, path.capacity_bps)
+        rate_bps = min(transit.request.max_bps, path.capacity_bps)
         said = PathFigures(rate_bps, path.rtt_s, path.loss)
-        if self._figures_of is None or len(transit.grant.parts) > 1 or transit.max_bps <= 0:
+        if self._figures_of is None or len(transit.grant.parts) > 1 or transit.request.max_bps <= 0:
             return said
         try:
-            figures = self._figures_of(path, transit.user)
+            figures = self._figures_of(path, transit.request.user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
             log.exception("transit %s is not tuned by its path", transit.id)
             return said

@@ -18,7 +18,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from made_transit import made_transit
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
@@ -33,6 +32,7 @@ from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
+from tests.made_transit import made_transit
 
 SITES, SWITCHES, CORE_DEGREE = 8, 12, 4
 REQUESTS = 240

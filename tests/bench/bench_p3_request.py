@@ -14,8 +14,6 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
-from made_transit import made_transit
-
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
@@ -24,6 +22,7 @@ from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench, percentiles, timed
+from tests.made_transit import made_transit
 
 SITES = 12
 LIVE = (100, 10_000)

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from made_transit import made_transit
-
 from adon.machine import packages
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.model import TransitRequest, TransitState
@@ -26,6 +24,7 @@ from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from tests.bench import Figure, Tell, bench, percentiles
 from tests.bench.bench_p3_request import TEMPLATES, make_network
+from tests.made_transit import made_transit
 
 TURNS = 1000
 REQUESTS = 200  # of each broker

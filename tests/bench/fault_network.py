@@ -335,7 +335,8 @@ class Plant:
             if self.client.health()["status"] != "ok":
                 return False
             return all(
-                transit.state in ON_SWITCHES and transit.grant.granted_bps >= transit.requested_bps
+                transit.state in ON_SWITCHES
+                and transit.grant.granted_bps >= transit.request.min_bps
                 for transit in self.transits().values()
             )
         return False

@@ -141,14 +141,14 @@ def test_a_dag_whose_input_lies_elsewhere(world: World, tmp_path: Path) -> None:
     assert (tmp_path / "out.a").read_text() == (tmp_path / "out.b").read_text()
     assert (tmp_path / "out.b").read_text().split()[1] == str(len(READS) + len(REFERENCE))
     paths = world.fetched(2)
-    assert {(t.job, t.src, t.dst) for t in paths} == {
+    assert {(t.request.job, t.request.src, t.request.dst) for t in paths} == {
         (job, src, dst) for job, dst in (("a", "mu"), ("b", "tacc")) for src in ("store", "web")
     }
     for path in paths:
-        size = len(READS if path.src == "store" else REFERENCE)
+        size = len(READS if path.request.src == "store" else REFERENCE)
         assert (path.usage.bytes, path.usage.outcome) == (size, "success")
-        assert path.grant.path == [path.src, "s1", path.dst]
-        assert path.size_bytes in (size, None)  # a server may be too slow to tell
+        assert path.grant.path == [path.request.src, "s1", path.request.dst]
+        assert path.request.size_bytes in (size, None)  # a server may be too slow to tell
 
 
 @pytest.mark.long
@@ -182,9 +182,9 @@ def test_a_workflow_that_pegasus_planned(
     assert "EXITING WITH STATUS 0" in log.read_text()
     assert (case.storage("local") / "result.txt").read_text() == RESULT
     paths = world.fetched(len(MAPPING), before)
-    assert {(t.job.rpartition("_")[2], t.src, t.dst) for t in paths} == {
+    assert {(t.request.job.rpartition("_")[2], t.request.src, t.request.dst) for t in paths} == {
         (job, src, site) for job, site in MAPPING.items() for src in ("store", "web")
     }
     assert all(t.grant.path and t.usage.outcome == "success" for t in paths)
     assert {t.usage.bytes for t in paths} == {len(READS), len(REFERENCE)}
-    assert {t.application for t in paths} == {"mini"}
+    assert {t.request.application for t in paths} == {"mini"}

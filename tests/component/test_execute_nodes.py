@@ -231,15 +231,15 @@ def test_what_jobs_of_a_machine_share_has_one_path(
     until(lambda: len(asked()) == 4, "the inputs of three jobs, and of what they share")
     until(lambda: all(t.state in ENDED or not t.grant.path for t in asked().values()), "all back")
     (shared,) = (t for name, t in asked().items() if ".common" in name)
-    assert (shared.src, shared.dst) == ("local", "mu")
-    assert (shared.size_bytes, shared.usage.bytes, shared.usage.outcome) == (
+    assert (shared.request.src, shared.request.dst) == ("local", "mu")
+    assert (shared.request.size_bytes, shared.usage.bytes, shared.usage.outcome) == (
         SHARED,
         SHARED,
         "success",
     )
     assert shared.grant.path == ["local", "s1", "mu"]
     own = [t for name, t in asked().items() if ".common" not in name]
-    assert [t.size_bytes for t in own] == [OWN] * 3
+    assert [t.request.size_bytes for t in own] == [OWN] * 3
 
 
 def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
@@ -255,11 +255,17 @@ def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
         finally:
             hooks.write_text(before)
     assert [one for one in web.asked if "GET" in one] == ["GET /data"]
-    (name,) = (t.id for t in service.client.list() if f"-{cluster}." in t.id and t.src == "iplant")
+    (name,) = (
+        t.id for t in service.client.list() if f"-{cluster}." in t.id and t.request.src == "iplant"
+    )
     until(lambda: service.client.get(name).state in ENDED, "the path to be given back")
     path = service.client.get(name)
     assert ".common" in name
-    assert (path.dst, path.size_bytes, path.usage.outcome) == ("mu", SHARED, "success")
+    assert (path.request.dst, path.request.size_bytes, path.usage.outcome) == (
+        "mu",
+        SHARED,
+        "success",
+    )
     assert (path.usage.bytes, path.usage.seconds > 0) == (SHARED, True)
 
 

@@ -60,7 +60,7 @@ def test_hooks_start_while_it_is_set(pool: Pool, service: Service, tmp_path: Pat
     assert flow.wait().state == "success"
     nothing_held(service)
     assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
-    assert {t.job for t in flow.transits()} == set(flow.jobs)
+    assert {t.request.job for t in flow.transits()} == set(flow.jobs)
 
 
 @pytest.mark.parametrize("by_s", [HOUR, -HOUR])

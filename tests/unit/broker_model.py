@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from made_transit import made_transit
 
@@ -111,7 +111,7 @@ class BrokerModel:
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         with self.step("flows", transit_id):
             found = self._known(transit_id)
-            found.flows, found.ports_at = tuple(flows), ""
+            found.request = replace(found.request, flows=tuple(flows), ports_at="")
             return found.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:

@@ -92,7 +92,7 @@ class Desk:
         """A transit on this very path."""
         transit = self.transit(name, nodes[0], nodes[-1], low, **more)
         way = PathPart(self.topology.path(nodes), int(low), low)
-        until = NOW + (transit.lease_s or 0)
+        until = NOW + (transit.request.lease_s or 0)
         self.carry_out(transit, Grant((way,), NOW, until, PathChoice(None, (), ""), ""))
 
     def release(self, name: str) -> None:
@@ -104,14 +104,16 @@ class Desk:
         """All who would have to move, or none where one has no lower priority."""
         names = next((sorted(group) for group in self.together if name in group), [name])
         names = [n for n in names if n in self.held]
-        if any(self.held[n][0].priority >= newcomer.priority for n in names):
+        if any(self.held[n][0].request.priority >= newcomer.request.priority for n in names):
             return []
         found = []
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
-            paths = self.selector.usable(transit.src, transit.dst, self.template, least)
-            found.append(Movable(n, transit.priority, paths, ways))
+            paths = self.selector.usable(
+                transit.request.src, transit.request.dst, self.template, least
+            )
+            found.append(Movable(n, transit.request.priority, paths, ways))
         return found
 
 

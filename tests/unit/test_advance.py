@@ -40,7 +40,7 @@ def free_at(rig: Rig, at: float) -> int:
 
 
 def window(transit: Transit) -> tuple[float, float]:
-    return transit.start - T0, transit.end - T0
+    return transit.request.start - T0, transit.request.end - T0
 
 
 # -- shift -----------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_what_is_held_moves_to_other_times(rig: Rig) -> None:
         (90, 200),
         T0 + 200,
     )
-    assert moved.size_bytes == 77 and rig.broker.get("a") == moved
+    assert moved.request.size_bytes == 77 and rig.broker.get("a") == moved
     assert [free_at(rig, at) for at in (60, 90, 199, 200)] == [180e6, 80e6, 80e6, 180e6]
     rig.let_pass(89)
     assert rig.controller.circuits == {}
@@ -205,9 +205,9 @@ def test_a_claim_begins_at_once_and_is_an_ordinary_transit_then(rig: Rig) -> Non
     reserve(rig, "a", 600, 720, size_bytes=BIG)
     rig.let_pass(100)
     begun = claim(rig, "a", size_bytes=BIG)
-    assert (begun.state, begun.start, begun.end) == (TransitState.INSTALLED, 0, 0)
+    assert (begun.state, begun.request.start, begun.request.end) == (TransitState.INSTALLED, 0, 0)
     assert begun.grant.lease_until == T0 + 100 + 3 * 80 + 60
-    assert begun.requested_at == begun.grant.installed_at == T0 + 100
+    assert begun.request.requested_at == begun.grant.installed_at == T0 + 100
     assert free_at(rig, 600) == 180e6  # its own time is free again
     assert claim(rig, "a", size_bytes=BIG) == begun
     assert rig.ask("a", "mu", "tacc", min_bps=100e6) == begun
@@ -218,7 +218,11 @@ def test_one_that_has_begun_gets_as_much_time_as_is_free(rig: Rig) -> None:
     reserve(rig, "b", 200, 300, src="local", dst="iplant")
     rig.let_pass(100)
     late = claim(rig, "a", size_bytes=BIG)
-    assert (late.state, late.end, late.grant.lease_until) == (TransitState.INSTALLED, 0, T0 + 200)
+    assert (late.state, late.request.end, late.grant.lease_until) == (
+        TransitState.INSTALLED,
+        0,
+        T0 + 200,
+    )
     assert rig.controller.circuits["a"].lease_until == T0 + 200
 
 
@@ -234,9 +238,13 @@ def test_one_for_which_there_is_no_room_yet_begins_as_soon_as_there_is(rig: Rig)
     reserve(rig, "a", 400, 500)
     rig.let_pass(5)
     sooner = claim(rig, "a", size_bytes=BIG)
-    assert (sooner.state, sooner.start, sooner.end) == (TransitState.HELD, T0 + 300, 0)
+    assert (sooner.state, sooner.request.start, sooner.request.end) == (
+        TransitState.HELD,
+        T0 + 300,
+        0,
+    )
     assert sooner.grant.lease_until == T0 + 300 + 3 * 80 + 60
-    assert sooner.requested_at == T0 + 5
+    assert sooner.request.requested_at == T0 + 5
     assert claim(rig, "a", size_bytes=BIG) == sooner
     rig.broker.release("b")
     assert claim(rig, "a", size_bytes=BIG).state is TransitState.INSTALLED
@@ -255,7 +263,7 @@ def test_a_claim_never_costs_what_was_reserved(rig: Rig) -> None:
     reserve(rig, "a", 60, 120)
     reserve(rig, "c", 150, 200, src="local", dst="iplant")
     held = claim(rig, "a", size_bytes=BIG)
-    assert (held.state, held.start, held.end) == (TransitState.HELD, T0 + 60, 0)
+    assert (held.state, held.request.start, held.request.end) == (TransitState.HELD, T0 + 60, 0)
     assert held.grant.lease_until == T0 + 150
     rig.let_pass(60)
     assert rig.broker.renew("a", 85).grant.lease_until == T0 + 150
@@ -288,6 +296,6 @@ def test_switches_that_refuse_a_longer_time_leave_it_begun_until_its_end(rig: Ri
     rig.controller.broken = refusing()
     begun = claim(rig, "a")
     assert (begun.state, begun.grant.lease_until) == (TransitState.INSTALLED, T0 + 40)
-    assert begun.end == 0  # it is its job's now: nobody moves it any more
+    assert begun.request.end == 0  # it is its job's now: nobody moves it any more
     rig.controller.broken = None
     assert rig.broker.renew("a", 85).grant.lease_until == T0 + 105

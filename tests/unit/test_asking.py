@@ -72,7 +72,7 @@ def test_one_that_is_refused_is_in_nobodys_way(rig: Rig) -> None:
     codes = [a.error and a.error.code for a in (bad, mars, much, good)]
     assert codes == ["bad_request", "unknown_site", "impossible_rate", None]
     assert bad.transit is None and bad.service.template == "default"
-    assert (much.service.patience_s, got(good).template) == (30.0, "soykb")
+    assert (much.service.patience_s, got(good).request.template) == (30.0, "soykb")
     assert [t.id for t in rig.broker.list()] == ["g"]
 
 
@@ -101,12 +101,12 @@ def test_asking_again_gives_the_same_with_a_size_known_better(rig: Rig) -> None:
     rig.clock.now += 5
     again = one(rig, size_bytes=2 * BIG)
     assert not again.new
-    assert got(again).size_bytes == 2 * BIG == rig.broker.get("a").size_bytes
+    assert got(again).request.size_bytes == 2 * BIG == rig.broker.get("a").request.size_bytes
     assert (got(again).grant.installed_at, got(again).grant.path) == (
         first.grant.installed_at,
         first.grant.path,
     )
-    assert got(one(rig)).size_bytes == 2 * BIG
+    assert got(one(rig)).request.size_bytes == 2 * BIG
 
 
 def test_who_waits_is_answered_as_it_waits(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def test_who_holds_a_path_keeps_it_whatever_is_told(rig: Rig) -> None:
     first = got(one(rig))
     assert got(one(rig, best_effort="gave up")) == first
     eve = got(one(rig, best_effort="gave up", user="eve"))
-    assert (eve.id, eve.user) == ("a.2", "eve") and rig.broker.get("a").state in LIVE
+    assert (eve.id, eve.request.user) == ("a.2", "eve") and rig.broker.get("a").state in LIVE
 
 
 def test_a_site_that_is_unknown_is_refused_all_the_same(rig: Rig) -> None:

@@ -30,8 +30,8 @@ def test_a_transfer_gets_the_better_path_and_gives_it_back(rig: Rig) -> None:
     got = rig.ask("a", "mu", "tacc", size_bytes=BIG, template="soykb", workflow="w", job="j")
     assert (got.state, got.grant.path, got.grant.layer) == (TransitState.INSTALLED, L2, "l2")
     # The QSpec is reserved; alone on 180 Mb/s it is given all that the RSpec allows.
-    assert (got.requested_bps, got.grant.granted_bps, got.max_bps) == (25e6, 150e6, 150e6)
-    assert got.grant.installed_at == got.requested_at == rig.clock.now
+    assert (got.request.min_bps, got.grant.granted_bps, got.request.max_bps) == (25e6, 150e6, 150e6)
+    assert got.grant.installed_at == got.request.requested_at == rig.clock.now
     assert got.grant.lease_until == pytest.approx(rig.clock.now + 3 * 8e9 / 25e6 + 60)
     assert "L2 mu-s1-s2-tacc has the highest score" in got.reason
     assert [c["layer"] for c in got.grant.candidates] == ["l2", "l3"]
@@ -100,7 +100,7 @@ def test_what_is_left_is_shared_fairly_and_anew_as_others_come_and_go(rig: Rig) 
         assert list(granted(rig).values()) == expected[number]
     # The default template has a lower priority: it takes what they leave above its minimum.
     small = rig.ask("small", "local", "iplant", max_bps=12e6)
-    assert (small.grant.granted_bps, small.requested_bps) == (5e6, 5e6)
+    assert (small.grant.granted_bps, small.request.min_bps) == (5e6, 5e6)
     rig.broker.release("0")
     assert granted(rig) == pytest.approx({"1": 175 / 3, "2": 175 / 3, "3": 175 / 3, "small": 5})
     rig.let_pass(1000)
@@ -118,7 +118,7 @@ def test_one_that_needs_all_of_it_leaves_the_others_their_minimum(rig: Rig) -> N
 def test_a_priority_is_at_most_the_templates_and_has_what_is_left_first(rig: Rig) -> None:
     rig.ask("low", "mu", "tacc", template="soykb", priority=1)
     high = rig.ask("high", "local", "iplant", template="soykb", priority=99)
-    assert (high.priority, rig.broker.get("low").priority) == (5, 1)
+    assert (high.request.priority, rig.broker.get("low").request.priority) == (5, 1)
     assert granted(rig) == {"low": 30, "high": 150}
 
 

@@ -27,7 +27,11 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     told = len(rig.controller.applied)
     got = rig.broker.change("a", 100e6, 120e6)
     assert (got.state, got.grant.path) == (TransitState.INSTALLED, before.grant.path)
-    assert (got.requested_bps, got.max_bps, got.grant.granted_bps) == (100e6, 120e6, 120e6)
+    assert (got.request.min_bps, got.request.max_bps, got.grant.granted_bps) == (
+        100e6,
+        120e6,
+        120e6,
+    )
     assert rig.reserved()["s1>s2"] == 100e6
     circuit = rig.controller.circuits["a"]
     assert (circuit.min_bps, circuit.max_bps) == (120e6, 120e6)
@@ -38,7 +42,7 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     assert rig.broker.change("a", min_bps=10e6).grant.granted_bps == 120e6
     assert rig.reserved()["s1>s2"] == 10e6
     # Asked again as at first, it is still the same transit.
-    assert rig.ask("a", "mu", "tacc", template="soykb").requested_bps == 10e6
+    assert rig.ask("a", "mu", "tacc", template="soykb").request.min_bps == 10e6
 
 
 def test_what_has_no_room_changes_nothing_and_says_who_holds_it(rig: Rig) -> None:
@@ -63,7 +67,7 @@ def test_switches_and_stores_that_refuse_leave_it_as_it_was(rig: Rig) -> None:
     rig.controller.broken = None
     rig.let_pass(6)
     assert rig.controller.circuits["a"].min_bps == before.grant.granted_bps
-    assert rig.broker.change("a", 100e6).requested_bps == 100e6
+    assert rig.broker.change("a", 100e6).request.min_bps == 100e6
 
 
 def test_what_is_given_up_serves_who_waits_and_nobody_takes_it_from_them(rig: Rig) -> None:
@@ -74,7 +78,7 @@ def test_what_is_given_up_serves_who_waits_and_nobody_takes_it_from_them(rig: Ri
     waits = rig.ask("waits", "local", "tacc", min_bps=70e6)
     assert waits.state is TransitState.QUEUED
     assert rig.broker.change("waits", 60e6).state is TransitState.QUEUED
-    assert rig.broker.change("a", 120e6).requested_bps == 120e6
+    assert rig.broker.change("a", 120e6).request.min_bps == 120e6
     assert rig.broker.get("waits").state is TransitState.QUEUED
     rig.clock.now += 1
     rig.broker.change("b", 1e6, 30e6)

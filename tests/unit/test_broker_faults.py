@@ -35,7 +35,7 @@ def test_switches_that_refuse_fail_the_transit_and_free_everything(
     got = rig.ask("a", "mu", "tacc")
     assert (got.state, got.grant.path, got.grant.granted_bps) == (TransitState.FAILED, [], 0)
     assert got.reason.startswith("the switches refused: ")
-    assert rig.reserved()["s1>s2"] == keeps.requested_bps
+    assert rig.reserved()["s1>s2"] == keeps.request.min_bps
     assert rig.broker.get("keeps") == keeps  # also what it is given
     assert rig.broker.health()["status"] == "degraded"
     assert rig.broker.release("a", 10, 1.0).state is TransitState.FAILED

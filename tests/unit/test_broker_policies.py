@@ -135,7 +135,7 @@ def test_a_class_reserves_no_more_than_its_part(rig: Rig) -> None:
     assert rig.ask("d", "others", min_bps=20e6).state is TransitState.INSTALLED
     with pytest.raises(BrokerError, match="s1>s2 has 54 Mb/s free, 55 Mb/s asked: where policy"):
         rig.broker.change("a", min_bps=55e6)
-    assert rig.broker.change("a", min_bps=34e6).requested_bps == 34e6
+    assert rig.broker.change("a", min_bps=34e6).request.min_bps == 34e6
     assert rig.broker.get("more").state is TransitState.INSTALLED
 
 
@@ -186,9 +186,9 @@ def test_grants_stay_within_what_queues_are_sure_of(rig: Rig, strategy: str) -> 
                 t for t in live if t.grant.queue.endswith(f"/{digit}") and "r1" not in t.grant.path
             ]
             assert sum(t.grant.granted_bps for t in members) <= max(
-                rate, sum(t.requested_bps for t in members)
+                rate, sum(t.request.min_bps for t in members)
             ) + len(members)
-            assert all(t.grant.granted_bps >= t.requested_bps for t in members)
+            assert all(t.grant.granted_bps >= t.request.min_bps for t in members)
 
 
 def test_who_used_more_gets_less(rig: Rig) -> None:

@@ -31,7 +31,7 @@ def test_what_does_not_fit_waits_says_why_and_starts_by_itself(rig: Rig) -> None
     rig.broker.release("l2b")
     started = rig.broker.get("q")
     assert (started.state, started.grant.layer) == (TransitState.INSTALLED, "l2")
-    assert started.grant.installed_at == rig.clock.now == started.requested_at + 3
+    assert started.grant.installed_at == rig.clock.now == started.request.requested_at + 3
     assert started.grant.lease_until > rig.clock.now + 60
 
 

@@ -26,7 +26,11 @@ def states(rig: Rig) -> dict[str, str]:
 def test_a_transit_in_advance_is_held_installed_and_ended_by_the_clock(rig: Rig) -> None:
     got = rig.ask("a", "mu", "tacc", min_bps=100e6, start=T0 + 60, end=T0 + 120)
     assert (got.state, got.grant.path, got.grant.installed_at) == (TransitState.HELD, L2, 0)
-    assert (got.start, got.end, got.grant.lease_until) == (T0 + 60, T0 + 120, T0 + 120)
+    assert (got.request.start, got.request.end, got.grant.lease_until) == (
+        T0 + 60,
+        T0 + 120,
+        T0 + 120,
+    )
     assert rig.controller.circuits == {} and rig.reserved() == {}
     rig.let_pass(59)
     assert states(rig) == {"a": "held"}

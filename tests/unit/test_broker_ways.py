@@ -38,7 +38,7 @@ def test_flows_of_one_pair_take_paths_of_their_own(telling: Rig) -> None:
     assert telling.controller.circuits["a"].path == tuple(L2)
     # What names no flow is apart from both.
     rest = telling.ask("rest", "mu", "tacc", min_bps=9e6)
-    assert (rest.grant.layer, rest.flows) == ("l2", ())
+    assert (rest.grant.layer, rest.request.flows) == ("l2", ())
 
 
 def test_the_same_flows_share_their_path(telling: Rig) -> None:
@@ -137,7 +137,7 @@ def dmz(tmp_path: Path) -> Rig:
 
 def test_a_small_transfer_into_a_dmz_gets_a_door_and_no_rate(dmz: Rig) -> None:
     got = dmz.ask("a", "mu", "tacc", size_bytes=1000, lease_s=30)
-    assert (got.state, got.requested_bps, got.grant.granted_bps) == (TransitState.INSTALLED, 0, 0)
+    assert (got.state, got.request.min_bps, got.grant.granted_bps) == (TransitState.INSTALLED, 0, 0)
     assert got.reason.startswith("open, without a rate of its own: 1 kB is below")
     assert dmz.controller.circuits["a"].min_bps == 0 and dmz.reserved() == {}
     assert dmz.ask("b", "mu", "iplant", size_bytes=1000).state is TransitState.BEST_EFFORT
@@ -200,7 +200,7 @@ class Halves:
         self.over: list[Transit] = []
 
     def queue_of(self, transit: Transit, now: float) -> str:
-        return "small" if transit.project == "x" else "large"
+        return "small" if transit.request.project == "x" else "large"
 
     def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
         hop = ("s1", "s2")

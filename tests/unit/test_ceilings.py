@@ -67,7 +67,9 @@ def test_what_others_leave_idle_is_everybodys(tmp_path: Path, keep: str) -> None
     rig = Rig(tmp_path / "s", network("10 Gb/s"), bandwidth=keep, matches=True)
     for number in range(20):
         got = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
-        assert got.uncapped and got.max_bps == 10e9 and got.grant.granted_bps >= 400e6
+        assert (
+            got.request.uncapped and got.request.max_bps == 10e9 and got.grant.granted_bps >= 400e6
+        )
     circuits = list(rig.controller.circuits.values())
     assert len(circuits) == 20
     plan = make_plan(rig.topology, circuits, rig.clock.now, keep=keep)
@@ -85,7 +87,7 @@ def test_a_slow_and_far_network_is_no_reason_to_refuse(tmp_path: Path) -> None:
     for number in range(9):  # none waits, though 5 Mb/s are usual
         got = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
         assert got.state is TransitState.INSTALLED, got.reason
-        assert got.requested_bps == DEFAULT_PART * 2e6
+        assert got.request.min_bps == DEFAULT_PART * 2e6
     # Somebody asked for more than there is: its transfer begins at once, without.
     much = rig.ask("much", "oak", "elm", template="soykb")
     assert much.state is TransitState.BEST_EFFORT and "25 Mb/s needed" in much.reason
@@ -94,12 +96,12 @@ def test_a_slow_and_far_network_is_no_reason_to_refuse(tmp_path: Path) -> None:
 def test_the_ceiling_is_that_of_the_path_it_is_on(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", network("10 Gb/s", "40 Gb/s", access="100 Gb/s"), matches=True)
     got = rig.ask("t", "oak", "elm")
-    assert (got.max_bps, got.grant.granted_bps) == (40e9, 36e9)
-    assert rig.ask("m", "oak", "elm", flows=flows(5), max_bps=7e9).max_bps == 7e9
+    assert (got.request.max_bps, got.grant.granted_bps) == (40e9, 36e9)
+    assert rig.ask("m", "oak", "elm", flows=flows(5), max_bps=7e9).request.max_bps == 7e9
     changed = rig.broker.change("t", max_bps=3e9)
-    assert (changed.uncapped, changed.grant.granted_bps) == (False, 3e9)
+    assert (changed.request.uncapped, changed.grant.granted_bps) == (False, 3e9)
     more = rig.broker.change("m", min_bps=1e9)  # its own ceiling stays
-    assert (more.uncapped, more.max_bps) == (False, 7e9)
+    assert (more.request.uncapped, more.request.max_bps) == (False, 7e9)
     assert rig.broker.change("t", max_bps=50e9).grant.granted_bps > 20e9
 
 
@@ -109,13 +111,13 @@ def test_a_split_request_has_all_of_its_paths(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", topology, templates, matches=True, multipath=True)
     got = rig.ask("t", "oak", "elm", template="wide", min_bps=40e9)
     assert sorted(part.max_bps for part in got.grant.parts) == [10e9, 40e9]
-    assert (got.max_bps, got.grant.granted_bps) == (50e9, 45e9)
+    assert (got.request.max_bps, got.grant.granted_bps) == (50e9, 45e9)
 
 
 def test_a_transit_of_an_earlier_version_keeps_its_ceiling() -> None:
     kept = made_transit("t", "a", "b", TransitState.INSTALLED, max_bps=1e9).as_dict()
     del kept["uncapped"], kept["warnings"]
-    assert not Transit.from_dict(kept).uncapped
+    assert not Transit.from_dict(kept).request.uncapped
 
 
 def test_what_is_slower_than_it_could_be_is_said(

@@ -122,7 +122,7 @@ def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     assert adon("transit", "renew", "a", "2 h").code == 0
     assert rig.broker.get("a").grant.lease_until == rig.clock.now + 7200
     assert adon("transit", "flows", "a", "50000", "src:2811").code == 0
-    assert [f.protocol for f in rig.broker.get("a").flows] == ["tcp", "tcp"]
+    assert [f.protocol for f in rig.broker.get("a").request.flows] == ["tcp", "tcp"]
     ran = adon(
         "transit", "release", "a", "--moved", "1 GB", "--took", "80 s", "--outcome", "success"
     )
@@ -148,7 +148,7 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
 def test_rates_are_changed_while_it_runs(rig: Rig) -> None:
     ask("--id", "a")
     assert adon("transit", "change", "a", "--min", "8 Mb/s", "--max", "20 Mb/s").code == 0
-    assert (rig.broker.get("a").requested_bps, rig.broker.get("a").max_bps) == (8e6, 20e6)
+    assert (rig.broker.get("a").request.min_bps, rig.broker.get("a").request.max_bps) == (8e6, 20e6)
     assert "8 Mb/s to 20 Mb/s, before 5 Mb/s to 200 Mb/s" in adon("transit", "explain", "a").out
     assert "expected at most 180 Mb/s" in refusal("transit", "change", "a", "--min", "190 Mb/s",
                                                   "--max", "200 Mb/s")  # fmt: skip

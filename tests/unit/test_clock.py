@@ -160,12 +160,12 @@ def test_a_time_in_advance_is_the_wall_clocks(start: float, length: float, by_s:
         lease_until=start + length,
     )  # fmt: skip
     move_times(ahead, by_s, T0)
-    assert (ahead.start, ahead.end, ahead.grant.lease_until) == (
+    assert (ahead.request.start, ahead.request.end, ahead.grant.lease_until) == (
         start,
         start + length,
         start + length,
     )
-    assert ahead.requested_at == pytest.approx(T0 - 5 + by_s)
+    assert ahead.request.requested_at == pytest.approx(T0 - 5 + by_s)
 
 
 # -- a broker whose clock is set --------------------------------------------------------------
@@ -341,7 +341,7 @@ class SetClock(OneSequence):
         self.broker.sweep()
         after = self.broker._active.all
         for name, was in before.items():
-            if was.state in LIVE and was.start <= now and not was.end:
+            if was.state in LIVE and was.request.start <= now and not was.request.end:
                 left_s = after[name].grant.lease_until - self.clock.now
                 assert left_s == pytest.approx(was.grant.lease_until - now, abs=1e-6), (was, by_s)
                 moved = (

@@ -57,7 +57,7 @@ def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path
     soykb = {"template": "soykb", "min_bps": 60e6}
     until = rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1)).grant.lease_until
     high = rig.ask("high", "mu", "tacc", **soykb, flows=port(2))
-    assert rig.broker.get("low").grant.path == high.grant.path == L2 and high.priority > 0
+    assert rig.broker.get("low").grant.path == high.grant.path == L2 and high.request.priority > 0
     fail_l2(rig)
     rig.let_pass(1)
     assert rig.broker.get("high").grant.path == L3
@@ -252,7 +252,7 @@ def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> N
     fail_l2(rig)
     rig.let_pass(1)
     opened = rig.broker.get("a")
-    assert (opened.state, opened.grant.path, opened.requested_bps) == (
+    assert (opened.state, opened.grant.path, opened.request.min_bps) == (
         TransitState.INSTALLED,
         L3,
         0,

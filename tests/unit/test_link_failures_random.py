@@ -71,10 +71,10 @@ class LinksFail(OneSequence):
         if transit.lost_path or transit.reason.endswith("without another path"):
             return
         if "has failed" in transit.reason:
-            if transit.state is State.BEST_EFFORT or not transit.requested_bps:
+            if transit.state is State.BEST_EFFORT or not transit.request.min_bps:
                 return  # no other path had room; at a Science DMZ the way stays open
             if transit.state is State.QUEUED:
-                assert transit.start > now or not accepted.grant.installed_at
+                assert transit.request.start > now or not accepted.grant.installed_at
                 return
         super().kept(transit, accepted, now)
 

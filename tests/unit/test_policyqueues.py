@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import changed
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
 from network_provisioner.base.model import Transit, TransitPart
@@ -60,7 +61,7 @@ def test_as_if_made_anew(
         elif what == "move":
             there[name].grant.path = list(path)
         elif what == "change":
-            there[name].requested_bps = mbps * 1e6
+            there[name] = changed(there[name], requested_bps=mbps * 1e6)
         else:
             there[name].grant.parts = [
                 TransitPart(list(p), "l2", mbps * 10**6, 0.0, 0.0) for p in (path, L2)

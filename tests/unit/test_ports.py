@@ -58,8 +58,8 @@ def test_all_pairs_of_a_job_use_the_same_ports(rig: Rig) -> None:
     ]
     one, other = (answer.transit for answer in rig.broker.ask(asked))
     assert one is not None and other is not None
-    assert one.grant.ports == other.grant.ports and one.flows == other.flows
-    assert one.flows == (Flow("tcp", dst_ports=tuple(one.grant.ports)),)
+    assert one.grant.ports == other.grant.ports and one.request.flows == other.request.flows
+    assert one.request.flows == (Flow("tcp", dst_ports=tuple(one.grant.ports)),)
     alone = rig.ask("t", "mu", "tacc", min_bps=1e6, ports_at="dst", job="another")
     assert alone.grant.ports != one.grant.ports
 
@@ -148,9 +148,9 @@ def test_where_a_transit_opens_the_way_it_does_not_wait_for_connections(tmp_path
     rig = Rig(tmp_path / "s", Topology(nodes, network.links), matches=True)
     rig.broker.report_connections("mu", "mu", [])
     for name in ("seen", "client"):
-        assert rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at=name).ports_at == ""
+        assert rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at=name).request.ports_at == ""
         assert rig.controller.circuits[name].flows == ()
-    assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").ports_at == "seen"
+    assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").request.ports_at == "seen"
 
 
 @pytest.mark.parametrize("counted", [0, 900])
@@ -253,7 +253,7 @@ def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Ri
     assert waits.state is TransitState.QUEUED and waits.grant.ports
     rig.let_pass(1000)
     late = rig.broker.get("b")
-    assert (late.state, late.grant.ports, late.flows) == (TransitState.BEST_EFFORT, [], ())
+    assert (late.state, late.grant.ports, late.request.flows) == (TransitState.BEST_EFFORT, [], ())
 
 
 def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> None:
@@ -271,4 +271,4 @@ def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> No
 def test_nobody_keeps_others_from_a_path_by_naming_all_ports(rig: Rig) -> None:
     rig.ask("wide", "mu", "tacc", min_bps=1e6, user="eve", flows=(Flow(dst_ports=(1, 65_535)),))
     got = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="dst", job="a", user="ada")
-    assert (got.state, got.grant.ports, got.flows) == (TransitState.INSTALLED, [], ())
+    assert (got.state, got.grant.ports, got.request.flows) == (TransitState.INSTALLED, [], ())

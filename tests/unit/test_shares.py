@@ -50,8 +50,8 @@ def arrivals(draw: st.DrawFn) -> list[Transit]:
 def check(transits: list[Transit]) -> None:
     load: dict[tuple[str, str], float] = {}
     for transit in transits:
-        if transit.requested_bps:
-            assert transit.requested_bps <= transit.grant.granted_bps <= transit.max_bps
+        if transit.request.min_bps:
+            assert transit.request.min_bps <= transit.grant.granted_bps <= transit.request.max_bps
         else:
             assert transit.grant.granted_bps == 0
         for hop in pairwise(transit.grant.path):
@@ -83,14 +83,14 @@ def test_never_too_much_and_fair_in_the_end(
     assert not kept.behind
     if not queues:
         demands = [d for t in there for d in circuits.demands(t, circuits.ways(t, NETWORK), {})]
-        assert {t.id: t.grant.granted_bps for t in there if t.requested_bps} == share(
+        assert {t.id: t.grant.granted_bps for t in there if t.request.min_bps} == share(
             CAPACITY, demands
         )
     else:
         queued = [
             t for t in there if t.grant.queue == "q" and ("s1", "s2") in pairwise(t.grant.path)
         ]
-        least = sum(t.requested_bps for t in queued)
+        least = sum(t.request.min_bps for t in queued)
         assert sum(t.grant.granted_bps for t in queued) <= max(least, QUEUES[0].ceil_bps)
     kept.limit(())
     kept.settle(0.0, everything=True)

@@ -112,7 +112,7 @@ def test_small_ones_share_a_standing_circuit(rig: Rig) -> None:
     rig.clock.now += 20
     small(rig, "b")
     (circuit,) = standing(rig)
-    assert (circuit.id, circuit.state, circuit.requested_bps) == (NAME, "installed", 5e6)
+    assert (circuit.id, circuit.state, circuit.request.min_bps) == (NAME, "installed", 5e6)
     assert circuit.grant.lease_until == rig.clock.now + STANDING_S
     assert list(rig.controller.circuits) == [NAME]
     rig.let_pass(STANDING_S - 1)

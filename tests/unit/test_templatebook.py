@@ -487,7 +487,7 @@ def test_saved_from_a_run(store: Store) -> None:
     assert book.match("neuro") == t
     near = book.match("other", Specification(min_bps=2e8))
     assert near == replace(t, priority=0)
-    entry, _ = book.save_from("all", replace(run, uncapped=True), engineer("eve"))
+    entry, _ = book.save_from("all", changed(run, uncapped=True), engineer("eve"))
     assert entry.template.rspec.max_bps is None  # not what the path of that run had
 
 

@@ -70,7 +70,10 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
     world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
     assert world.broker.live() == [OUT]
-    assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
+    assert (
+        world.broker.transits[OUT].request.src,
+        world.broker.transits[OUT].request.size_bytes,
+    ) == (
         "tacc",
         10240,
     )
@@ -82,25 +85,25 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     # The next of its kind is known by what this one sent.
     world.schedd.queue[JOB] = QueuedJob(2, 2)
     world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
-    assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
+    assert world.broker.transits[Run(JOB, 2).transit("out")].request.size_bytes == 9000
 
 
 def test_whose_packets_are_whose_is_said_as_shadows_open_connections(world: World) -> None:
     world.broker.ask([REQUEST])
     world.look(move(Step.IN_STARTED, 105, **TOLD))
-    assert world.broker.transits[IN].flows == ()  # its two hosts are the finest
+    assert world.broker.transits[IN].request.flows == ()  # its two hosts are the finest
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(later=0.5)  # soon, and not at the next sweep
-    assert world.broker.transits[IN].flows == (Flow("tcp", (9618, 9618), (40001, 40001)),)
+    assert world.broker.transits[IN].request.flows == (Flow("tcp", (9618, 9618), (40001, 40001)),)
     world.shadows[12, 0] = ((9618, 40001), (9618, 40002))
     world.look()
     world.look()
-    assert [f.dst_ports[0] for f in world.broker.transits[IN].flows] == [40001, 40002]
+    assert [f.dst_ports[0] for f in world.broker.transits[IN].request.flows] == [40001, 40002]
     assert [call for call, _ in world.broker.calls].count("flows") == 2  # not what is known
     world.look(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
     world.look(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
     world.look()
-    assert world.broker.transits[OUT].flows[0] == Flow("tcp", (40001, 40001), (9618, 9618))
+    assert world.broker.transits[OUT].request.flows[0] == Flow("tcp", (40001, 40001), (9618, 9618))
 
 
 def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> list[str]:
@@ -124,7 +127,11 @@ def test_output_that_is_too_quick_to_be_asked_for_has_its_path_before(world: Wor
     # What it will send, and when, is known by what its like did.
     assert run(world, 2, 2000, 60.0, 0.2) == [second]
     got = world.broker.transits[second]
-    assert (got.src, got.size_bytes, got.state) == ("tacc", 9000000, TransitState.RELEASED)
+    assert (got.request.src, got.request.size_bytes, got.state) == (
+        "tacc",
+        9000000,
+        TransitState.RELEASED,
+    )
     assert world.broker.released[-1] == (second, 9000000, pytest.approx(0.2), "success")
     world.schedd.queue[JOB] = QueuedJob(2, 3)
     world.now = 3000
@@ -195,7 +202,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
     world.broker.away = False
     world.look()
     told = world.broker.transits[IN]
-    assert (told.state, told.reason, told.size_bytes) == (
+    assert (told.state, told.reason, told.request.size_bytes) == (
         TransitState.BEST_EFFORT,
         "best effort: nobody",
         7,
@@ -321,7 +328,7 @@ def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
     why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
     world.look(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
     told = world.broker.transits[URL]
-    assert (told.src, told.state, told.reason, told.size_bytes) == (
+    assert (told.request.src, told.state, told.reason, told.request.size_bytes) == (
         "mu", TransitState.BEST_EFFORT, "best effort: nobody", 5000,
     )  # fmt: skip
     assert IN not in world.broker.transits
@@ -331,7 +338,7 @@ def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) 
     world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(move(Step.IN_STARTED, 105, **FETCHED))
-    assert world.broker.transits[URL].flows == ()
+    assert world.broker.transits[URL].request.flows == ()
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:

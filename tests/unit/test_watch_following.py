@@ -239,7 +239,8 @@ def fetching(world: World) -> str:
     """A job that fetches files itself, and whose connections are to be reported; its transit."""
     world.client = "dst"
     world.pre()
-    world.broker.transits[world.file.ids[0]].ports_at = SEEN
+    transit = world.broker.transits[world.file.ids[0]]
+    transit.request = replace(transit.request, ports_at=SEEN)
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     return world.file.ids[0]
@@ -252,10 +253,10 @@ def test_connections_that_last_say_which_packets_are_meant(world: World) -> None
     def meant(*now: int) -> list[int]:
         world.open = seen(*now) | seen(9, far="192.0.2.2")
         world.look(1.0)
-        assert all(flow.src_ports == (80, 80) for flow in told[name].flows)
-        return [flow.dst_ports[0] for flow in told[name].flows]
+        assert all(flow.src_ports == (80, 80) for flow in told[name].request.flows)
+        return [flow.dst_ports[0] for flow in told[name].request.flows]
 
-    assert meant() == [] and told[name].ports_at == SEEN
+    assert meant() == [] and told[name].request.ports_at == SEEN
     assert (meant(5), meant(5)) == ([], [5])  # at first it may be over soon
     assert (meant(5, 6), meant(5, 6), meant(6)) == ([5], [5, 6], [6])
     assert meant() == [6]  # between two files
@@ -272,7 +273,10 @@ def test_where_nobody_sees_connections_all_packets_are_meant_once_files_arrive(
 ) -> None:
     name = fetching(world)
     world.look(1.0)
-    assert (world.broker.transits[name].ports_at, world.broker.transits[name].flows) == ("", ())
+    assert (
+        world.broker.transits[name].request.ports_at,
+        world.broker.transits[name].request.flows,
+    ) == ("", ())
 
 
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:

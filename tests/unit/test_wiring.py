@@ -143,7 +143,7 @@ def test_a_broker_with_its_books(tmp_path: Path) -> None:
             assert (
                 archive.estimate("throughput", "mu>tacc", ended.grant.released_at + 1) is not None
             )
-            assert [t.user for t in books.store.each()] == ["ada"]
+            assert [t.request.user for t in books.store.each()] == ["ada"]
         finally:
             broker.stop()
 

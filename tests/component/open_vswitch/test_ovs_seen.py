@@ -122,8 +122,8 @@ def download(*workflows: Workflow) -> None:
     for one, thread in zip(workflows, running, strict=True):
         runs(one)
         thread.start()
-    await_that(lambda: all(one.now().flows for one in workflows), "flows of both")
-    (first,), (second,) = (one.now().flows for one in workflows)
+    await_that(lambda: all(one.now().request.flows for one in workflows), "flows of both")
+    (first,), (second,) = (one.now().request.flows for one in workflows)
     assert first.src_ports == second.src_ports == [PORT, PORT]
     assert first.dst_ports != second.dst_ports
     (workflows[0].site.folder / "rest").touch()
@@ -133,4 +133,4 @@ def download(*workflows: Workflow) -> None:
         ended = one.now()
         assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, one.size)
         # The first half went as best effort.
-        assert ended.size_bytes and ended.usage.switch_bytes >= one.size // 3
+        assert ended.request.size_bytes and ended.usage.switch_bytes >= one.size // 3
