@@ -322,7 +322,8 @@ class TransitGrant:
 
     def copy(self) -> TransitGrant:
         """A copy with lists of its own."""
-        other = replace(self, path=list(self.path), parts=list(self.parts), ports=list(self.ports))
+        other = TransitGrant(*_OF_GRANT(self))
+        other.path, other.parts, other.ports = list(self.path), list(self.parts), list(self.ports)
         other.candidates, other.blocking = list(self.candidates), list(self.blocking)
         other.changes, other.warnings = list(self.changes), list(self.warnings)
         return other
@@ -408,7 +409,8 @@ class Transit:
 
     def copy(self) -> Transit:
         """A copy that does not change with this one."""
-        return replace(self, grant=self.grant.copy(), usage=replace(self.usage))
+        grant, usage = self.grant.copy(), TransitUsage(*_OF_USAGE(self.usage))
+        return Transit(self.request, self.state, self.reason, grant, usage, self.relay, self.io)
 
     def assign(self, other: Transit) -> None:
         """Become what ``other`` is."""
@@ -418,14 +420,13 @@ class Transit:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Transit:
         """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
-        known = {name: value for name, value in data.items() if name in PUBLISHED}
-        if not math.isfinite(known.get("goodput_bps", 0.0)):  # kept by an earlier version
-            known |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
-        known |= {name: read(known[name]) for name, read in _READ.items() if name in known}
         parts: dict[str, dict[str, Any]] = {"": {}, "request": {}, "grant": {}, "usage": {}}
-        for name, value in known.items():
-            part, _, attribute = PUBLISHED[name].rpartition(".")
-            parts[part][attribute] = value
+        for name, value in data.items():
+            if name in _PARTS:
+                part, attribute = _PARTS[name]
+                parts[part][attribute] = _READ[name](value) if name in _READ else value
+        if not math.isfinite(parts["usage"].get("goodput_bps", 0.0)):  # of an earlier version
+            parts["usage"] |= {"goodput_bps": 0.0, "doubt": "reported a rate that no number tells"}
         request = AgreedRequest(**parts["request"])
         grant, usage = TransitGrant(**parts["grant"]), TransitUsage(**parts["usage"])
         return cls(request, **parts[""], grant=grant, usage=usage)
@@ -474,7 +475,11 @@ _PLACES = """
 _RENAMED = {"request.min_bps": "requested_bps", "request.fingerprint": "asked", "io": "knee"}
 PUBLISHED = {_RENAMED.get(at, at.rpartition(".")[2]): at for at in _PLACES.split()}
 """The fields as they are stored and published, in this order, and where they are in a transit."""
+_PARTS = {name: at.rpartition(".")[::2] for name, at in PUBLISHED.items()}
 _VALUES = attrgetter(*PUBLISHED.values())
+_OF_GRANT, _OF_USAGE = (
+    attrgetter(*kind.__dataclass_fields__) for kind in (TransitGrant, TransitUsage)
+)
 _WRITE: dict[str, Callable[[Any], Any]] = {
     "state": str,
     **dict.fromkeys(("path", "candidates", "blocking", "hosts", "ports", "warnings"), list),
