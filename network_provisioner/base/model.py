@@ -144,20 +144,19 @@ class Service:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
 class Record:
     """A part of a transit that is stored and published as an object; None is left out."""
 
-    __slots__ = ()
-
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)  # type: ignore[attr-defined]
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
         return {name: value for name, value in values if value is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of :meth:`as_dict`; keys it does not know are ignored."""
-        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})  # type: ignore[attr-defined]
+        return cls(**{k: v for k, v in data.items() if k in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True)
