@@ -290,7 +290,7 @@ def test_whose_packets_are_whose_is_seen_at_the_shadow(
             if one.status == psutil.CONN_ESTABLISHED
         }
         for flow in flows:
-            assert (flow["src_ports"][0], flow["dst_ports"][0]) in open_now
+            assert (flow.src_ports[0], flow.dst_ports[0]) in open_now
     job_over(pool, jobs)
 
 

@@ -64,7 +64,7 @@ class LinksFail(OneSequence):
             return  # of several, some have not taken their turn yet
         for row in self.rows.values():
             if row.state in ON_SWITCHES:
-                for path in (row.grant.path, *(part["path"] for part in row.grant.parts)):
+                for path in (row.grant.path, *(part.path for part in row.grant.parts)):
                     assert self.failing.failed.keys().isdisjoint(pairwise(path)), row
 
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
