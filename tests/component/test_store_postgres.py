@@ -204,7 +204,8 @@ def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:
 
 _HOLDER = """
 import os, signal, sys
-from network_provisioner.base.model import Transit, TransitState
+from made_transit import made_transit
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores import postgres
 postgres.TURN_S = 600.0
