@@ -440,8 +440,8 @@ class Broker(Queries):
             self._advance.claim(known, asked, now)
         else:
             check_same(known, request)
-            if request.size_bytes is not None and request.size_bytes != known.size_bytes:
-                known.size_bytes = request.size_bytes
+            if request.size_bytes is not None and request.size_bytes != known.request.size_bytes:
+                known.request = replace(known.request, size_bytes=request.size_bytes)
                 self._repository.save([known])
         return known, False
 
@@ -499,13 +499,13 @@ class Broker(Queries):
                 transit.reason += "; its lease ended without another path"
                 self._lifecycle.end(transit, TransitState.EXPIRED, now)
             elif transit.state is TransitState.QUEUED:
-                waited = now - transit.requested_at
+                waited = now - transit.request.requested_at
                 self._placement.do_without(transit, f"waited {waited:.0f} s: {transit.reason}", now)
-            elif transit.expected_end and now < (until := self._admission.usual_end(transit)):
+            elif transit.grant.expected_end and now < (until := self._admission.usual_end(transit)):
                 if self._early.goes_on(transit, until, now):
                     continue
             else:
-                over = "its end has come" if 0 < transit.end <= now else "its lease ended"
+                over = "its end has come" if 0 < transit.request.end <= now else "its lease ended"
                 transit.reason += f"; {over}"
                 self._lifecycle.end(transit, TransitState.EXPIRED, now)
             freed = True
@@ -536,9 +536,9 @@ class Broker(Queries):
         with self._turn() as now:
             transit = self._known(transit_id)
             active = transit.id in self._active.all
-            first = report.moved and not (transit.bytes or transit.seconds)
-            transit.vouched = transit.vouched and (vouched or not first)
-            if active or first or transit.released_at == 0:
+            first = report.moved and not (transit.usage.bytes or transit.usage.seconds)
+            transit.usage.vouched = transit.usage.vouched and (vouched or not first)
+            if active or first or transit.grant.released_at == 0:
                 report.write_into(transit, first, self._admission.most_bps(transit), now)
                 if active:
                     self._lifecycle.reported(transit, report.bytes, now)
@@ -570,15 +570,15 @@ class Broker(Queries):
         """
         with self._turn() as now:
             transit = self._known(transit_id)
-            until = max(now, transit.start) + min(lease_s, self.limits.max_lease_s)
-            if transit.end:
-                until = min(until, transit.end)
-            if transit.state in LIVE and until > transit.lease_until:
+            until = max(now, transit.request.start) + min(lease_s, self.limits.max_lease_s)
+            if transit.request.end:
+                until = min(until, transit.request.end)
+            if transit.state in LIVE and until > transit.grant.lease_until:
                 self._early.extend(transit, until, now)
-            elif transit.lost_path and until > transit.lease_until:
-                self._lifecycle.change(
-                    transit, {"lease_until": until}, now, "the lease was not renewed"
-                )
+            elif transit.lost_path and until > transit.grant.lease_until:
+                wanted = transit.copy()
+                wanted.grant.lease_until = until
+                self._lifecycle.change(transit, wanted, now, "the lease was not renewed")
                 self._active.waitlist.ask_again(transit)
                 self._waiting.serve(now)
             return transit.copy()

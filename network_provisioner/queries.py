@@ -26,9 +26,6 @@ from network_provisioner.transits.repository import Repository
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# What changes too often to be saved each time.
-_CHANGING = ("granted_bps", "queue", "byte_seconds", "metered_at", "tuning")
-
 
 class TransitRecorder(Protocol):
     """Takes what was measured of a transfer, once for each transit that is reported."""
@@ -170,7 +167,7 @@ class Queries:
             )
         if users is not None:
             active = self._active.all
-            own = {name for name, transit in list(active.items()) if transit.user in users}
+            own = {name for name, transit in list(active.items()) if transit.request.user in users}
             for load in (load for link in told["links"] for load in link["load"]):
                 load["transits"] = [one for one in load["transits"] if one in own]
                 for one in load.get("holders", ()):
@@ -187,7 +184,7 @@ class Queries:
         with self._lock:
             live, failed = list(self._active.on_switches()), dict(self._failures.broken)
         if users is not None:
-            live = [transit for transit in live if transit.user in users]
+            live = [transit for transit in live if transit.request.user in users]
         try:
             return route_table(self.topology, failed, live, site)
         except InputError as error:
@@ -197,8 +194,8 @@ class Queries:
         """The users of those of these ids that are a transit's, also of one that has ended. Raises
         StoreError."""
         wanted, active = set(ids), self._active.all
-        found = {name: it.user for name in wanted if (it := active.get(name)) is not None}
-        return found | {t.id: t.user for t in self._store.get_many(wanted - found.keys())}
+        found = {name: it.request.user for name in wanted if (it := active.get(name)) is not None}
+        return found | {t.id: t.request.user for t in self._store.get_many(wanted - found.keys())}
 
     def discover(self) -> dict[str, Any]:
         """What the controller finds where it looks around, and in words where the topology says
@@ -242,9 +239,11 @@ class Queries:
         """With what is only in memory yet."""
         live = self._active.all.get(saved.id)
         if live is not None and live.state in LIVE and saved.state in LIVE:
-            for name in _CHANGING:
-                setattr(saved, name, getattr(live, name))
-            saved.parts = [dict(part) for part in live.parts]
+            # What changes too often to be saved each time.
+            for name in ("granted_bps", "queue", "parts", "tuning"):
+                setattr(saved.grant, name, getattr(live.grant, name))
+            for name in ("byte_seconds", "metered_at"):
+                setattr(saved.usage, name, getattr(live.usage, name))
         return saved
 
 

@@ -185,8 +185,8 @@ class VirtualRun:
     def count(self) -> None:
         now = self.rig.clock.now
         for transit in self.rig.broker._active.all.values():
-            if transit.state in LIVE and transit.start <= now:
-                self.reserved += transit.requested_bps / 8 * self.step_s
+            if transit.state in LIVE and transit.request.start <= now:
+                self.reserved += transit.request.min_bps / 8 * self.step_s
 
     def begin_jobs(self, now: float) -> None:
         waiting = [j for j in self.jobs.values() if j.ready is not None and j.began is None]
@@ -214,7 +214,8 @@ class VirtualRun:
         for request in self.requests_of(name).values():
             held = [
                 t for t in self.rig.broker._active.all.values()
-                if t.job == name and (t.src, t.dst) == (request.src, request.dst)
+                if t.request.job == name
+                and (t.request.src, t.request.dst) == (request.src, request.dst)
             ]  # fmt: skip
             (answer,) = self.client.ask([request])
             assert answer.transit is not None, answer.error
@@ -247,13 +248,13 @@ class VirtualRun:
         for moving in job.moving:
             transit = self.rig.broker.get(moving.id)
             on = transit.state in ON_SWITCHES
-            rate = (transit.granted_bps if on else BEST_EFFORT_BPS) / 8 * self.step_s
+            rate = (transit.grant.granted_bps if on else BEST_EFFORT_BPS) / 8 * self.step_s
             part = min(rate, moving.left)
             moving.left -= part
             moving.moved += part
             self.moved += part
             if on:
-                self.used += min(part, transit.requested_bps / 8 * self.step_s)
+                self.used += min(part, transit.request.min_bps / 8 * self.step_s)
         if all(moving.left <= 0 for moving in job.moving):
             self.tell(
                 EventKind.ENDED, job.node.name, 0 if job.node.name not in self.truth.lost else 1

@@ -143,7 +143,7 @@ class Transfers:
                 flows=(Flow(dst_ports=(port, port)),),
             )
             transit = self._broker.request(request)
-            assert tuple(transit.path) == (SRC, *WIDE, DST), transit.reason
+            assert tuple(transit.grant.path) == (SRC, *WIDE, DST), transit.reason
             self.live[name] = transit.id, self._load.read()
             self._load.turn(name, on=True)
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from made_transit import made_transit
+
 from monitors.workflows.planned import transferlist
 from monitors.workflows.planned.transferlist import Entry, SiteUrl, Transfer
 from network_provisioner.base.errors import BrokerError
@@ -145,7 +147,7 @@ class FakeBroker:
     def transit(
         self, transit_id: str, state: TransitState, request: TransitRequest | None = None
     ) -> Transit:
-        return Transit(
+        return made_transit(
             transit_id,
             request.src if request else "a",
             request.dst if request else "b",

@@ -255,10 +255,10 @@ class Watcher:
         self.looks += 1
 
     def _judge(self, live: list[Transit]) -> None:
-        for at in {max(t.start, 0.0) for t in live}:
+        for at in {max(t.request.start, 0.0) for t in live}:
             sums: dict[tuple[str, str], float] = defaultdict(float)
             for t in live:
-                if t.start <= at < (t.end or t.lease_until):
+                if t.request.start <= at < (t.request.end or t.grant.lease_until):
                     for hop, bps in _minima(t):
                         sums[hop] += bps
             for hop, bps in sums.items():
@@ -267,10 +267,10 @@ class Watcher:
 
 
 def _minima(transit: Transit) -> Iterator[tuple[tuple[str, str], float]]:
-    parts = transit.parts or [{"path": transit.path, "min_bps": transit.requested_bps}]
-    for part in parts:
-        for hop in pairwise(part["path"]):
-            yield hop, part["min_bps"]
+    parts = [(part.path, part.min_bps) for part in transit.grant.parts]
+    for path, min_bps in parts or [(transit.grant.path, transit.request.min_bps)]:
+        for hop in pairwise(path):
+            yield hop, min_bps
 
 
 def run_clients(url: str, clients: int, steps: int, seed: int) -> Told:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from made_transit import made_transit
+
 from adon.report.run_facts import Bar, DagJob, LinkSample, RunFacts
 from examples.demo.facts import DemoFacts
 from examples.soykb.scenario import result
@@ -34,7 +36,7 @@ def transit(**changes: Any) -> Transit:
         "switch_bytes": 12_400_000,
         "reason": "L2 has the highest score, 9.76, of 2 paths",
     }
-    return Transit(**(data | changes))
+    return made_transit(**(data | changes))
 
 
 def belief(value: float | None, source: str = "catalog", **more: Any) -> dict[str, Any]:

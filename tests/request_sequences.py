@@ -379,7 +379,7 @@ class OneSequence:
         """No broker takes it for shorter than it was answered."""
         transit = self.broker.renew(name, self.rng.choice((5.0, 60.0)))
         if transit.state in LIVE:
-            assert self.rows[name].lease_until == transit.lease_until
+            assert self.rows[name].grant.lease_until == transit.grant.lease_until
 
     def change(self, name: str) -> None:
         """To another minimum; where that is refused the store may have taken it all the same."""
@@ -387,7 +387,7 @@ class OneSequence:
         known = self.rows.get(name)
         if known is None:
             return
-        before = self.minima.setdefault(name, {known.requested_bps})
+        before = self.minima.setdefault(name, {known.request.min_bps})
         before.add(low)
         if self.broker.change(name, min_bps=low).state not in ENDED:
             self.minima[name] = {low}
@@ -442,7 +442,7 @@ class OneSequence:
         problem = problem or any(store.doubted for store in self.stores)  # until the next turn
         self.judge_view(self.rows.get, problem)
         for active in (broker._active for broker in self.brokers):
-            live = (t.priority for t in active.all.values() if t.state in LIVE)
+            live = (t.request.priority for t in active.all.values() if t.state in LIVE)
             assert active.lowest == min(live, default=0)
         if problem and len(self.brokers) == 1:  # of several, each may be behind the others
             self.judge_view(self.brokers[0]._repository.find, problem)
@@ -458,12 +458,15 @@ class OneSequence:
                 assert name not in self.accepted
                 continue
             if transit.state in LIVE:
-                if transit.lease_until <= now:
+                if transit.grant.lease_until <= now:
                     assert problem, transit  # it ended, which could not be written
                     continue
-                assert (transit.path[0], transit.path[-1]) == (transit.src, transit.dst)
+                assert (transit.grant.path[0], transit.grant.path[-1]) == (
+                    transit.request.src,
+                    transit.request.dst,
+                )
                 live.append(transit)
-                if transit.requested_bps and name not in self.accepted:
+                if transit.request.min_bps and name not in self.accepted:
                     self.accepted[name] = transit.copy()
             if name in self.accepted:
                 self.kept(transit, self.accepted[name], now)
@@ -474,7 +477,7 @@ class OneSequence:
             assert told == on, (told, on)
             for transit in live:
                 if transit.state in ON_SWITCHES:
-                    assert self.controller.told[transit.id].min_bps >= transit.requested_bps
+                    assert self.controller.told[transit.id].min_bps >= transit.request.min_bps
 
     def known(self) -> dict[str, None]:
         """All ids that were asked for, and those that nobody was told of: they were refused since
@@ -491,35 +494,39 @@ class OneSequence:
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
         """Who was accepted has its minimum until it ends, and ends for a reason only."""
         if transit.state in LIVE:
-            minima = self.minima.get(transit.id, {accepted.requested_bps})
-            assert transit.requested_bps in minima, (transit, minima)
-            assert transit.granted_bps >= transit.requested_bps, transit
-            assert not transit.parts or transit.requested_bps <= sum(
-                part["min_bps"] for part in transit.parts
+            minima = self.minima.get(transit.id, {accepted.request.min_bps})
+            assert transit.request.min_bps in minima, (transit, minima)
+            assert transit.grant.granted_bps >= transit.request.min_bps, transit
+            assert not transit.grant.parts or transit.request.min_bps <= sum(
+                part.min_bps for part in transit.grant.parts
             )
         elif transit.state is State.RELEASED:
             assert transit.id in self.released
         elif transit.state is State.EXPIRED:
-            assert now >= transit.lease_until
+            assert now >= transit.grant.lease_until
         elif transit.state is State.FAILED:
             assert "switches refused" in transit.reason, transit
         else:
             # It had waited, and the switches did not answer when its turn came.
             assert transit.state in (State.QUEUED, State.BEST_EFFORT)
-            early = accepted.expected_end and now >= accepted.expected_end
-            assert early or accepted.state is State.HELD or not accepted.installed_at, transit
+            early = accepted.grant.expected_end and now >= accepted.grant.expected_end
+            assert early or accepted.state is State.HELD or not accepted.grant.installed_at, transit
 
     def no_link_is_oversubscribed(self, live: Sequence[Transit], now: float) -> None:
         """Neither by what is given now nor by what is promised for later."""
         limits = self.controller.limits
-        for at in {max(now, transit.start) for transit in live}:
+        for at in {max(now, transit.request.start) for transit in live}:
             load: dict[tuple[str, str], float] = {}
             for transit in live:
-                if max(now, transit.start) <= at < (transit.end or transit.lease_until):
-                    alone = {"path": transit.path, "min_bps": transit.requested_bps}
-                    for part in transit.parts or [alone]:
-                        for hop in pairwise(part["path"]):
-                            load[hop] = load.get(hop, 0.0) + part["min_bps"]
+                if (
+                    max(now, transit.request.start)
+                    <= at
+                    < (transit.request.end or transit.grant.lease_until)
+                ):
+                    parts = [(part.path, part.min_bps) for part in transit.grant.parts]
+                    for path, min_bps in parts or [(transit.grant.path, transit.request.min_bps)]:
+                        for hop in pairwise(path):
+                            load[hop] = load.get(hop, 0.0) + min_bps
             for hop, bps in load.items():
                 assert bps <= limits[hop], (hop, bps, at, live)
 

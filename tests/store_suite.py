@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_transit import made_transit
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.model import Transit, TransitState
@@ -29,7 +30,7 @@ bodies = st.dictionaries(
 ids = st.sampled_from("abcdef")
 workflows = st.sampled_from(["", "w1", "w2"])
 transits = st.builds(
-    Transit,
+    made_transit,
     id=ids,
     src=st.just("mu"),
     dst=st.just("tacc"),
@@ -39,7 +40,7 @@ transits = st.builds(
     reason=texts,
     requested_bps=st.floats(0, 1e12),
     size_bytes=st.none() | st.integers(0, 2**70),
-    parts=st.lists(bodies, max_size=2),
+    candidates=st.lists(bodies, max_size=2),
 )
 puts = st.tuples(st.just("put"), transits)
 many = st.tuples(st.just("put_many"), st.lists(transits, max_size=4, unique_by=lambda t: t.id))
@@ -52,7 +53,7 @@ few_examples = settings(
 
 
 def transit(name: str, state: TransitState = TransitState.HELD, workflow: str = "") -> Transit:
-    return Transit(name, "mu", "tacc", state, workflow=workflow, path=["mu", "s1", "tacc"])
+    return made_transit(name, "mu", "tacc", state, workflow=workflow, path=["mu", "s1", "tacc"])
 
 
 class Model:
@@ -100,7 +101,7 @@ class Model:
                 matching = [
                     t
                     for t in everything
-                    if state in (None, str(t.state)) and workflow in (None, t.workflow)
+                    if state in (None, str(t.state)) and workflow in (None, t.request.workflow)
                 ]
                 assert store.find(state, workflow, 99) == matching
                 assert store.find(state, workflow, 2) == matching[-2:]
@@ -180,11 +181,11 @@ class StoreSuite:
             store = opened()
             store.put(transit("a"))
             broken = transit("c")
-            broken.parts = [{"x": object()}]
+            broken.grant.warnings = [object()]  # type: ignore[list-item]
             with pytest.raises(TypeError):
                 store.put_many([transit("a", TransitState.RELEASED), transit("b"), broken])
             unbound = transit("c")
-            unbound.workflow = None  # type: ignore[assignment]
+            unbound.request = replace(unbound.request, workflow=None)  # type: ignore[arg-type]
             with pytest.raises(StoreError):
                 store.put_many([transit("a", TransitState.RELEASED), transit("b"), unbound])
             assert store.find(None, None, 9) == [transit("a")]

@@ -148,7 +148,9 @@ class Storm:
         finally:
             self._broker.stop()
         self.reserved = held / self.measured_s
-        self.unserved = [(t.requested_bps, end - t.requested_at) for t in self._waiting.values()]
+        self.unserved = [
+            (t.request.min_bps, end - t.request.requested_at) for t in self._waiting.values()
+        ]
         return self
 
     def _reserved(self) -> float:
@@ -186,9 +188,9 @@ class Storm:
             if found is None:
                 raise AssertionError(f"{asked.id} is gone: {self._broker.get(asked.id).reason}")
             if now >= begin:
-                self.waits.append((asked.requested_bps, now - asked.requested_at))
-            if asked.earliest and now > asked.earliest + 1.0:
-                self.late.append(now - asked.earliest)
-            rate = asked.requested_bps * self._rng.uniform(0.9, 2.5)
-            took = transfer_time(asked.size_bytes or 0, rate)
+                self.waits.append((asked.request.min_bps, now - asked.request.requested_at))
+            if asked.grant.earliest and now > asked.grant.earliest + 1.0:
+                self.late.append(now - asked.grant.earliest)
+            rate = asked.request.min_bps * self._rng.uniform(0.9, 2.5)
+            took = transfer_time(asked.request.size_bytes or 0, rate)
             heapq.heappush(self._events, (now + took, client, asked.id))

@@ -270,7 +270,7 @@ def _slow(config: Config) -> Iterator[CheckResult]:
         url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
         broker = BrokerClient(url, _ASKED_S, *from_environment(os.environ))
         live = (t for t in broker.list() if t.state in LIVE)
-        found += [words for t in live for words in t.warnings]
+        found += [words for t in live for words in t.grant.warnings]
     for words in islice(dict.fromkeys(found), _MOST_WARNINGS):
         yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adon.cli.options import (
     above_0,
@@ -34,7 +34,8 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_rate, parse_duration, parse_rate, parse_size
 
 if TYPE_CHECKING:
-    from network_provisioner.base.model import Transit
+    from network_provisioner.base.flows import Flow
+    from network_provisioner.base.model import PathScore, Transit, TuningSettings
 
 NOUN = Noun("transit", __doc__)
 add = NOUN.add
@@ -93,29 +94,24 @@ def _request(args: argparse.Namespace) -> int:
     broker.
     """
     import uuid
+    from dataclasses import fields
 
     from network_provisioner.base.model import LIVE, TransitRequest
 
     now = time.time()
+    given = {f.name: getattr(args, f.name) for f in fields(TransitRequest) if f.name in args}
     request = TransitRequest(
-        id=f"cli:{uuid.uuid4()}" if args.id is None else args.id,
-        src=args.src,
-        dst=args.dst,
-        size_bytes=None if args.size is None else parse_size(args.size, "--size"),
-        min_bps=above_0(parse_rate, args.min, "--min"),
-        max_bps=above_0(parse_rate, args.max, "--max"),
-        lease_s=above_0(parse_duration, args.lease, "--lease"),
-        template=args.template,
-        workflow=args.workflow,
-        job=args.job,
-        start=instant_of(args.start, "--start", now),
-        end=instant_of(args.end, "--end", now),
-        priority=args.priority,
-        application=args.application,
-        user=args.user,
-        project=args.project,
-        experiment=args.experiment,
-        flows=ports(args.port, "--port"),
+        **given
+        | {
+            "id": f"cli:{uuid.uuid4()}" if args.id is None else args.id,
+            "size_bytes": None if args.size is None else parse_size(args.size, "--size"),
+            "min_bps": above_0(parse_rate, args.min, "--min"),
+            "max_bps": above_0(parse_rate, args.max, "--max"),
+            "lease_s": above_0(parse_duration, args.lease, "--lease"),
+            "start": instant_of(args.start, "--start", now),
+            "end": instant_of(args.end, "--end", now),
+            "flows": ports(args.port, "--port"),
+        }
     )
     transit = client(args).request(request)
     _print_one(args, transit)
@@ -303,9 +299,11 @@ def _reasons(transits: list[Transit]) -> list[str]:
     from network_provisioner.base.model import TransitState
 
     def ended_ill(t: Transit) -> bool:
-        return t.state is TransitState.EXPIRED or t.outcome not in ("", "success")
+        return t.state is TransitState.EXPIRED or t.usage.outcome not in ("", "success")
 
-    return [f"{t.id}: {t.reason}" for t in transits if t.reason and (ended_ill(t) or not t.path)]
+    return [
+        f"{t.id}: {t.reason}" for t in transits if t.reason and (ended_ill(t) or not t.grant.path)
+    ]
 
 
 def explained(transit: Transit) -> str:
@@ -314,7 +312,7 @@ def explained(transit: Transit) -> str:
     blocks = [
         "\n".join(_summary(transit)),
         *_waiting(transit),
-        *map(_candidate, transit.candidates),
+        *map(_candidate, transit.grant.candidates),
     ]
     return "\n\n".join(blocks)
 
@@ -325,43 +323,45 @@ def _summary(t: Transit) -> list[str]:
 
     lines = [
         table(_columns(), [t.as_dict()]),
-        f"asked for {format_rate(t.requested_bps)} to {format_rate(t.max_bps)}"
-        f"{', all that its path has,' if t.uncapped else ''} by template "
-        f"{t.template!r} (version {t.template_version}), priority {t.priority}",
+        f"asked for {format_rate(t.request.min_bps)} to {format_rate(t.request.max_bps)}"
+        f"{', all that its path has,' if t.request.uncapped else ''} by template "
+        f"{t.request.template!r} (version {t.request.template_version}), "
+        f"priority {t.request.priority}",
     ]
-    if t.start or t.end:
-        lines.append(f"from {_when(t.start) or 'now'} to {_when(t.end) or 'its end'}")
+    if t.request.start or t.request.end:
+        start, end = _when(t.request.start), _when(t.request.end)
+        lines.append(f"from {start or 'now'} to {end or 'its end'}")
     lines.append(f"packets: {_packets(t)}")
-    if t.tuning.get("why"):
-        lines.append(f"tuning: {_tuned(t.tuning)}: {t.tuning['why']}")
+    if t.grant.tuning and t.grant.tuning.why:
+        lines.append(f"tuning: {_tuned(t.grant.tuning)}: {t.grant.tuning.why}")
     if t.relay:
         lines.append(f"relay: {decision.described(t.relay)}")
-    if t.queue:
-        lines.append(f"shares queue {t.queue!r}")
-    if len(t.parts) > 1:
+    if t.grant.queue:
+        lines.append(f"shares queue {t.grant.queue!r}")
+    if len(t.grant.parts) > 1:
         lines += [
-            f"part: {'-'.join(part['path'])} ({part['layer']}), "
-            f"{format_rate(part['granted_bps'])} of at least {format_rate(part['min_bps'])}"
-            for part in t.parts
+            f"part: {'-'.join(part.path)} ({part.layer}), "
+            f"{format_rate(part.granted_bps)} of at least {format_rate(part.min_bps)}"
+            for part in t.grant.parts
         ]
-    if t.expected_end:
-        when = _when(t.expected_end)
+    if t.grant.expected_end:
+        when = _when(t.grant.expected_end)
         lines.append(f"began before others that wait: expected to be done {when}, then gives way")
     lines += [
-        f"changed {_when(c['at'])}: {format_rate(c['min_bps'])} to {format_rate(c['max_bps'])}, "
-        f"before {format_rate(c['was_min_bps'])} to {format_rate(c['was_max_bps'])}"
-        + (f" ({c['why']})" if c.get("why") else "")
-        for c in t.changes
+        f"changed {_when(c.at)}: {format_rate(c.min_bps)} to {format_rate(c.max_bps)}, "
+        f"before {format_rate(c.was_min_bps)} to {format_rate(c.was_max_bps)}"
+        + (f" ({c.why})" if c.why else "")
+        for c in t.grant.changes
     ]
-    if knee := described(t.knee):
+    if knee := described(t.io):
         lines.append(f"{knee}; {format_rate(t.given_back_bps)} of its ceiling given back")
-    if t.moves:
-        lines.append(f"moved {t.moves} times to another path")
+    if t.grant.moves:
+        lines.append(f"moved {t.grant.moves} times to another path")
     return [*lines, t.reason or "no reason was recorded", *_warnings(t)]
 
 
 def _warnings(t: Transit) -> list[str]:
-    return [f"warning: {words}" for words in t.warnings]
+    return [f"warning: {words}" for words in t.grant.warnings]
 
 
 _BLOCKING = (
@@ -372,9 +372,9 @@ _BLOCKING = (
 
 
 def _waiting(t: Transit) -> list[str]:
-    lines = [table(_BLOCKING, t.blocking)] if t.blocking else []
-    if t.earliest:
-        lines.append(f"  earliest start, as far as is known: {_when(t.earliest)}")
+    lines = [table(_BLOCKING, t.grant.blocking)] if t.grant.blocking else []
+    if t.grant.earliest:
+        lines.append(f"  earliest start, as far as is known: {_when(t.grant.earliest)}")
     return ["\n".join(lines)] if lines else []
 
 
@@ -382,37 +382,38 @@ def _packets(t: Transit) -> str:
     """Which packets it carries, and how they are told from others."""
     from network_provisioner.base.model import SEEN
 
-    between = f"between {' and '.join(t.hosts)}" if t.hosts else "between all hosts of both sites"
-    if t.flows:
-        return f"{', '.join(map(_flow, t.flows))}, {between}"
-    if t.ports:
+    hosts, flows = t.request.hosts, t.request.flows
+    between = f"between {' and '.join(hosts)}" if hosts else "between all hosts of both sites"
+    if flows:
+        return f"{', '.join(map(_flow, flows))}, {between}"
+    if t.grant.ports:
         return (
-            f"{between}, of a client that uses ports {t.ports[0]}-{t.ports[1]}: none of its "
-            "connections has been reported yet"
+            f"{between}, of a client that uses ports {'-'.join(map(str, t.grant.ports))}: none of "
+            "its connections has been reported yet"
         )
-    if t.ports_at == SEEN:
+    if t.request.ports_at == SEEN:
         return f"{between}, as its tool opens connections: none has been reported yet"
-    if t.ports_at:
+    if t.request.ports_at:
         return f"{between}, from ports that it is given when it begins"
     return f"all that no other transit names, {between}"
 
 
-def _tuned(tuning: dict[str, Any]) -> str:
+def _tuned(tuning: TuningSettings) -> str:
     """How a transfer is to be tuned; of a 0 its tool decides."""
     from network_provisioner.base.units import format_size
 
-    buffer = tuning["buffer_bytes"] and format_size(tuning["buffer_bytes"])
-    given = {"streams": tuning["streams"], "buffer": buffer, "threads": tuning["threads"]}
+    buffer = tuning.buffer_bytes and format_size(tuning.buffer_bytes)
+    given = {"streams": tuning.streams, "buffer": buffer, "threads": tuning.threads}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value)
 
 
-def _flow(flow: dict[str, Any]) -> str:
+def _flow(flow: Flow) -> str:
     sides = [
         f"{side} {'-'.join(str(p) for p in dict.fromkeys(ports))}"
-        for side, key in (("from", "src_ports"), ("to", "dst_ports"))
-        if (ports := flow.get(key)) is not None
+        for side, ports in (("from", flow.src_ports), ("to", flow.dst_ports))
+        if ports is not None
     ]
-    return f"{flow['protocol']} {' '.join(sides)}"
+    return f"{flow.protocol} {' '.join(sides)}"
 
 
 def _when(at: float) -> str:
@@ -437,7 +438,7 @@ _SCORES = (
 )
 
 
-def _candidate(found: dict[str, Any]) -> str:
+def _candidate(found: PathScore) -> str:
     head = (
         f"Q {found['q']:.2f}  {'-'.join(found['path'])} ({found['layer']}), "
         f"{format_rate(found['free_bps'])} free"

@@ -53,42 +53,42 @@ def newest(found: Iterable[ShownDecision], limit: int) -> list[ShownDecision]:
 
 def of_transit(transit: Transit) -> ShownDecision:
     """How a request for a path was answered."""
-    way = " → ".join(transit.path)
-    rate = format_rate(transit.granted_bps) if transit.granted_bps else ""
+    way = " → ".join(transit.grant.path)
+    rate = format_rate(transit.grant.granted_bps) if transit.grant.granted_bps else ""
     outcome = str(transit.state).replace("_", " ")
     if way:
         outcome += f" on {way}" + (f" with {rate}" if rate else "")
     return ShownDecision(
         kind="transit",
         id=transit.id,
-        at=transit.requested_at,
-        subject=f"{transit.src} → {transit.dst}",
+        at=transit.request.requested_at,
+        subject=f"{transit.request.src} → {transit.request.dst}",
         outcome=outcome,
         why=transit.reason or _waits_for(transit) or _UNSAID,
-        workflow=transit.workflow,
-        job=transit.job,
-        choices=list(transit.candidates),
+        workflow=transit.request.workflow,
+        job=transit.request.job,
+        choices=list(transit.grant.candidates),
         details={
             "state": str(transit.state),
-            "layer": transit.layer,
-            "path": list(transit.path),
-            "requested_bps": transit.requested_bps,
-            "granted_bps": transit.granted_bps,
-            "max_bps": transit.max_bps,
-            "priority": transit.priority,
-            "template": transit.template,
-            "user": transit.user,
-            "project": transit.project,
-            "size_bytes": transit.size_bytes,
-            "goodput_bps": transit.goodput_bps,
-            "start": transit.start,
-            "end": transit.end,
-            "installed_at": transit.installed_at,
-            "released_at": transit.released_at,
-            "earliest": transit.earliest,
-            "blocking": list(transit.blocking),
-            "moves": transit.moves,
-            "knee": described(transit.knee),
+            "layer": transit.grant.layer,
+            "path": list(transit.grant.path),
+            "requested_bps": transit.request.min_bps,
+            "granted_bps": transit.grant.granted_bps,
+            "max_bps": transit.request.max_bps,
+            "priority": transit.request.priority,
+            "template": transit.request.template,
+            "user": transit.request.user,
+            "project": transit.request.project,
+            "size_bytes": transit.request.size_bytes,
+            "goodput_bps": transit.usage.goodput_bps,
+            "start": transit.request.start,
+            "end": transit.request.end,
+            "installed_at": transit.grant.installed_at,
+            "released_at": transit.grant.released_at,
+            "earliest": transit.grant.earliest,
+            "blocking": list(transit.grant.blocking),
+            "moves": transit.grant.moves,
+            "knee": described(transit.io),
             "relay": decision.described(transit.relay),
             "given_back_bps": transit.given_back_bps,
         },
@@ -101,21 +101,21 @@ def of_changes(transit: Transit) -> list[ShownDecision]:
         ShownDecision(
             kind="transit",
             id=f"{transit.id} change {number}",
-            at=change["at"],
-            subject=f"{transit.src} → {transit.dst}",
-            outcome=f"{format_rate(change['min_bps'])} to {format_rate(change['max_bps'])}",
-            why=f"{change.get('why') or 'its owner'} changed "
-            f"{format_rate(change['was_min_bps'])} to {format_rate(change['was_max_bps'])}",
-            workflow=transit.workflow,
-            job=transit.job,
-            details=dict(change),
+            at=change.at,
+            subject=f"{transit.request.src} → {transit.request.dst}",
+            outcome=f"{format_rate(change.min_bps)} to {format_rate(change.max_bps)}",
+            why=f"{change.why or 'its owner'} changed "
+            f"{format_rate(change.was_min_bps)} to {format_rate(change.was_max_bps)}",
+            workflow=transit.request.workflow,
+            job=transit.request.job,
+            details=change.as_dict(),
         )
-        for number, change in enumerate(transit.changes, 1)
+        for number, change in enumerate(transit.grant.changes, 1)
     ]
 
 
 def _waits_for(transit: Transit) -> str:
-    links = [str(one.get("link", "")) for one in transit.blocking]
+    links = [str(one.get("link", "")) for one in transit.grant.blocking]
     return f"there is no room yet on {', '.join(links)}" if links else ""
 
 

@@ -140,7 +140,7 @@ def groups(facts: RunFacts, classes: Mapping[str, str]) -> list[tuple[str, list[
     """Jobs by the site they ran at, transfers below; where they are many, a bar for each kind."""
     moves: dict[str, list[Transit]] = {}
     for transit in facts.transits:
-        moves.setdefault(transit.job, []).append(transit)
+        moves.setdefault(transit.request.job, []).append(transit)
     by_site: dict[str, list[Bar]] = {}
     for bar in facts.bars:
         name = TRANSFERS if bar.kind == "transfer" else bar.site or "no site"
@@ -194,13 +194,17 @@ def _bar(
     t0, end = facts.started, bar.end or facts.ended
     how = "" if bar.ok else "failed" if bar.end else "unfinished"
     label = short_job(bar.job) + {"": "", "failed": " ✗ failed"}.get(how, f" {how}")
-    label += "".join(f" · {t.src} → {t.dst}, {format_size(t.bytes)}" for t in moved[:2])
+    label += "".join(
+        f" · {t.request.src} → {t.request.dst}, {format_size(t.usage.bytes)}" for t in moved[:2]
+    )
     tip = (
         f"{bar.job} at {bar.site}: waited {bar.start - bar.submit:.1f} s, "
         f"ran from {bar.start - t0:.1f} to {end - t0:.1f} s{how and f', {how}'}"
     )
     tip += "".join(
-        f"; {t.src} → {t.dst} {format_size(t.bytes)} at {format_rate(t.goodput_bps)}" for t in moved
+        f"; {t.request.src} → {t.request.dst} {format_size(t.usage.bytes)} at "
+        f"{format_rate(t.usage.goodput_bps)}"
+        for t in moved
     )
     return {
         "submit": bar.submit - t0,
@@ -210,9 +214,9 @@ def _bar(
         "tip": tip,
         "cls": _class(bar, classes) + (" failed" if how == "failed" else ""),
         "held": [
-            (t.installed_at - t0, end_of(t) - t0, _tip(t, t0))
+            (t.grant.installed_at - t0, end_of(t) - t0, _tip(t, t0))
             for t in moved
-            if t.installed_at and t.path
+            if t.grant.installed_at and t.grant.path
         ],
     }
 
@@ -224,7 +228,7 @@ def _class(bar: Bar, classes: Mapping[str, str]) -> str:
 
 def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     t0, shortest = facts.started, facts.makespan_s * _SHORT
-    short = [t for t in load.held if end_of(t) - t.installed_at < shortest]
+    short = [t for t in load.held if end_of(t) - t.grant.installed_at < shortest]
     title = f"{load.hop[0]} → {load.hop[1]}"
     steps = coarser_steps(reserved_steps(load.held), max(facts.makespan_s, 1e-9) * FINEST)
     reserved = {
@@ -245,7 +249,7 @@ def _load(load: Load, facts: RunFacts) -> dict[str, Any]:
     if load.capacity_bps:
         drawn["cut"] = {"value": load.capacity_bps, "words": "capacity"}
     drawn["marks"] = [
-        {"at": t.installed_at - t0, "value": 0, "words": _tip(t, t0), "letter": ""}
+        {"at": t.grant.installed_at - t0, "value": 0, "words": _tip(t, t0), "letter": ""}
         for t in short
         if len(short) <= _MOST_MARKS
     ]
@@ -297,8 +301,10 @@ def _unbroken(measured: Sequence[Rate]) -> list[list[tuple[float, float]]]:
 
 
 def _tip(t: Transit, t0: float) -> str:
+    grant = t.grant
     return (
-        f"{t.job}: {format_rate(t.requested_bps)} reserved, {format_rate(t.granted_bps)} granted "
-        f"on {' → '.join(t.path)} from {t.installed_at - t0:.1f} to {end_of(t) - t0:.1f} s, "
-        f"{format_size(t.bytes)} moved at {format_rate(t.goodput_bps)}"
+        f"{t.request.job}: {format_rate(t.request.min_bps)} reserved, "
+        f"{format_rate(grant.granted_bps)} granted on {' → '.join(grant.path)} "
+        f"from {grant.installed_at - t0:.1f} to {end_of(t) - t0:.1f} s, "
+        f"{format_size(t.usage.bytes)} moved at {format_rate(t.usage.goodput_bps)}"
     )

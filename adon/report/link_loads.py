@@ -58,20 +58,20 @@ class Load:
 def held_by_hop(transits: Iterable[Transit]) -> dict[Hop, list[Transit]]:
     """The transits that held bandwidth on each directed link, by when they got it."""
     held: dict[Hop, list[Transit]] = {}
-    for transit in sorted(transits, key=lambda t: (t.installed_at, t.id)):
-        for hop in set(pairwise(transit.path)) if transit.installed_at else ():
+    for transit in sorted(transits, key=lambda t: (t.grant.installed_at, t.id)):
+        for hop in set(pairwise(transit.grant.path)) if transit.grant.installed_at else ():
             held.setdefault(hop, []).append(transit)
     return held
 
 
 def end_of(transit: Transit) -> float:
     """When a transit's bandwidth was free again, in Unix seconds."""
-    return transit.released_at or transit.lease_until
+    return transit.grant.released_at or transit.grant.lease_until
 
 
 def reserved_steps(held: Iterable[Transit]) -> list[tuple[float, float]]:
     """Reserved bit/s as (Unix second, value from then on)."""
-    return _summed((t.installed_at, end_of(t), t.requested_bps) for t in held)
+    return _summed((t.grant.installed_at, end_of(t), t.request.min_bps) for t in held)
 
 
 def _summed(spans: Iterable[tuple[float, float, float]]) -> list[tuple[float, float]]:
@@ -111,9 +111,13 @@ def moved_by_hop(
     together."""
     spans: dict[Hop, list[tuple[float, float, float]]] = {}
     for t in transits:
-        if t.released_at and t.seconds > 0 and t.bytes:
-            moved = (t.released_at - t.seconds, t.released_at, bits(t.bytes) / t.seconds)
-            for hop in set(pairwise(t.path)) or {(t.src, t.dst)}:
+        if t.grant.released_at and t.usage.seconds > 0 and t.usage.bytes:
+            moved = (
+                t.grant.released_at - t.usage.seconds,
+                t.grant.released_at,
+                bits(t.usage.bytes) / t.usage.seconds,
+            )
+            for hop in set(pairwise(t.grant.path)) or {(t.request.src, t.request.dst)}:
                 spans.setdefault(hop, []).append(moved)
     return {
         hop: tuple(_together([Rate(a, b, bps) for (a, bps), (b, _) in pairwise(steps)], at_least_s))
@@ -191,7 +195,7 @@ def load_words(load: Load, t0: float) -> str:
     """A chart in a sentence, for readers who cannot see it or want the figures."""
     parts = []
     if load.held:
-        start = min(t.installed_at for t in load.held) - t0
+        start = min(t.grant.installed_at for t in load.held) - t0
         end = max(end_of(t) for t in load.held) - t0
         parts.append(
             f"reserved up to {format_rate(load.most_reserved_bps)} between {start:.1f} and "

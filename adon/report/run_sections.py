@@ -47,13 +47,13 @@ class Card:
 
 def cards(facts: RunFacts, more: Sequence[Card] = ()) -> str:
     """The run in a row of figures."""
-    held = [t for t in facts.transits if t.path]
+    held = [t for t in facts.transits if t.grant.path]
     shown = [
         Card("workflow", facts.state, facts.went_wrong),
         Card(f"jobs (+{facts.dag_jobs - facts.jobs} added)", f"{facts.jobs:,}"),
         Card("makespan" if facts.state != "running" else "so far", f"{facts.makespan_s:.1f} s"),
-        Card("between sites", format_size(sum(t.bytes for t in facts.transits))),
-        Card("on reserved paths", format_size(sum(t.bytes for t in held))),
+        Card("between sites", format_size(sum(t.usage.bytes for t in facts.transits))),
+        Card("on reserved paths", format_size(sum(t.usage.bytes for t in held))),
         *more,
     ]
     items = "".join(
@@ -69,8 +69,8 @@ def transits(facts: RunFacts) -> str:
     that moved most."""
     if not facts.transits:
         return "<p>No data moved between sites.</p>"
-    most = sorted(facts.transits, key=lambda t: -t.bytes)[:_MOST_TRANSITS]
-    ordered = sorted(most, key=lambda t: (t.requested_at or t.released_at, t.id))
+    most = sorted(facts.transits, key=lambda t: -t.usage.bytes)[:_MOST_TRANSITS]
+    ordered = sorted(most, key=lambda t: (t.request.requested_at or t.grant.released_at, t.id))
     rows = [_transit(t, facts.started) for t in ordered]
     table = markup.table("Transits", _TRANSIT_HEAD, rows, _TRANSIT_NUMBERS)
     if len(facts.transits) > len(most):
@@ -82,21 +82,24 @@ def transits(facts: RunFacts) -> str:
 
 def _transit(t: Transit, t0: float) -> str:
     """Its figures in one row; its job and the broker's reason across the next."""
-    held = f"{t.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.installed_at else "–"
+    held = (
+        f"{t.grant.installed_at - t0:.1f}–{end_of(t) - t0:.1f} s" if t.grant.installed_at else "–"
+    )
     cells = (
-        f"{t.src} → {t.dst}",
-        " → ".join(t.path) + (f" ({t.layer.upper()})" if t.layer else "") or "none reserved",
-        f"{t.requested_at - t0:.1f} s" if t.requested_at else "–",
+        f"{t.request.src} → {t.request.dst}",
+        " → ".join(t.grant.path) + (f" ({t.grant.layer.upper()})" if t.grant.layer else "")
+        or "none reserved",
+        f"{t.request.requested_at - t0:.1f} s" if t.request.requested_at else "–",
         held,
-        format_rate(t.requested_bps) if t.requested_bps else "–",
-        format_rate(t.granted_bps) if t.granted_bps else "–",
-        format_size(t.bytes),
-        f"{t.seconds:.1f} s" if t.seconds else "–",
-        format_rate(t.goodput_bps) if t.goodput_bps else "–",
-        format_size(t.switch_bytes) if t.switch_bytes else "–",
+        format_rate(t.request.min_bps) if t.request.min_bps else "–",
+        format_rate(t.grant.granted_bps) if t.grant.granted_bps else "–",
+        format_size(t.usage.bytes),
+        f"{t.usage.seconds:.1f} s" if t.usage.seconds else "–",
+        format_rate(t.usage.goodput_bps) if t.usage.goodput_bps else "–",
+        format_size(t.usage.switch_bytes) if t.usage.switch_bytes else "–",
         t.state.replace("_", " "),
     )
-    below = markup.text(f"{t.job}: {t.reason}" if t.reason else t.job)
+    below = markup.text(f"{t.request.job}: {t.reason}" if t.reason else t.request.job)
     return (
         f'<tbody class="pair">{markup.row([markup.text(c) for c in cells], _TRANSIT_NUMBERS)}'
         f'<tr><td colspan="{len(cells)}"><small>{below}</small></td></tr></tbody>'

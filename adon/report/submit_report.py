@@ -22,7 +22,13 @@ from monitors.workflows.planned.submit_dir import TRANSFERS, JobKind, SubmitDir
 from monitors.workflows.report import JobTimes, failures, last_complaint, timeline
 from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import (
+    AgreedRequest,
+    Transit,
+    TransitGrant,
+    TransitState,
+    TransitUsage,
+)
 
 PATH_METRICS = (
     "throughput", "path_throughput", "tcp_throughput", "udp_throughput", "rtt", "one_way_delay",
@@ -165,8 +171,8 @@ def path_measurements(
     a metric, and a ``subject``, ``since`` and ``until`` (Unix seconds)."""
     moved: dict[str, int] = {}
     for transit in facts.transits:
-        subject = f"{transit.src}>{transit.dst}"
-        moved[subject] = moved.get(subject, 0) + transit.bytes
+        subject = f"{transit.request.src}>{transit.request.dst}"
+        moved[subject] = moved.get(subject, 0) + transit.usage.bytes
     series = (
         query(metric, subject=subject, since=facts.started, until=facts.ended)
         for subject in sorted(moved, key=lambda name: -moved[name])[:_MOST_PATHS]
@@ -197,19 +203,22 @@ def _moved(measurements: Iterable[Measurement], known: Collection[str]) -> list[
     """Transfers by their own reports, those left out that the broker knows."""
     return [
         Transit(
-            id=m.id,
-            src=src,
-            dst=dst,
-            state=TransitState.RELEASED if m.details["path"] else TransitState.BEST_EFFORT,
-            workflow=m.workflow,
-            job=m.details["job"],
-            retry=m.details["retry"],
-            path=list(m.details["path"] or ()),
-            released_at=m.at,
-            bytes=int(m.value),
-            seconds=m.details["seconds"] or 0.0,
-            goodput_bps=m.details["goodput_bps"] or 0.0,
-            reason=f"by the report of {m.source}; the job: {m.details['outcome']}",
+            AgreedRequest(
+                m.id,
+                src,
+                dst,
+                workflow=m.workflow,
+                job=m.details["job"],
+                retry=m.details["retry"],
+            ),
+            TransitState.RELEASED if m.details["path"] else TransitState.BEST_EFFORT,
+            f"by the report of {m.source}; the job: {m.details['outcome']}",
+            TransitGrant(path=list(m.details["path"] or ()), released_at=m.at),
+            TransitUsage(
+                bytes=int(m.value),
+                seconds=m.details["seconds"] or 0.0,
+                goodput_bps=m.details["goodput_bps"] or 0.0,
+            ),
         )
         for src, dst, m in transfers_of(measurements)
         if m.details["transit"] not in known

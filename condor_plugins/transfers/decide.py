@@ -165,7 +165,7 @@ def _over_by_queue(
     if not _has_slot(job, run):
         return "broken off"
     if way == "in":
-        return "success" if job.executing_since > transit.requested_at else ""
+        return "success" if job.executing_since > transit.request.requested_at else ""
     return "success" if state is None and job.sending is False else ""
 
 
@@ -204,13 +204,13 @@ def _release(transit: Transit, way: Direction, state: RunState | None, outcome: 
     if state is None or outcome != "success" or (way == "in" and _has_parts(state)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
-    moved = transit.size_bytes if way == "in" else state.sent_bytes
+    moved = transit.request.size_bytes if way == "in" else state.sent_bytes
     # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
     return Release(transit.id, moved or 0, span.seconds if moved else 0.0, outcome)
 
 
 def _runs_out(transit: Transit, now: float) -> bool:
-    return transit.state in ON_SWITCHES and transit.lease_until - now < _RENEW_BELOW_S
+    return transit.state in ON_SWITCHES and transit.grant.lease_until - now < _RENEW_BELOW_S
 
 
 def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:

@@ -92,7 +92,7 @@ def granted(
     given = []
     for path, answer in zip(paths, answers, strict=True):
         got = answer.transit
-        rate_bps = got.granted_bps if got and got.state in ON_SWITCHES else 0.0
+        rate_bps = got.grant.granted_bps if got and got.state in ON_SWITCHES else 0.0
         given.append(replace(path, id=answer.id, granted_bps=rate_bps))
     said: dict[str, Value] = {"AdonUrlPaths": written(given)}
     best = max(range(len(given)), key=lambda number: given[number].granted_bps)
@@ -107,8 +107,8 @@ def granted(
 
 def _rtt_s(transit: Transit | None) -> float:
     """The round trip of its path, 0 where nobody knows it."""
-    for one in transit.candidates if transit else ():
-        if transit and one["path"] == transit.path and "delay" in one["scores"]:
+    for one in transit.grant.candidates if transit else ():
+        if transit and one["path"] == transit.grant.path and "delay" in one["scores"]:
             return float(one["scores"]["delay"]["value"] or 0.0)
     return 0.0
 

@@ -94,14 +94,14 @@ def run_of(facts: RunFacts, way: str, number: int, loads: list[tuple[float, floa
             jobs[bar.site] = jobs.get(bar.site, 0) + 1
     held = [
         Held(
-            t.job,
-            tuple(t.path),
-            t.installed_at - facts.started,
-            (t.released_at or facts.ended) - facts.started,
-            t.granted_bps,
+            t.request.job,
+            tuple(t.grant.path),
+            t.grant.installed_at - facts.started,
+            (t.grant.released_at or facts.ended) - facts.started,
+            t.grant.granted_bps,
         )
         for t in facts.transits
-        if t.path and t.installed_at
+        if t.grant.path and t.grant.installed_at
     ]
     return Run(
         way,

@@ -31,7 +31,7 @@ def learnt(archive: Archive) -> int:
 
 def live(transits: Sequence[Transit], now: float) -> list[Transit]:
     """The transits that still hold bandwidth at ``now``."""
-    return [t for t in transits if t.state in LIVE and t.lease_until > now]
+    return [t for t in transits if t.state in LIVE and t.grant.lease_until > now]
 
 
 def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[str]]:
@@ -45,7 +45,9 @@ def settled(client: BrokerClient, workflow: str) -> tuple[list[Transit], list[st
     lost = live(transits, time.time())
     for transit in lost:
         client.release(transit.id, outcome="left behind by its hook")
-    warnings = [f"{t.job}: its path was given back at the end of the workflow only" for t in lost]
+    warnings = [
+        f"{t.request.job}: its path was given back at the end of the workflow only" for t in lost
+    ]
     return (client.list(workflow=workflow) if lost else transits), warnings
 
 

@@ -107,7 +107,7 @@ def _planner(facts: DemoFacts) -> str:
 
 
 def _network(facts: DemoFacts) -> list[str]:
-    held = [t for t in facts.transits if t.path]
+    held = [t for t in facts.transits if t.grant.path]
     lines = _entry(
         "network",
         f"{facts.network}: {len(held)} of {counted(len(facts.transits), 'transfer')} between "
@@ -117,8 +117,10 @@ def _network(facts: DemoFacts) -> list[str]:
         lines += _entry("", facts.network_note)
     ways: dict[tuple[str, ...], list[Transit]] = {}
     for t in held:
-        ways.setdefault((t.src, t.dst, t.layer, *t.path[1:-1]), []).append(t)
-    ranked = sorted(ways.values(), key=lambda ts: -sum(t.bytes for t in ts))
+        ways.setdefault(
+            (t.request.src, t.request.dst, t.grant.layer, *t.grant.path[1:-1]), []
+        ).append(t)
+    ranked = sorted(ways.values(), key=lambda ts: -sum(t.usage.bytes for t in ts))
     for ts in ranked[:_MOST_WAYS]:
         lines += _entry("", _way(ts))
     if len(ranked) > _MOST_WAYS:
@@ -129,13 +131,14 @@ def _network(facts: DemoFacts) -> list[str]:
 def _way(transits: Sequence[Transit]) -> str:
     """What the transfers over one path moved, and how fast."""
     t = transits[0]
-    moved = format_size(sum(t.bytes for t in transits))
+    moved = format_size(sum(t.usage.bytes for t in transits))
     most = "≤ " if len(transits) > 1 else ""
     many = f" in {len(transits)} transfers" if len(transits) > 1 else ""
     return (
-        f"{t.src} → {t.dst} over {'-'.join(t.path[1:-1])} ({t.layer.upper()}): {moved}{many} at "
-        f"{most}{format_rate(max(t.goodput_bps for t in transits))}, "
-        f"{format_rate(max(t.requested_bps for t in transits))} reserved"
+        f"{t.request.src} → {t.request.dst} over {'-'.join(t.grant.path[1:-1])} "
+        f"({t.grant.layer.upper()}): "
+        f"{moved}{many} at {most}{format_rate(max(t.usage.goodput_bps for t in transits))}, "
+        f"{format_rate(max(t.request.min_bps for t in transits))} reserved"
     )
 
 

@@ -151,8 +151,11 @@ def _run(run: SweepRun, run_dir: Path, programs: Programs) -> SweepRun:
 
 def _given_back(transits: Sequence[Transit], rate_bps: float) -> float:
     """The share of what they could have had of the link, each as long as its transfer took."""
-    had = [min(one.max_bps + one.given_back_bps, rate_bps) * one.seconds for one in transits]
-    used = [min(one.max_bps, rate_bps) * one.seconds for one in transits]
+    had = [
+        min(one.request.max_bps + one.given_back_bps, rate_bps) * one.usage.seconds
+        for one in transits
+    ]
+    used = [min(one.request.max_bps, rate_bps) * one.usage.seconds for one in transits]
     return 1 - sum(used) / sum(had) if sum(had) else 0.0
 
 

@@ -71,7 +71,7 @@ def _simulated(out: Path) -> int:
         return 1e9 + world.elapsed()
 
     def granted(name: str) -> float:
-        return broker.get(name).granted_bps
+        return broker.get(name).grant.granted_bps
 
     world = SimulatedWorld(granted)
     with tempfile.TemporaryDirectory() as state:

@@ -126,10 +126,13 @@ def _with_path(moved: Measurement, transits: Sequence[Transit]) -> Measurement:
         transit
         for transit in transits
         if transit.id.startswith(_CONDORS)
-        and (transit.job, transit.src, transit.dst) == (moved.details.get("job"), src, dst)
-        and transit.requested_at <= moved.at
+        and (transit.request.job, transit.request.src, transit.request.dst)
+        == (moved.details.get("job"), src, dst)
+        and transit.request.requested_at <= moved.at
     ]
     if not mine:
         return moved
-    last = max(mine, key=lambda transit: (transit.requested_at, transit.id))
-    return replace(moved, details={**moved.details, "path": list(last.path), "transit": last.id})
+    last = max(mine, key=lambda transit: (transit.request.requested_at, transit.id))
+    return replace(
+        moved, details={**moved.details, "path": list(last.grant.path), "transit": last.id}
+    )

@@ -34,19 +34,21 @@ def transfer_facts(transit: Transit) -> list[Measurement]:
     """
     if transit.state in LIVE or transit.state is TransitState.QUEUED:
         return []
-    if transit.bytes <= 0 or transit.seconds < _SHORTEST_S or transit.doubt:
+    if transit.usage.bytes <= 0 or transit.usage.seconds < _SHORTEST_S or transit.usage.doubt:
         return []
-    subject = f"{transit.src}>{transit.dst}"
-    if transit.bytes < SMALL_BYTES:
-        return [_fact(transit, "transfer_latency", subject, transit.seconds, "s")]
-    rate_bps = goodput(transit.bytes, transit.seconds)
+    subject = f"{transit.request.src}>{transit.request.dst}"
+    if transit.usage.bytes < SMALL_BYTES:
+        return [_fact(transit, "transfer_latency", subject, transit.usage.seconds, "s")]
+    rate_bps = goodput(transit.usage.bytes, transit.usage.seconds)
     facts = [_fact(transit, "throughput", subject, rate_bps, "bit/s")]
-    if transit.path:
-        path = f"{subject}/{way_of(transit.path)}"
-        if not transit.parts:  # of several, nobody knows how much went over which
+    if transit.grant.path:
+        path = f"{subject}/{way_of(transit.grant.path)}"
+        if not transit.grant.parts:  # of several, nobody knows how much went over which
             facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
     elif (
-        transit.seconds >= STEADY_S and SHARES not in transit.reason and not transit.installed_at
+        transit.usage.seconds >= STEADY_S
+        and SHARES not in transit.reason
+        and not transit.grant.installed_at
     ):  # one that was installed went a part of its way on a path
         path = f"{subject}/{BEST_EFFORT}"
         facts.append(_fact(transit, "path_throughput", path, rate_bps, "bit/s"))
@@ -57,23 +59,24 @@ def disk_facts(transit: Transit) -> list[Measurement]:
     """``disk_rate`` of :func:`disk_subject`, in bits per second that its switches carried, where
     the disk of one of its sites was found to be the limit: of the site, and of its application
     there. It was measured, not claimed."""
-    knee = transit.knee
-    if "bps" not in knee:
+    knee = transit.io.knee if transit.io else None
+    if knee is None:
         return []
-    details = {name: knee[name] for name in ("low_bps", "high_bps", "cause", "io_wait")}
+    details = {name: getattr(knee, name) for name in ("low_bps", "high_bps", "cause", "io_wait")}
     return [
         Measurement(
             id=f"disk_rate:{kind}:{transit.id}",
             metric="disk_rate",
-            subject=disk_subject(knee["site"], knee["way"], application),
-            value=knee["bps"],
+            subject=disk_subject(knee.site, knee.way, application),
+            value=knee.bps,
             unit="bit/s",
-            at=knee["at"],
+            at=knee.at,
             source="broker",
-            workflow=transit.workflow,
-            details=details | {"application": transit.application, "job": transit.job},
+            workflow=transit.request.workflow,
+            details=details
+            | {"application": transit.request.application, "job": transit.request.job},
         )
-        for kind, application in (("application", transit.application), ("site", ""))
+        for kind, application in (("application", transit.request.application), ("site", ""))
         if application or kind == "site"
     ]
 
@@ -90,17 +93,17 @@ def _fact(transit: Transit, metric: str, subject: str, value: float, unit: str) 
         subject=subject,
         value=value,
         unit=unit,
-        at=transit.released_at or transit.installed_at + transit.seconds,
-        source="transfer" if transit.vouched else claimed_by(transit.user),
-        workflow=transit.workflow,
+        at=transit.grant.released_at or transit.grant.installed_at + transit.usage.seconds,
+        source="transfer" if transit.usage.vouched else claimed_by(transit.request.user),
+        workflow=transit.request.workflow,
         details={
-            "job": transit.job,
-            "bytes": transit.bytes,
-            "seconds": transit.seconds,
-            "granted_bps": transit.granted_bps,
-            "streams": 0 if transit.relayed else transit.streams,  # of relays, not its own
-            "buffer_bytes": transit.buffer_bytes,
-            "path": list(transit.path),
+            "job": transit.request.job,
+            "bytes": transit.usage.bytes,
+            "seconds": transit.usage.seconds,
+            "granted_bps": transit.grant.granted_bps,
+            "streams": 0 if transit.relayed else transit.usage.streams,  # of relays, not its own
+            "buffer_bytes": transit.usage.buffer_bytes,
+            "path": list(transit.grant.path),
             "state": str(transit.state),
         },
     )

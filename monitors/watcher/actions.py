@@ -140,7 +140,7 @@ class GiveBack(_OfDecision):
 
     def _release(self, broker: BrokerClient, transit: Transit) -> None:
         ended = transit.state in ENDED
-        if ended and (transit.bytes or transit.seconds):
+        if ended and (transit.usage.bytes or transit.usage.seconds):
             broker.release(transit.id)  # no more, but raises while that is not written down
             return
         moved = self.files.measure(self.watched, self.decision, self.pair)
@@ -173,7 +173,8 @@ class ReportProgress(_OfDecision):
         if not moved.n_bytes:
             raise Later(_PROGRESS_S)
         transit = broker.report_progress(self.pair.id, moved.n_bytes)
-        if transit.ports_at == SEEN and not transit.flows:  # nobody can see its connections
+        if transit.request.ports_at == SEEN and not transit.request.flows:
+            # Nobody can see its connections.
             with suppress(BrokerError):  # the packets go another way
                 broker.report_flows(self.pair.id, ())
         if transit.state is TransitState.INSTALLED:  # its packets may be counted late
@@ -304,7 +305,7 @@ class Sweep(_Action):
                 if not self.wanted():
                     return
                 broker.release(transit.id, outcome=self.outcome)
-                words = {"job": transit.job, "id": transit.id, "outcome": self.outcome}
+                words = {"job": transit.request.job, "id": transit.id, "outcome": self.outcome}
                 self.record("given_back", words)
 
 

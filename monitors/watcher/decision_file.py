@@ -54,19 +54,19 @@ class Pair:
     def answered(self, answer: RequestOutcome) -> Pair:
         """The same, with what the broker answered."""
         transit = answer.transit
-        seen = transit if transit and transit.ports_at == SEEN else None
+        seen = transit if transit and transit.request.ports_at == SEEN else None
         return replace(
             self,
             id=answer.id,
             state=answer.state,
-            granted_bps=transit.granted_bps if transit else 0.0,
-            layer=transit.layer if transit else "",
-            path=tuple(transit.path) if transit else (),
+            granted_bps=transit.grant.granted_bps if transit else 0.0,
+            layer=transit.grant.layer if transit else "",
+            path=tuple(transit.grant.path) if transit else (),
             reason=answer.reason,
             waited_s=answer.waited_s,
             told=answer.told,
             client=self.client if seen else "",
-            far=seen.hosts[self.client == "src"] if seen and seen.hosts else "",
+            far=seen.request.hosts[self.client == "src"] if seen and seen.request.hosts else "",
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def _readings(word: str) -> list[tuple[str, str, str]]:
 
 
 def _texts(found: Transit) -> list[str]:
-    why = found.relay.get("why", "")
-    return [found.reason, why, *(one.get("rejected", "") for one in found.candidates)]
+    why = found.relay.why if found.relay else ""
+    return [found.reason, why, *(one.get("rejected", "") for one in found.grant.candidates)]
 
 
 class Discretion:
@@ -50,7 +50,7 @@ class Discretion:
         """Some of the caller's own, without others' ids in their words. Raises StoreError."""
         if caller.users is None:
             return list(found)
-        holders = [name for one in found for way in one.blocking for name in way["holders"]]
+        holders = [name for one in found for way in one.grant.blocking for name in way["holders"]]
         hidden = self._hidden(caller, (text for one in found for text in _texts(one)), holders)
         return [_without(hidden, one) for one in found]
 
@@ -91,13 +91,14 @@ def _without(hidden: Mapping[str, bool], found: Transit) -> Transit:
     told = found.copy()
     told.reason = _masked(hidden, found.reason)
     if told.relay:
-        told.relay["why"] = _masked(hidden, told.relay["why"])
-    told.candidates = [
-        {**one, "rejected": _masked(hidden, one.get("rejected", ""))} for one in found.candidates
+        told.relay = replace(told.relay, why=_masked(hidden, told.relay.why))
+    told.grant.candidates = [
+        {**one, "rejected": _masked(hidden, one.get("rejected", ""))}
+        for one in found.grant.candidates
     ]
-    told.blocking = [
+    told.grant.blocking = [
         {**one, "holders": [name for name in one["holders"] if not hidden.get(name)]}
-        for one in found.blocking
+        for one in found.grant.blocking
     ]
     return told
 
@@ -117,6 +118,6 @@ async def own_transit(broker: Broker, turns: Turns, caller: Principal, transit_i
     if not (transit_id.isascii() and transit_id.isprintable()):  # no id is, so do not look
         raise unknown_transit(transit_id)
     transit = await turns.read(broker.get, transit_id)
-    if not caller.owns(transit.user):
+    if not caller.owns(transit.request.user):
         raise unknown_transit(transit_id)
     return transit

@@ -28,10 +28,10 @@ class Only:
     def takes(self, transit: Transit) -> bool:
         """Whether this one is meant."""
         return (
-            self.user in (None, transit.user)
-            and self.project in (None, transit.project)
-            and (self.since is None or transit.requested_at >= self.since)
-            and (self.users is None or transit.user in self.users)
+            self.user in (None, transit.request.user)
+            and self.project in (None, transit.request.project)
+            and (self.since is None or transit.request.requested_at >= self.since)
+            and (self.users is None or transit.request.user in self.users)
         )
 
 
@@ -43,7 +43,7 @@ def newest(
     while True:
         found = listed(state, workflow, look)
         taken = [transit for transit in found if only.takes(transit)]
-        early = only.since is not None and found and found[0].requested_at < only.since
+        early = only.since is not None and found and found[0].request.requested_at < only.since
         if len(taken) >= limit or len(found) < look or early:
             return taken[-limit:]
         look = min(_STEP * look, _MOST)

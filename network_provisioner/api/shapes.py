@@ -5,14 +5,18 @@ Sizes are bytes, rates bits per second, times seconds (Unix seconds where an ins
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from inspect import cleandoc
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from network_provisioner.api.problems import Error
+from network_provisioner.base import model
 from network_provisioner.base.controller import Capabilities, LinkCounter, SwitchStatus
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
-from network_provisioner.base.model import Service, Transit, TransitRequest
+from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.base.schema import INTEGRAL
 from network_provisioner.templates.advice import Advice, PathFigures
 
@@ -46,47 +50,61 @@ class FlowBody(Body):
 Flows = Annotated[list[FlowBody], Field(max_length=MAX_FLOWS)]
 
 
-class TransitBody(Body):
-    """A request for a path."""
+_TERMS: dict[str, Any] = {
+    "id": Annotated[
+        str,
+        Field(
+            pattern=r"^[!-~]{1,200}$",
+            description="chosen by the caller; the same id gives the same transit",
+            examples=["my-transfer-1"],
+        ),
+    ],
+    "src": Annotated[Text, Field(examples=["mu"])],
+    "dst": Annotated[Text, Field(examples=["tacc"])],
+    "size_bytes": Count | None,
+    "min_bps": Annotated[Rate | None, Field(description="default: the template's QSpec")],
+    "max_bps": Annotated[
+        Rate | None,
+        Field(description="default: the template's RSpec, else all that the path has"),
+    ],
+    "lease_s": Seconds | None,
+    "retry": Count,
+    "start": Annotated[Instant | None, Field(description="default: now")],
+    "end": Annotated[Instant | None, Field(description="default: as long as it takes")],
+    "priority": Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000), INTEGRAL] | None,
+        Field(description="at most, and by default, the template's"),
+    ],
+    "user": Annotated[Text, Field(description="default: the name of the token")],
+    "flows": Annotated[Flows, Field(description="empty: all packets between the two sites")],
+    "src_host": Annotated[Text, Field(description="by name or address, with dst_host; empty: all")],
+    "ports_at": Annotated[
+        Literal["", "src", "dst", "client", "seen"],
+        Field(
+            description="which end's tool can use ports that are given to it, in the answer's "
+            "ports; client: it has two servers move the bytes; seen: none can, but the caller "
+            "reports the flows as its connections open",
+        ),
+    ],
+    "best_effort": Annotated[
+        Text,
+        Field(description="why the caller does without a path: recorded, nothing is reserved"),
+    ],
+}
+"""What the fields of a request may be; a text where nothing else is said."""
 
-    id: str = Field(
-        pattern=r"^[!-~]{1,200}$",
-        description="chosen by the caller; the same id gives the same transit",
-        examples=["my-transfer-1"],
-    )
-    src: Text = Field(examples=["mu"])
-    dst: Text = Field(examples=["tacc"])
-    size_bytes: Count | None = None
-    min_bps: Rate | None = Field(default=None, description="default: the template's QSpec")
-    max_bps: Rate | None = Field(
-        default=None, description="default: the template's RSpec, else all that the path has"
-    )
-    template: Text = "default"
-    lease_s: Seconds | None = None
-    workflow: Text = ""
-    job: Text = ""
-    retry: Count = 0
-    start: Instant | None = Field(default=None, description="default: now")
-    end: Instant | None = Field(default=None, description="default: as long as it takes")
-    priority: Annotated[int, Field(ge=0, le=1_000_000), INTEGRAL] | None = Field(
-        default=None, description="at most, and by default, the template's"
-    )
-    application: Text = ""
-    user: Text = Field(default="", description="default: the name of the token")
-    project: Text = ""
-    experiment: Text = ""
-    flows: Flows = Field(default=[], description="empty: all packets between the two sites")
-    src_host: Text = Field(default="", description="by name or address, with dst_host; empty: all")
-    dst_host: Text = ""
-    ports_at: Literal["", "src", "dst", "client", "seen"] = Field(
-        default="",
-        description="which end's tool can use ports that are given to it, in the answer's ports; "
-        "client: it has two servers move the bytes; seen: none can, but the caller reports the "
-        "flows as its connections open",
-    )
-    best_effort: Text = Field(
-        default="", description="why the caller does without a path: recorded, nothing is reserved"
-    )
+
+def _asked() -> Iterator[tuple[str, Any]]:
+    for each in fields(TransitRequest):
+        usual = [] if each.name == "flows" else ... if each.default is MISSING else each.default
+        yield each.name, (_TERMS.get(each.name, Text), usual)
+
+
+_Asked: Any = create_model("_Asked", __base__=Body, **dict(_asked()))
+
+
+class TransitBody(_Asked):  # type: ignore[misc]
+    """A request for a path."""
 
     def request(self, user: str, project: str) -> TransitRequest:
         """As the broker takes it. Raises InputError for flows without a port."""
@@ -170,6 +188,36 @@ class Answer(BaseModel):
     """An answer: more may be in it in a later version."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def _published() -> Iterator[tuple[str, Any]]:
+    """What a transit is published with: names, each with its type and default."""
+    for name, place in model.PUBLISHED.items():
+        owner: Any = model.Transit
+        *parts, attribute = place.split(".")
+        for part in parts:
+            owner = get_type_hints(owner)[part]
+        kind = get_type_hints(owner)[attribute]
+        usual = owner.__dataclass_fields__[attribute].default
+        first = (*get_args(kind), kind)[0]
+        is_plain = isinstance(first, type) and issubclass(first, str | int | float)
+        if get_origin(kind) in (list, tuple):
+            usual = Field(default_factory=list)
+            if not is_plain or get_origin(kind) is tuple:
+                kind = list[str] if is_plain else list[dict[str, Any]]
+        elif not is_plain:
+            kind, usual = dict[str, Any], Field(default_factory=dict)
+        yield name, (kind, ... if usual is MISSING else usual)
+
+
+_Published: Any = create_model("_Published", **dict(_published()))
+
+
+class Transit(_Published):  # type: ignore[misc]
+    __doc__ = "\n\n".join(
+        cleandoc(kind.__doc__ or "")
+        for kind in (model.Transit, model.AgreedRequest, model.TransitGrant, model.TransitUsage)
+    )
 
 
 class TransitAnswer(Answer):

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from network_provisioner.access import May, Principal
-from network_provisioner.api import answers
+from network_provisioner.api import answers, shapes
 from network_provisioner.api.callers import Caller
 from network_provisioner.api.discreet import Discretion, own_transit
 from network_provisioner.api.listing import Only, newest
@@ -49,7 +49,10 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
     own = partial(_own, broker, turns)
 
     @routes.post(
-        "/v1/transits", status_code=201, response_model=Transit, responses={200: {"model": Transit}}
+        "/v1/transits",
+        status_code=201,
+        response_model=shapes.Transit,
+        responses={200: {"model": shapes.Transit}},
     )
     async def request_transit(body: TransitBody, caller: Caller) -> Response:
         """Ask for a path. 201 for a new transit, 200 for one that the same id got before."""
@@ -70,7 +73,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         each = [one if isinstance(one, RequestAnswer) else next(answered) for one in asked]
         return answers.asked(await turns.read(discretion.answers, caller, each))
 
-    @routes.get("/v1/transits", response_model=list[Transit])
+    @routes.get("/v1/transits", response_model=list[shapes.Transit])
     async def list_transits(
         caller: Caller,
         state: TransitState | None = None,
@@ -93,12 +96,12 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
         return answers.transits(await turns.read(listed))
 
     # ":path" because an id may contain a slash.
-    @routes.post("/v1/transits/{transit_id:path}/release", response_model=Transit)
+    @routes.post("/v1/transits/{transit_id:path}/release", response_model=shapes.Transit)
     async def release_transit(
         transit_id: str, caller: Caller, body: ReleaseBody | None = None
     ) -> Response:
         """Give a path back. Idempotent."""
-        user = (await own(caller, May.RELEASE, transit_id)).user
+        user = (await own(caller, May.RELEASE, transit_id)).request.user
         report = (body or ReleaseBody()).model_dump()
         moved = report.pop("bytes")
         # What an engineer says of others' transfers is what their files say.
@@ -107,13 +110,13 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             caller, await turns.change(broker.release, transit_id, moved, vouched=vouched, **report)
         )
 
-    @routes.post("/v1/transits/{transit_id:path}/renew", response_model=Transit)
+    @routes.post("/v1/transits/{transit_id:path}/renew", response_model=shapes.Transit)
     async def renew_transit(transit_id: str, body: RenewBody, caller: Caller) -> Response:
         """Make a lease last longer."""
         await own(caller, May.REQUEST, transit_id)
         return await told(caller, await turns.change(broker.renew, transit_id, body.lease_s))
 
-    @routes.post("/v1/transits/{transit_id:path}/shift", response_model=Transit)
+    @routes.post("/v1/transits/{transit_id:path}/shift", response_model=shapes.Transit)
     async def shift_transit(transit_id: str, body: ShiftBody, caller: Caller) -> Response:
         """Move what was reserved in advance to other times, all or nothing."""
         await own(caller, May.REQUEST, transit_id)
@@ -122,8 +125,8 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             await turns.change(broker.shift, transit_id, body.start, body.end, body.size_bytes),
         )
 
-    @routes.put("/v1/transits/{transit_id:path}/flows", response_model=Transit)
-    @routes.post("/v1/transits/{transit_id:path}/flows", response_model=Transit)
+    @routes.put("/v1/transits/{transit_id:path}/flows", response_model=shapes.Transit)
+    @routes.post("/v1/transits/{transit_id:path}/flows", response_model=shapes.Transit)
     async def report_flows(transit_id: str, body: FlowsBody, caller: Caller) -> Response:
         """Say which packets a transit carries, once the application knows its ports."""
         await own(caller, May.REQUEST, transit_id)
@@ -131,7 +134,7 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             caller, await turns.change(broker.report_flows, transit_id, flows_of(body.flows))
         )
 
-    @routes.post("/v1/transits/{transit_id:path}/progress", response_model=Transit)
+    @routes.post("/v1/transits/{transit_id:path}/progress", response_model=shapes.Transit)
     async def report_progress(transit_id: str, body: ProgressBody, caller: Caller) -> Response:
         """Say what a transfer has moved until now."""
         await own(caller, May.REQUEST, transit_id)
@@ -139,14 +142,14 @@ def router(broker: Broker, turns: Turns, metrics: Metrics) -> APIRouter:
             caller, await turns.change(broker.report_progress, transit_id, body.bytes)
         )
 
-    @routes.patch("/v1/transits/{transit_id:path}", response_model=Transit)
+    @routes.patch("/v1/transits/{transit_id:path}", response_model=shapes.Transit)
     async def change_transit(transit_id: str, body: ChangeBody, caller: Caller) -> Response:
         """Raise or lower minimum and ceiling, all or nothing, without a gap."""
         await own(caller, May.REQUEST, transit_id)
         rates = body.min_bps, body.max_bps
         return await told(caller, await turns.change(broker.change, transit_id, *rates))
 
-    @routes.get("/v1/transits/{transit_id:path}", response_model=Transit)
+    @routes.get("/v1/transits/{transit_id:path}", response_model=shapes.Transit)
     async def get_transit(transit_id: str, caller: Caller) -> Response:
         """One transit, with the candidates and scores behind its path."""
         return await told(caller, await own(caller, May.READ, transit_id))

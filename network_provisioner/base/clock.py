@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from network_provisioner.base.model import LIVE, Transit
 
@@ -23,7 +24,6 @@ JUMP_S = 1.0  # less than this is left alone: a clock that is kept right is neve
 GLITCH_S, LASTS_S = 60.0, 300.0  # less than this is followed when it has lasted so long
 _AT_ONCE_S = 0.05  # two clocks read within this are read at the same time
 _ATTEMPTS = 5
-_PAST = ("requested_at", "installed_at", "active_at", "metered_at")
 
 Seconds = Callable[[], float]
 
@@ -110,10 +110,17 @@ def move_times(transit: Transit, by_s: float, before: float) -> None:
     A lease that runs keeps its length, a wait its patience, and what has happened stays as long
     ago as it was. Times that were asked for by the wall clock stay: a start in advance, and an end.
     """
-    lives = transit.state in LIVE and transit.start <= before
-    for name in (*_PAST, "start", "lease_until", "expected_end") if lives else _PAST:
-        at = getattr(transit, name)
-        if at:  # 0 stands for what has not happened, also where the clock was set to the year 1970
-            setattr(transit, name, max(1.0, at + by_s))
-    if transit.end and transit.lease_until:
-        transit.lease_until = min(transit.lease_until, transit.end)
+
+    def moved(at: float) -> float:
+        # 0 stands for what has not happened, also where the clock was set to the year 1970.
+        return max(1.0, at + by_s) if at else at
+
+    request, grant, usage = transit.request, transit.grant, transit.usage
+    if transit.state in LIVE and transit.request.start <= before:
+        request = replace(request, start=moved(request.start))
+        grant.lease_until, grant.expected_end = moved(grant.lease_until), moved(grant.expected_end)
+    transit.request = replace(request, requested_at=moved(request.requested_at))
+    usage.metered_at = moved(usage.metered_at)
+    grant.installed_at, grant.active_at = moved(grant.installed_at), moved(grant.active_at)
+    if transit.request.end and transit.grant.lease_until:
+        transit.grant.lease_until = min(transit.grant.lease_until, transit.request.end)

@@ -197,9 +197,10 @@ def may_be(transit_id: str, requested: str) -> bool:
 def lease_of(transit: Transit) -> float:
     """The seconds that a lease must last to outlast the transfer at the granted rate, 0 where there
     is none or its size is not known."""
-    if transit.state not in ON_SWITCHES or not transit.size_bytes or transit.granted_bps <= 0:
+    size_bytes, rate_bps = transit.request.size_bytes, transit.grant.granted_bps
+    if transit.state not in ON_SWITCHES or not size_bytes or rate_bps <= 0:
         return 0.0
-    return _LEASE_FACTOR * 8 * transit.size_bytes / transit.granted_bps + _LEASE_EXTRA_S
+    return _LEASE_FACTOR * 8 * size_bytes / rate_bps + _LEASE_EXTRA_S
 
 
 def _without(
@@ -253,9 +254,8 @@ def _give_up(item: _Pending, why: str, effects: Effects) -> None:
     if item.transit.reason:
         reason += f" ({item.transit.reason})"
     effects.warnings.append(f"{item.request.src} to {item.request.dst}: {reason}")
-    item.transit = replace(
-        item.transit, state=TransitState.BEST_EFFORT, reason=reason, granted_bps=0.0
-    )
+    item.transit.state, item.transit.reason = TransitState.BEST_EFFORT, reason
+    item.transit.grant.granted_bps = 0.0
 
 
 def _lost(request: TransitRequest, reason: str, effects: Effects) -> RequestOutcome:
@@ -278,7 +278,7 @@ def _known(transit: Transit) -> RequestOutcome:
 
 def _lengthen(transit: Transit, effects: Effects) -> Transit:
     need_s = lease_of(transit)
-    if transit.lease_until - effects.now() >= need_s or not need_s:
+    if transit.grant.lease_until - effects.now() >= need_s or not need_s:
         return transit
     try:
         return effects.budget.call(partial(effects.broker.renew, transit.id, need_s))

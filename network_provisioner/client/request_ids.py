@@ -30,7 +30,7 @@ def latest(
     def has_ended(transit: Transit | None) -> bool:
         if transit is None:
             return False
-        return transit.state in ENDED or user not in (None, transit.user)
+        return transit.state in ENDED or user not in (None, transit.request.user)
 
     ended, number = 0, 1  # of the last that has, and of one that may not have
     while has_ended(answer := find(numbered(base, number))):

@@ -39,7 +39,7 @@ def route_table(
                 rate = path.capacity_bps if path is not None else 0.0
                 rows.append(_row(topology, failed, (src, dst), path, BEST_EFFORT, rate, "", why))
     for transit in live:
-        ends, state = (transit.src, transit.dst), transit.state.value
+        ends, state = (transit.request.src, transit.request.dst), transit.state.value
         for nodes, rate in granted(transit) if not site or site in ends else ():
             path = topology.path(nodes)
             rows.append(_row(topology, failed, ends, path, transit.id, rate, state, transit.reason))

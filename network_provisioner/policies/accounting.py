@@ -45,7 +45,7 @@ class Usage:
             self.name,
             self.transits + 1,
             self.bytes + moved_bytes(transit),
-            self.byte_seconds + transit.byte_seconds,
+            self.byte_seconds + transit.usage.byte_seconds,
             self.seconds + held_s(transit),
         )
 
@@ -62,32 +62,34 @@ def meter(transit: Transit, now: float) -> None:
     """
     if transit.state not in ON_SWITCHES:
         return
-    until = min(now, transit.lease_until) if transit.lease_until else now
-    since = max(transit.metered_at, transit.installed_at)
+    grant, usage = transit.grant, transit.usage
+    until = min(now, grant.lease_until) if grant.lease_until else now
+    since = max(usage.metered_at, grant.installed_at)
     if until > since:
-        transit.byte_seconds += bytes_of(transit.granted_bps) * (until - since)
-        transit.metered_at = until
+        usage.byte_seconds += bytes_of(grant.granted_bps) * (until - since)
+        usage.metered_at = until
 
 
 def moved_bytes(transit: Transit) -> int:
     """What its transfer moved: its own report, where that can be, else the switch's count."""
-    return transit.switch_bytes if transit.doubt else transit.bytes or transit.switch_bytes
+    usage = transit.usage
+    return usage.switch_bytes if usage.doubt else usage.bytes or usage.switch_bytes
 
 
 def held_s(transit: Transit) -> float:
     """How long an ended transit was on the switches, in seconds: no longer than its lease."""
-    if not transit.installed_at:
+    if not transit.grant.installed_at:
         return 0.0
     end = ended_at(transit)
-    if transit.lease_until:
-        end = min(end, transit.lease_until)
-    return max(0.0, end - transit.installed_at)
+    if transit.grant.lease_until:
+        end = min(end, transit.grant.lease_until)
+    return max(0.0, end - transit.grant.installed_at)
 
 
 def ended_at(transit: Transit) -> float:
     """The Unix second under which an ended transit counts. One that never had a path counts when
     its transfer was reported, else when it was asked for."""
-    return transit.released_at or transit.requested_at
+    return transit.grant.released_at or transit.request.requested_at
 
 
 def usage(
@@ -103,7 +105,7 @@ def usage(
     found: dict[str, Usage] = {}
     for transit in transits:
         if transit.state in ENDED and since <= ended_at(transit) < until:
-            name = getattr(transit, by)
+            name = getattr(transit.request, by)
             found[name] = found.get(name, Usage(name)).and_also(transit)
     return sorted(found.values(), key=lambda u: (-u.bytes, -u.byte_seconds, u.name))
 
@@ -154,11 +156,11 @@ class RecentUse:
         with self._lock:
             noted = list(self._noted.values())
         for transit in noted:
-            name = getattr(transit, by)
+            name = getattr(transit.request, by)
             age = max(0.0, now - ended_at(transit)) / self._half_life_s
             found[name] = found.get(name, 0.0) + moved_bytes(transit) * 2.0**-age
         for transit in live:
-            name = getattr(transit, by)
+            name = getattr(transit.request, by)
             found[name] = found.get(name, 0.0) + so_far_bytes(transit, now, self._half_life_s)
         return found
 
@@ -166,8 +168,9 @@ class RecentUse:
 def so_far_bytes(transit: Transit, now: float, at_most_s: float = float("inf")) -> float:
     """What a live transit has moved by now, at most in the last ``at_most_s`` seconds, if it goes
     as fast as it was granted; no more than its size."""
-    if not transit.installed_at:
+    if not transit.grant.installed_at:
         return 0.0
-    elapsed = min(max(0.0, now - transit.installed_at), at_most_s)
-    moved = bytes_of(transit.granted_bps) * elapsed
-    return moved if transit.size_bytes is None else min(moved, float(transit.size_bytes))
+    elapsed = min(max(0.0, now - transit.grant.installed_at), at_most_s)
+    moved = bytes_of(transit.grant.granted_bps) * elapsed
+    size_bytes = transit.request.size_bytes
+    return moved if size_bytes is None else min(moved, float(size_bytes))

@@ -52,20 +52,20 @@ def queue_of(transit: Transit, by_hop: Governing) -> str:
 
 def reserved(transit: Transit) -> list[tuple[Hop, float]]:
     """What a live transit has reserved at least on each link direction, in bits per second."""
-    if not transit.parts:
-        return [(hop, transit.requested_bps) for hop in pairwise(transit.path)]
+    if not transit.grant.parts:
+        return [(hop, transit.request.min_bps) for hop in pairwise(transit.grant.path)]
     found: dict[Hop, float] = {}
-    for part in transit.parts:
-        for hop in pairwise(part["path"]):
-            found[hop] = found.get(hop, 0.0) + part["min_bps"]
+    for part in transit.grant.parts:
+        for hop in pairwise(part.path):
+            found[hop] = found.get(hop, 0.0) + part.min_bps
     return list(found.items())
 
 
 def demand_bps(transit: Transit, now: float) -> float:
     """What a live transfer could use now: up to its ceiling, no more than what is left of it needs
     to be done in a few seconds, and never less than its minimum."""
-    most = max(transit.max_bps, transit.requested_bps)
-    if transit.size_bytes is None:
+    most = max(transit.request.max_bps, transit.request.min_bps)
+    if transit.request.size_bytes is None:
         return most
-    left = max(0.0, transit.size_bytes - so_far_bytes(transit, now))
-    return max(transit.requested_bps, min(most, bits(left) / _HORIZON_S))
+    left = max(0.0, transit.request.size_bytes - so_far_bytes(transit, now))
+    return max(transit.request.min_bps, min(most, bits(left) / _HORIZON_S))

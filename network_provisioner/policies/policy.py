@@ -91,7 +91,7 @@ class Policy:
 
     def queue_of(self, transit: Transit) -> str:
         """The queue that a transfer shares under this policy, "" where it names no such one."""
-        value = getattr(transit, self.type)
+        value = getattr(transit.request, self.type)
         spec = value if value in self.specs else EVERYBODY_ELSE
         return self.queues[self.specs.index(spec)] if spec in self.specs else ""
 

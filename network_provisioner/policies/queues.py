@@ -36,9 +36,9 @@ class _Crossing:
         """Whether it still is so."""
         return (
             self.transit is transit
-            and self.min_bps == transit.requested_bps
-            and self.path == transit.path
-            and not transit.parts
+            and self.min_bps == transit.request.min_bps
+            and self.path == transit.grant.path
+            and not transit.grant.parts
         )
 
 
@@ -93,7 +93,7 @@ class LinkQueues:
     def _enter(self, transit: Transit) -> set[Hop]:
         at = {hop: min_bps for hop, min_bps in reserved(transit) if hop in self._governing}
         queue = queue_of(transit, self._governing)
-        crossing = _Crossing(transit, list(transit.path), transit.requested_bps, queue, at)
+        crossing = _Crossing(transit, list(transit.grant.path), transit.request.min_bps, queue, at)
         self._seen[transit.id] = crossing
         for hop in at:
             self._on.setdefault(hop, {})[transit.id] = crossing

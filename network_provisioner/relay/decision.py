@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from network_provisioner.base.model import TransitRelay
 from network_provisioner.base.units import format_size
 from network_provisioner.templates.advice import PathFigures, carried, words
 
@@ -38,13 +38,13 @@ def settings(path: PathFigures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def described(relay: Mapping[str, Any]) -> str:
+def described(relay: TransitRelay | None) -> str:
     """:attr:`Transit.relay <network_provisioner.base.model.Transit>` in words; "" for nothing."""
-    if "port" not in relay:
-        return f"direct: {relay['why']}" if relay else ""
-    many = f"{relay['streams']} connections" if relay["streams"] > 1 else "one connection"
+    if relay is None or not relay.port:
+        return f"direct: {relay.why}" if relay else ""
+    many = f"{relay.streams} connections" if relay.streams > 1 else "one connection"
     return (
-        f"{relay['src']} and {relay['dst']} carry it over {many} ({relay['congestion']}, "
-        f"{format_size(relay['buffer_bytes'])}{', TLS' if relay['tls'] else ''}) to port "
-        f"{relay['port']}: {relay['why']}"
+        f"{relay.src} and {relay.dst} carry it over {many} ({relay.congestion}, "
+        f"{format_size(relay.buffer_bytes)}{', TLS' if relay.tls else ''}) to port "
+        f"{relay.port}: {relay.why}"
     )

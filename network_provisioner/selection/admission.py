@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.model import ON_SWITCHES, Transit
@@ -59,14 +60,14 @@ class Admission:
     def too_small(self, transit: Transit, template: Template, now: float) -> str:
         """Why a circuit would not pay for a transit (:mod:`~.selection.breakeven`), in words; ""
         where it does, or nobody knows. Raises BrokerError ``unknown_site``."""
-        size = transit.size_bytes
+        size = transit.request.size_bytes
         if size is None:
             return ""
         if template.break_even_bytes is not None:
             return below(template, size)
         setup_s = self._setup_times.setup_s()
-        if size >= largest_small(setup_s, transit.max_bps):  # as most bytes are: no need to look
-            return ""
+        if size >= largest_small(setup_s, transit.request.max_bps):
+            return ""  # as most bytes are: no need to look
         circuit_bps = self._selector.likely_bps(transit, now)
         if circuit_bps <= 0:
             return ""
@@ -129,11 +130,12 @@ class Admission:
         if isinstance(verdict, Grant):
             return wanted, verdict
         longest = self.window(wanted, now)[1] - now
-        reserved_s = transit.lease_until - transit.start
-        verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
-        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < transit.start:
-            wanted = replace(wanted, start=verdict.earliest)
-            verdict = self.readmit(transit, replace(wanted, lease_s=reserved_s), now)
+        start = transit.request.start
+        reserved_s = transit.grant.lease_until - start
+        verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
+        if isinstance(verdict, Wait) and verdict.earliest and verdict.earliest < start:
+            wanted = _asking(wanted, start=verdict.earliest)
+            verdict = self.readmit(transit, _asking(wanted, lease_s=reserved_s), now)
         if not isinstance(verdict, Grant):
             return None
         most = verdict.start + longest
@@ -147,7 +149,7 @@ class Admission:
         held = self._state.ledger.reservations.get(transit.id)
         if held is not None:
             until = self._free_until(held, until, transit)
-        return max(until, transit.lease_until)
+        return max(until, transit.grant.lease_until)
 
     def most_bps(self, transit: Transit) -> float:
         """Bits per second that a transfer can reach at most: on the paths it holds, else on the
@@ -157,9 +159,9 @@ class Admission:
             return MAX_RATE_BPS
         try:
             ways = circuits.ways(transit, self._state.topology)
-            if ways and transit.state in ON_SWITCHES and not transit.moves:
+            if ways and transit.state in ON_SWITCHES and not transit.grant.moves:
                 return sum(way.path.capacity_bps for way in ways)
-            found = self._selector.paths(transit.src, transit.dst)
+            found = self._paths(transit)
         except (InputError, BrokerError):  # both are of another topology's
             return MAX_RATE_BPS
         return min(max((p.capacity_bps for p in found), default=MAX_RATE_BPS), MAX_RATE_BPS)
@@ -167,7 +169,8 @@ class Admission:
     def refusal(self, transit: Transit, ways: Sequence[PathPart], now: float) -> str:
         """Why a live transit may not hold the higher rates of these ``ways``, though there is room,
         in words; "" where it may."""
-        start, until = max(now, transit.start), transit.end or transit.lease_until
+        start = max(now, transit.request.start)
+        until = transit.request.end or transit.grant.lease_until
         rates = Reservation(transit.id, tuple(way.lane for way in ways), start, until).rates()
         limit_of, others = self._limit_of(transit, now), self._ledger_without(transit)
         for hop, rate in rates.items():
@@ -194,7 +197,7 @@ class Admission:
         start, end = self.window(transit, now)
         template = template_of(transit, self._templates)
         # A part of the room may do where several paths share it, or somebody else may move.
-        whole = transit.priority <= lowest and template is not None and template.paths < 2
+        whole = transit.request.priority <= lowest and template is not None and template.paths < 2
 
         def closed(hop: Hop, mine: Claim) -> bool:
             done = min(end, start + mine.brief_s)
@@ -241,7 +244,7 @@ class Admission:
                 return ()
             paths = self._selector.best_first(transit, template, now)
             ways = circuits.ways(transit, self._state.topology)
-            members.append(Movable(transit.id, transit.priority, paths, ways))
+            members.append(Movable(transit.id, transit.request.priority, paths, ways))
         return elsewhere(self._state.ledger, members, away, now, self._selector.switches)
 
     def may_move(self, transit: Transit, freed: Set[Hop]) -> bool:
@@ -250,17 +253,17 @@ class Admission:
         template = template_of(transit, self._templates)
         if template is None or template.better_path != "move":
             return False
-        paths = self._selector.paths(transit.src, transit.dst)
-        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != transit.path)
+        paths, nodes = self._paths(transit), transit.grant.path
+        return any(not freed.isdisjoint(p.hops) for p in paths if list(p.nodes) != nodes)
 
     def better(self, transit: Transit, now: float) -> Candidate | None:
         """A better path with room for a transit that is on one, alone there with its packets; None
         where there is none."""
         template = template_of(transit, self._templates)
-        alone = not (transit.parts or self._state.active.pairs.mates(transit))
-        if template is None or transit.requested_bps <= 0 or not alone:
+        alone = not (transit.grant.parts or self._state.active.pairs.mates(transit))
+        if template is None or transit.request.min_bps <= 0 or not alone:
             return None
-        wanted = replace(transit.copy(), start=now, end=transit.end or transit.lease_until)
+        wanted = _asking(transit, start=now, end=transit.request.end or transit.grant.lease_until)
         claims = self._state.active.waitlist.claims_before(transit, now)
         verdict = self._selector.find(
             wanted, template, now, claims=claims, limit_of=self._limit_of(wanted, now),
@@ -269,21 +272,22 @@ class Admission:
         if not isinstance(verdict, Grant) or verdict.decision.chosen is None:
             return None
         best = verdict.decision.chosen
-        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == transit.path)
+        nodes = transit.grant.path
+        here = (c.q for c in verdict.decision.candidates if list(c.path.nodes) == nodes)
         return best if best.q - next(here, 0.0) >= BETTER_BY else None
 
     def open_path(self, transit: Transit) -> Path | None:
         """The path for a transit without a guarantee, where nothing passes without one (at a
         Science DMZ) and its packets are not on several; else None."""
-        ends = (self._state.topology.nodes[transit.src], self._state.topology.nodes[transit.dst])
-        if transit.src == transit.dst or not any(end.dmz for end in ends):
+        src, dst, nodes = transit.request.src, transit.request.dst, self._state.topology.nodes
+        if src == dst or not any(nodes[end].dmz for end in (src, dst)):
             return None
         ways = self._state.active.pairs.ways(transit)
         if len(ways) > 1 or self._state.active.pairs.clash(transit) is not None:
             return None
         if ways:
             return self._state.topology.path(ways.pop())
-        paths = self._selector.paths(transit.src, transit.dst)
+        paths = self._paths(transit)
         return next((p for p in paths if not failure(p, self._state.unusable)), None)
 
     def window(self, transit: Transit, now: float) -> tuple[float, float]:
@@ -292,23 +296,27 @@ class Admission:
 
     def usual_end(self, transit: Transit) -> float:
         """When the lease of a live transit would have ended had nobody waited before it."""
-        start = max(transit.installed_at, transit.start, transit.requested_at)
+        start = max(transit.grant.installed_at, transit.request.start, transit.request.requested_at)
         return self._selector.window(transit, start)[1]
 
     def lease_until(self, transit: Transit, grant: Grant) -> float:
         """When what was granted ends unless it is renewed."""
-        longest = self._limits.max_lease_s
-        if transit.lease_s is not None:
-            longest = min(transit.lease_s, longest)
+        longest, lease_s = self._limits.max_lease_s, transit.request.lease_s
+        if lease_s is not None:
+            longest = min(lease_s, longest)
         until = min(grant.end, grant.start + longest)
-        return min(until, transit.lease_until) if transit.lost_path else until
+        return min(until, transit.grant.lease_until) if transit.lost_path else until
 
     # -- within ------------------------------------------------------------------------------
+
+    def _paths(self, transit: Transit) -> list[Path]:
+        return self._selector.paths(transit.request.src, transit.request.dst)
 
     def _limit_of(self, transit: Transit, now: float) -> LimitOf:
         if self._policies is None:
             return unlimited
-        bound, known, at = self._policies.bound, self._state.active.all, max(now, transit.start)
+        bound, known = self._policies.bound, self._state.active.all
+        at = max(now, transit.request.start)
         return cache(lambda hop: bound(transit, hop, self._state.ledger.capacity(hop), at, known))
 
     def _ledger_without(self, *transits: Transit) -> Ledger:
@@ -334,23 +342,24 @@ class Admission:
         found = []
         for transit in (first, *self._state.active.pairs.mates(first)):
             template = template_of(transit, self._templates)
-            if transit.priority >= newcomer.priority or template is None:
+            if transit.request.priority >= newcomer.request.priority or template is None:
                 return []
             ways = circuits.ways(transit, self._state.topology)
             if any(way.min_bps <= 0 for way in ways):
                 return []
             low = sum(way.min_bps for way in ways)
-            paths = self._selector.usable(transit.src, transit.dst, template, low)
-            found.append(Movable(transit.id, transit.priority, paths, ways))
+            paths = self._selector.usable(transit.request.src, transit.request.dst, template, low)
+            found.append(Movable(transit.id, transit.request.priority, paths, ways))
         return found
 
     def _best_effort(self, transit: Transit, template: Template) -> float | None:
         if self._best_effort_of is None or not self._state.can.real_packets:
             return None
+        request = transit.request
         try:
-            found = self._best_effort_of(transit.src, transit.dst, transit.user)
+            found = self._best_effort_of(request.src, request.dst, request.user)
         except Exception:  # likewise
-            log.exception("best effort from %s to %s is unknown", transit.src, transit.dst)
+            log.exception("best effort from %s to %s is unknown", request.src, request.dst)
             return None
         return None if found is None or found[1] > template.max_age_s else found[0]
 
@@ -359,4 +368,10 @@ def is_before(other: Transit, wanted: Transit) -> bool:
     """Whether one that waits has asked before ``wanted`` did, or is of higher priority."""
     if other.id == wanted.id:
         return False
-    return other.priority > wanted.priority or other.requested_at < wanted.requested_at
+    mine, its = wanted.request, other.request
+    return its.priority > mine.priority or its.requested_at < mine.requested_at
+
+
+def _asking(transit: Transit, **values: Any) -> Transit:
+    """The same transit with another request."""
+    return replace(transit, request=replace(transit.request, **values))

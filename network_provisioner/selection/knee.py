@@ -19,11 +19,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from network_provisioner.base.model import IoRecord
 from network_provisioner.base.units import format_rate
 
 SHARPNESS = [*(2 ** (place / 4) for place in range(20)), 38.0, 76.0, 500.0]
@@ -323,14 +324,16 @@ def _corner(sharpness: float, gain: float) -> float:
     return math.log(gain ** (-sharpness / (sharpness + 1)) - 1) / sharpness
 
 
-def described(knee: Mapping[str, Any]) -> str:
-    """:attr:`Transit.knee <network_provisioner.base.model.Transit>` in words; "" for nothing."""
-    if "bps" in knee:
-        between = f"{format_rate(knee['low_bps'])} to {format_rate(knee['high_bps'])}"
+def described(io: IoRecord | None) -> str:
+    """A knee that was found, or remembered, in words; "" for none."""
+    if io is None:
+        return ""
+    if (knee := io.knee) is not None:
+        between = f"{format_rate(knee.low_bps)} to {format_rate(knee.high_bps)}"
         return (
-            f"knee at {format_rate(knee['bps'])} ({between}): the disk of {knee['site']} "
-            f"{knee['way']}s no more (I/O wait {knee['io_wait']:.0%})"
+            f"knee at {format_rate(knee.bps)} ({between}): the disk of {knee.site} {knee.way}s no "
+            f"more (I/O wait {knee.io_wait:.0%})"
         )
-    if "remembered_bps" in knee:
-        return f"began at {format_rate(knee['remembered_bps'])}, which disks were found to take"
+    if io.remembered_bps is not None:
+        return f"began at {format_rate(io.remembered_bps)}, which disks were found to take"
     return ""

@@ -18,7 +18,7 @@ from functools import partial
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.instants import iso
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import AgreedRequest, Transit
 from network_provisioner.base.units import transfer_time
 from network_provisioner.policies.differentiator import LimitOf, unlimited
 from network_provisioner.selection.fit import Fit, Requirement, failure
@@ -99,12 +99,12 @@ class PathSelector:
 
         Raises BrokerError ``unknown_site``.
         """
-        paths = self.paths(transit.src, transit.dst)
+        paths = self.paths(transit.request.src, transit.request.dst)
         if not paths:
             return 0.0
         window = self.window(transit, now)
         free = max(min(self._state.ledger.residual(hop, *window) for hop in p.hops) for p in paths)
-        return max(transit.requested_bps, min(transit.max_bps, float(free)))
+        return max(transit.request.min_bps, min(transit.request.max_bps, float(free)))
 
     def _larger(self, src: str, dst: str, than_bps: float) -> list[Path]:
         """The largest path, and the shortest of its size, if it is larger than that."""
@@ -143,7 +143,8 @@ class PathSelector:
     def best_first(self, transit: Transit, template: Template, now: float) -> tuple[Path, ...]:
         """The paths that work and meet a transit's QSpec, whatever is free there."""
         fit = self._fit(self._ask(transit, now), template)
-        known = self._known(fit, self.paths(transit.src, transit.dst), transit.user)
+        request = transit.request
+        known = self._known(fit, self.paths(request.src, request.dst), request.user)
         return tuple(fit.fitting(known))
 
     def _fit(
@@ -196,20 +197,20 @@ class PathSelector:
         Tried in this order, so that nobody moves without need: one path, several where the template
         allows them, one path after moving others. Raises BrokerError ``unknown_site``.
         """
-        ask = self._ask(transit, now)
+        ask, request = self._ask(transit, now), transit.request
         if ask.end <= ask.start:
-            return Never(f"its end, {iso(transit.end)}, has passed", "bad_time")
-        paths = [pinned] if pinned else self.paths(transit.src, transit.dst)
+            return Never(f"its end, {iso(request.end)}, has passed", "bad_time")
+        paths = [pinned] if pinned else self.paths(request.src, request.dst)
         if not paths:
-            return Never(f"no path joins {transit.src} and {transit.dst}", "no_path")
+            return Never(f"no path joins {request.src} and {request.dst}", "no_path")
         fit = self._fit(ask, template, claims, limit_of, ledger)
-        known = self._known(fit, paths, transit.user)
+        known = self._known(fit, paths, request.user)
         decision = choose(known, template, ask.low, ask.high, self._state.keeps_rates)
         if decision.chosen is None and not pinned and len(paths) >= self._limits.max_paths:
             # There are more paths than candidates: one of them may have room.
-            other = self._state.topology.open_path(transit.src, transit.dst, fit.is_open)
+            other = self._state.topology.open_path(request.src, request.dst, fit.is_open)
             if other is not None:
-                known += self._known(fit, [other], transit.user)
+                known += self._known(fit, [other], request.user)
                 decision = choose(known, template, ask.low, ask.high, self._state.keeps_rates)
         if pinned:
             words = "the only path to choose from: other transits of the two sites hold it"
@@ -230,19 +231,20 @@ class PathSelector:
         return ask.start, ask.end
 
     def _ask(self, transit: Transit, now: float) -> Requirement:
-        start = max(now, transit.start)
-        low, high = transit.requested_bps, transit.max_bps
-        if transit.end:
-            return Requirement(transit.id, low, high, start, transit.end - start, transit.end)
-        lease_s, brief_s = self._lease(transit), circuits.brief_s(transit)
+        request = transit.request
+        start = max(now, request.start)
+        low, high = request.min_bps, request.max_bps
+        if request.end:
+            return Requirement(transit.id, low, high, start, request.end - start, request.end)
+        lease_s, brief_s = self._lease(request), circuits.brief_s(transit)
         return Requirement(transit.id, low, high, start, lease_s, brief_s=brief_s)
 
-    def _lease(self, transit: Transit) -> float:
+    def _lease(self, request: AgreedRequest) -> float:
         """Seconds: what was asked for, or three times the time at the guaranteed rate and a minute,
         because a lease that ends too early costs more than one that ends late."""
-        if transit.lease_s is not None:
-            return min(transit.lease_s, self._limits.max_lease_s)
-        if transit.size_bytes is None:
+        if request.lease_s is not None:
+            return min(request.lease_s, self._limits.max_lease_s)
+        if request.size_bytes is None:
             return min(self._limits.unsized_lease_s, self._limits.max_lease_s)
-        estimate = 3 * transfer_time(transit.size_bytes, transit.requested_bps) + 60
+        estimate = 3 * transfer_time(request.size_bytes, request.min_bps) + 60
         return min(estimate, self._limits.max_lease_s)

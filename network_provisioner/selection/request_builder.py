@@ -6,9 +6,10 @@ Reads the network's state and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from network_provisioner.base.errors import BrokerError, InputError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import CLIENT, SEEN, Transit, TransitRequest
 from network_provisioner.base.units import format_rate
 from network_provisioner.selection.limits import BrokerLimits, check_times
@@ -51,7 +52,7 @@ class RequestBuilder:
             most_bps = self._selector.capacity(request.src, request.dst, self._paths(template))
         terms = settle(request, template, most_bps)
         transit = new_transit(request, template, terms, now)
-        transit.hosts = self._hosts(request)
+        transit.request = replace(transit.request, hosts=self._hosts(request))
         if request.ports_at and not (request.flows or request.best_effort):
             self._tell_apart(transit, request.ports_at)
         clash = None if request.best_effort else self._state.active.pairs.clash(transit)
@@ -71,30 +72,31 @@ class RequestBuilder:
         Raises BrokerError ``impossible_rate``, ``conflict`` (it has no rate of its own).
         """
         template = template_of(transit, self._templates)
-        if template is None or transit.requested_bps <= 0:
-            why = "has no rate of its own" if template else f"template {transit.template!r} is gone"
+        if template is None or transit.request.min_bps <= 0:
+            gone = f"template {transit.request.template!r} is gone"
+            why = "has no rate of its own" if template else gone
             raise BrokerError(f"the rates of {transit.id!r} cannot be changed: {why}", "conflict")
-        if max_bps is None and not transit.uncapped:
-            max_bps = transit.max_bps
+        if max_bps is None and not transit.request.uncapped:
+            max_bps = transit.request.max_bps
         request = TransitRequest(
             transit.id,
-            transit.src,
-            transit.dst,
-            min_bps=transit.requested_bps if min_bps is None else min_bps,
+            transit.request.src,
+            transit.request.dst,
+            min_bps=transit.request.min_bps if min_bps is None else min_bps,
             max_bps=max_bps,
         )
-        terms = settle(request, template, transit.max_bps)
+        terms = settle(request, template, transit.request.max_bps)
         self.check_possible(request, terms, template)
         return terms
 
-    def _hosts(self, request: TransitRequest) -> list[str]:
+    def _hosts(self, request: TransitRequest) -> tuple[str, ...]:
         """The addresses of the two hosts that a request names; none where the topology does not
         know both, or they cannot talk: then all of both sites are meant."""
         src = self._state.topology.site(request.src).host(request.src_host)
         dst = self._state.topology.site(request.dst).host(request.dst_host)
         if src is None or dst is None or src.version != dst.version:
-            return []
-        return [src.address, dst.address]
+            return ()
+        return src.address, dst.address
 
     def _tell_apart(self, transit: Transit, end: str) -> None:
         """Have a transit's tool use ports of its own, where the switches tell them apart: now, or
@@ -102,25 +104,28 @@ class RequestBuilder:
         come of them; but where a transit alone opens the way, nobody does before it has rules."""
         if not self._state.active.pairs.matches:
             return
-        ends = (self._state.topology.nodes[name] for name in (transit.src, transit.dst))
-        if end in (CLIENT, SEEN) and any(node.dmz for node in ends):
+        sites, nodes = (transit.request.src, transit.request.dst), self._state.topology.nodes
+        if end in (CLIENT, SEEN) and any(nodes[site].dmz for site in sites):
             return
-        if end == CLIENT and not any(map(self._reports_flows, (transit.src, transit.dst))):
+        if end == CLIENT and not any(map(self._reports_flows, sites)):
             return
-        transit.ports_at = end
-        if end != SEEN and not (transit.start or transit.end):
+        transit.request = replace(transit.request, ports_at=end)
+        if end != SEEN and not (transit.request.start or transit.request.end):
             self.give_ports(transit)
-            transit.ports_at = end if transit.ports else ""
+            if not transit.grant.ports:
+                transit.request = replace(transit.request, ports_at="")
 
     def give_ports(self, transit: Transit) -> None:
         """The ports for the tool of a transit that begins, if any are left."""
-        if transit.ports_at not in ("", SEEN) and not transit.ports:
-            transit.ports = self._state.active.ports.choose(transit)
-            if transit.ports and transit.ports_at != CLIENT:
-                key = f"{transit.ports_at}_ports"
-                transit.flows = [{"protocol": "tcp", key: transit.ports}]
+        if transit.request.ports_at not in ("", SEEN) and not transit.grant.ports:
+            transit.grant.ports = self._state.active.ports.choose(transit)
+            if transit.grant.ports and transit.request.ports_at != CLIENT:
+                first, last = transit.grant.ports
+                flow = Flow("tcp", **{f"{transit.request.ports_at}_ports": (first, last)})
+                transit.request = replace(transit.request, flows=(flow,))
                 if self._state.active.pairs.clash(transit) is not None:  # others name them
-                    transit.ports, transit.flows = [], []
+                    transit.grant.ports = []
+                    transit.request = replace(transit.request, flows=())
 
     def check_times(self, start: float | None, end: float | None, now: float) -> None:
         """Raises BrokerError ``bad_time`` for times that nobody can have."""

@@ -7,9 +7,18 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from network_provisioner.base.errors import BrokerError, printable
-from network_provisioner.base.model import ENDED, PORTS_AT, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    PORTS_AT,
+    AgreedRequest,
+    Transit,
+    TransitGrant,
+    TransitRequest,
+    TransitState,
+)
 from network_provisioner.base.units import format_rate, format_size, transfer_time
 from network_provisioner.templates.data import BUILT_IN, template_from_dict
 from network_provisioner.templates.match import DEFAULT
@@ -17,13 +26,15 @@ from network_provisioner.templates.template import Template
 
 _ID = re.compile(r"[!-~]{1,200}\Z")
 _MAX_TEXT = 1000  # characters of any other name
-_TEXTS = (
-    "src", "dst", "template", "workflow", "job", "application", "user", "project", "experiment",
-    "src_host", "dst_host",
-)  # fmt: skip
+_TEXTS = tuple(
+    f.name
+    for f in fields(TransitRequest)
+    if f.type == "str" and f.name not in ("id", "best_effort", "ports_at")
+)
 _TIMES = ("start", "end")
 # Whoever repeats a request may know less of its packets.
 _UNASKED = ("id", "size_bytes", "best_effort", *_TIMES, "src_host", "dst_host", "ports_at")
+_NOT_KEPT = ("best_effort", "src_host", "dst_host", "ports_at")
 _ASKED = tuple(f.name for f in fields(TransitRequest) if f.name not in _UNASKED)
 
 
@@ -106,12 +117,13 @@ def _digest(request: TransitRequest, names: Sequence[str]) -> str:
 def check_same(transit: Transit, request: TransitRequest) -> None:
     """Raises BrokerError ``conflict`` for a request on other terms than those of its id before, or
     of another user."""
-    if transit.user != request.user:
+    if transit.request.user != request.user:
         raise _taken(request.id)
-    agreed = transit.asked in ("", fingerprint(request))  # "": from before fingerprints were kept
+    known = transit.request
+    agreed = known.fingerprint in ("", fingerprint(request))  # "": before fingerprints were kept
     if not (agreed and same_owner(transit, request)):
         raise BrokerError(
-            f"id {request.id!r} is taken by a transit from {transit.src!r} to {transit.dst!r} that "
+            f"id {request.id!r} is taken by a transit from {known.src!r} to {known.dst!r} that "
             "was asked for on other terms, expected an id of its own for each request",
             "conflict",
         )
@@ -121,7 +133,7 @@ def check_own(request: TransitRequest, find: Callable[[str], Transit | None]) ->
     """Raises BrokerError ``conflict`` for the next id of somebody else's transit."""
     base, _, number = request.id.rpartition(".")
     before = find(base) if base and number.isdecimal() else None
-    if before is not None and before.user != request.user:
+    if before is not None and before.request.user != request.user:
         raise _taken(request.id)
 
 
@@ -131,7 +143,7 @@ def _taken(name: str) -> BrokerError:
 
 def same_owner(transit: Transit, request: TransitRequest) -> bool:
     """Whether both are between the same sites, for the same user."""
-    ours = (transit.src, transit.dst, transit.user)
+    ours = (transit.request.src, transit.request.dst, transit.request.user)
     return ours == (request.src, request.dst, request.user)
 
 
@@ -141,9 +153,9 @@ def is_claim(transit: Transit, request: TransitRequest) -> bool:
         request.start is None
         and request.end is None
         and transit.state not in ENDED
-        and bool(transit.start or transit.end)
-        and (transit.src, transit.dst) == (request.src, request.dst)
-        and transit.asked.partition(":")[0] == _digest(request, _ASKED)
+        and bool(transit.request.start or transit.request.end)
+        and (transit.request.src, transit.request.dst) == (request.src, request.dst)
+        and transit.request.fingerprint.partition(":")[0] == _digest(request, _ASKED)
     )
 
 
@@ -153,7 +165,7 @@ def is_recorded(transit: Transit | None, request: TransitRequest) -> bool:
         transit is not None
         and bool(request.best_effort)
         and transit.state is TransitState.BEST_EFFORT
-        and transit.asked == fingerprint(request)
+        and transit.request.fingerprint == fingerprint(request)
         and transit.reason.startswith(unwanted(request))
     )
 
@@ -212,16 +224,16 @@ def small_ceiling(template: Template, path_bps: float) -> str:
 def warnings(transit: Transit, template: Template, path_bps: float, lease_s: float) -> list[str]:
     """What makes a transfer slower than it could be, in words: a template's ceiling far below the
     capacity of its path, and a lease that ends before its bytes can have moved."""
-    found = list(transit.warnings)
-    if transit.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
+    found, request = list(transit.grant.warnings), transit.request
+    if request.max_bps == template.rspec.max_bps and (words := small_ceiling(template, path_bps)):
         found.append(words)
-    rate_bps = min(transit.max_bps, path_bps)
-    needed_s = transfer_time(transit.size_bytes or 0, rate_bps)
+    rate_bps, size_bytes = min(request.max_bps, path_bps), request.size_bytes or 0
+    needed_s = transfer_time(size_bytes, rate_bps)
     if needed_s > lease_s:
-        what = "its end comes" if transit.end else LEASE_ENDS
+        what = "its end comes" if request.end else LEASE_ENDS
         found.append(
-            f"{what} after {lease_s:.0f} s, before {format_size(transit.size_bytes or 0)} can have "
-            f"moved: at {format_rate(rate_bps)} they take {needed_s:.0f} s"
+            f"{what} after {lease_s:.0f} s, before {format_size(size_bytes)} can have moved: at "
+            f"{format_rate(rate_bps)} they take {needed_s:.0f} s"
         )
     return list(dict.fromkeys(found))
 
@@ -230,34 +242,18 @@ def new_transit(
     request: TransitRequest, template: Template, terms: AgreedRates, now: float
 ) -> Transit:
     """The transit of a request that was made at Unix second ``now``, with no path yet."""
-    return Transit(
-        id=request.id,
-        src=request.src,
-        dst=request.dst,
-        state=TransitState.QUEUED,
-        template=template.name,
-        template_version=template.version,
-        workflow=request.workflow,
-        job=request.job,
-        retry=request.retry,
-        requested_bps=terms.min_bps,
-        max_bps=terms.max_bps,
-        uncapped=terms.uncapped,
-        size_bytes=request.size_bytes,
-        requested_at=now,
-        lease_s=request.lease_s,
+    given = {f.name: getattr(request, f.name) for f in fields(TransitRequest)}
+    completed: dict[str, Any] = {
+        "template": template.name, "template_version": template.version,
+        "min_bps": terms.min_bps, "max_bps": terms.max_bps, "uncapped": terms.uncapped,
+        "priority": terms.priority, "requested_at": now, "fingerprint": fingerprint(request),
         # A start that has come by now is no start in advance.
-        start=0.0 if request.start is None or request.start <= now else request.start,
-        end=request.end or 0.0,
-        priority=terms.priority,
-        application=request.application,
-        user=request.user,
-        project=request.project,
-        experiment=request.experiment,
-        flows=[flow.as_dict() for flow in request.flows],
-        asked=fingerprint(request),
-        warnings=_cut(request, template),
-    )
+        "start": 0.0 if request.start is None or request.start <= now else request.start,
+        "end": request.end or 0.0,
+        **dict.fromkeys(_NOT_KEPT, ""),
+    }  # fmt: skip
+    grant = TransitGrant(warnings=_cut(request, template))
+    return Transit(AgreedRequest(**given | completed), TransitState.QUEUED, grant=grant)
 
 
 def _cut(request: TransitRequest, template: Template) -> list[str]:

@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from network_provisioner.base.model import PathScore
 from network_provisioner.base.units import format_rate
 from network_provisioner.templates.template import MIN_SCORE, Template
 from network_provisioner.topology.graph import Path, without_detours
@@ -102,7 +102,7 @@ class Candidate:
     q: float
     rejected: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PathScore:
         """A JSON-ready copy, for people who ask why."""
         return {
             "path": list(self.path.nodes),
@@ -176,7 +176,7 @@ def _without_needless_detour(those: list[Candidate], usable: list[Candidate]) ->
     return [first, *(c for c in those if c is not first)]
 
 
-def explain(decision: PathChoice | None) -> list[dict[str, Any]]:
+def explain(decision: PathChoice | None) -> list[PathScore]:
     """The candidates of a decision, JSON-ready."""
     return [] if decision is None else [c.as_dict() for c in decision.candidates]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
+from network_provisioner.base.model import BlockedLink
 from network_provisioner.selection.push import Reroute
 from network_provisioner.selection.transit import PathChoice
 from network_provisioner.state.ledger import PathPart, Reservation
@@ -54,7 +54,7 @@ class Blocked:
     free_bps: int
     holders: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> BlockedLink:
         """JSON-ready: link, free_bps, holders."""
         link = f"{self.hop[0]}>{self.hop[1]}"
         return {"link": link, "free_bps": self.free_bps, "holders": list(self.holders)}

@@ -45,21 +45,21 @@ class ActiveTransits:
             self.leave(known)
         self.all[transit.id] = transit
         for kind in _OWNERS:
-            self._owned.setdefault((kind, getattr(transit, kind)), {})[transit.id] = transit
+            self._owned.setdefault((kind, getattr(transit.request, kind)), {})[transit.id] = transit
         self.ports.enter(transit)
         self._early.pop(transit.id, None)
         if transit.state in LIVE:
             self.waitlist.leave(transit)
             self.pairs.enter(transit)
-            self._priorities.setdefault(transit.priority, set()).add(transit.id)
+            self._priorities.setdefault(transit.request.priority, set()).add(transit.id)
             if transit.state is TransitState.HELD:
-                heapq.heappush(self._starts, (transit.start, transit.id))
-            if transit.expected_end:
+                heapq.heappush(self._starts, (transit.request.start, transit.id))
+            if transit.grant.expected_end:
                 self._early[transit.id] = transit
-                heapq.heappush(self._deadlines, (transit.expected_end, transit.id))
+                heapq.heappush(self._deadlines, (transit.grant.expected_end, transit.id))
         else:
             self.pairs.leave(transit)
-            self._priorities.get(transit.priority, set()).discard(transit.id)
+            self._priorities.get(transit.request.priority, set()).discard(transit.id)
             self.waitlist.enter(transit)
         heapq.heappush(self._deadlines, (self._deadline(transit), transit.id))
 
@@ -67,16 +67,16 @@ class ActiveTransits:
         """Forget a transit, if it is known."""
         self.all.pop(transit.id, None)
         self._early.pop(transit.id, None)
-        self._priorities.get(transit.priority, set()).discard(transit.id)
+        self._priorities.get(transit.request.priority, set()).discard(transit.id)
         for kind in _OWNERS:
-            mine = self._owned.get((kind, getattr(transit, kind)), {})
+            mine = self._owned.get((kind, getattr(transit.request, kind)), {})
             mine.pop(transit.id, None)
             if not mine:
-                self._owned.pop((kind, getattr(transit, kind)), None)
+                self._owned.pop((kind, getattr(transit.request, kind)), None)
         self.ports.leave(transit)
         self.waitlist.leave(transit)
         if self.pairs.leave(transit):
-            self.waitlist.room_between(transit.src, transit.dst)
+            self.waitlist.room_between(transit.request.src, transit.request.dst)
 
     def of(self, kind: str, name: str) -> Collection[Transit]:
         """Those of a ``user`` or ``project``."""
@@ -88,7 +88,11 @@ class ActiveTransits:
         while self._starts and self._starts[0][0] <= now:
             _, transit_id = heapq.heappop(self._starts)
             transit = self.all.get(transit_id)
-            if transit is not None and transit.state is TransitState.HELD and transit.start <= now:
+            if (
+                transit is not None
+                and transit.state is TransitState.HELD
+                and transit.request.start <= now
+            ):
                 found[transit_id] = transit
         return list(found.values())
 
@@ -107,7 +111,7 @@ class ActiveTransits:
     def overrun(self, now: float) -> list[Transit]:
         """Those that began before others who waited, and are not done when they were expected to
         be."""
-        return [t for t in self._early.values() if t.expected_end <= now]
+        return [t for t in self._early.values() if t.grant.expected_end <= now]
 
     def on_switches(self) -> list[Transit]:
         """Transits that are installed or active, oldest first."""
@@ -124,8 +128,8 @@ class ActiveTransits:
 
     def _deadline(self, transit: Transit) -> float:
         if transit.state in LIVE or transit.lost_path:
-            return transit.lease_until
-        template = self._templates.get(transit.template)
+            return transit.grant.lease_until
+        template = self._templates.get(transit.request.template)
         patience_s = template.patience_s if template else 0.0
-        last = max(transit.requested_at, transit.start) + patience_s
-        return min(last, transit.end or _FOR_EVER)
+        last = max(transit.request.requested_at, transit.request.start) + patience_s
+        return min(last, transit.request.end or _FOR_EVER)

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from network_provisioner.base.controller import Circuit, Part, Redirect
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.flows import Flow, flow_from_dict
-from network_provisioner.base.model import Transit
+from network_provisioner.base.flows import Flow
+from network_provisioner.base.model import Transit, TransitPart, TransitRelay
 from network_provisioner.base.units import transfer_time
 from network_provisioner.state.elastic import RateDemand
 from network_provisioner.state.ledger import Ledger, PathPart, Reservation, whole_bps
@@ -31,62 +31,57 @@ def owner(name: str) -> str:
 
 def take(transit: Transit, ways: Sequence[PathPart]) -> None:
     """Put a transit on its paths. Where nobody set a ceiling, it is what they have."""
-    if transit.uncapped:
+    if transit.request.uncapped:
         ways = [replace(way, max_bps=max(way.path.capacity_bps, way.min_bps)) for way in ways]
-        transit.max_bps = sum(way.max_bps for way in ways)
+        transit.request = replace(transit.request, max_bps=sum(way.max_bps for way in ways))
     first = ways[0].path
-    transit.path, transit.layer = list(first.nodes), first.layer
-    transit.parts = [
-        {
-            "path": list(way.path.nodes),
-            "layer": way.path.layer,
-            "min_bps": way.min_bps,
-            "max_bps": way.max_bps,
-            "granted_bps": way.min_bps,
-        }
+    transit.grant.path, transit.grant.layer = list(first.nodes), first.layer
+    transit.grant.parts = [
+        TransitPart(list(way.path.nodes), way.path.layer, way.min_bps, way.max_bps, way.min_bps)
         for way in (ways if len(ways) > 1 else ())
     ]
-    transit.granted_bps = sum(way.min_bps for way in ways)
+    transit.grant.granted_bps = sum(way.min_bps for way in ways)
 
 
 def leave(transit: Transit) -> None:
     """Take a transit off its paths."""
-    transit.path, transit.layer, transit.parts, transit.granted_bps = [], "", [], 0.0
-    transit.relay = {}
+    grant = transit.grant
+    grant.path, grant.layer, grant.parts, grant.granted_bps = [], "", [], 0.0
+    transit.relay = None
 
 
 def granted(transit: Transit) -> list[tuple[list[str], float]]:
     """The nodes of each path that a transit is on, and what it is granted there now, b/s."""
-    if not transit.parts:
-        return [(transit.path, transit.granted_bps)]
-    return [(part["path"], part["granted_bps"]) for part in transit.parts]
+    if not transit.grant.parts:
+        return [(transit.grant.path, transit.grant.granted_bps)]
+    return [(part.path, part.granted_bps) for part in transit.grant.parts]
 
 
 def hops(transit: Transit) -> list[Hop]:
     """Every link direction that a transit's data takes."""
-    paths = [part["path"] for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
     return list(dict.fromkeys(hop for path in paths for hop in pairwise(path)))
 
 
 def first_of(transit: Transit, hops: Mapping[Hop, str]) -> tuple[Hop, str] | None:
     """The first directed link of a transit's paths that is among ``hops``, and what these say of
     it; None for none."""
-    paths = [transit.path, *(part["path"] for part in transit.parts[1:])]
+    paths = [transit.grant.path, *(part.path for part in transit.grant.parts[1:])]
     hop = next((hop for path in paths for hop in pairwise(path) if hop in hops), None)
     return None if hop is None else (hop, hops[hop])
 
 
 def ways(transit: Transit, topology: Topology) -> tuple[PathPart, ...]:
     """The paths a transit is on. Raises InputError where the topology has one of them no more."""
-    if not transit.path:
+    if not transit.grant.path:
         return ()
-    if not transit.parts:
-        low = whole_bps(transit.requested_bps)
-        high = max(transit.max_bps, low)
-        return (PathPart(topology.path(transit.path), low, high),)
+    if not transit.grant.parts:
+        low = whole_bps(transit.request.min_bps)
+        high = max(transit.request.max_bps, low)
+        return (PathPart(topology.path(transit.grant.path), low, high),)
     return tuple(
-        PathPart(topology.path(part["path"]), part["min_bps"], part["max_bps"])
-        for part in transit.parts
+        PathPart(topology.path(part.path), part.min_bps, part.max_bps)
+        for part in transit.grant.parts
     )
 
 
@@ -112,9 +107,9 @@ def with_rates(
 def brief_s(transit: Transit) -> float:
     """How many seconds a transfer is expected to take at its minimum; infinite where its size is
     not known, or it has an end."""
-    if transit.size_bytes is None or transit.end:
+    if transit.request.size_bytes is None or transit.request.end:
         return math.inf
-    return BRIEF_S + BRIEF * transfer_time(transit.size_bytes, transit.requested_bps)
+    return BRIEF_S + BRIEF * transfer_time(transit.request.size_bytes, transit.request.min_bps)
 
 
 def reservation(transit: Transit, topology: Topology, start: float) -> Reservation | None:
@@ -126,15 +121,16 @@ def reservation(transit: Transit, topology: Topology, start: float) -> Reservati
     lanes = tuple(way.lane for way in ways(transit, topology) if way.min_bps > 0)
     if not lanes:
         return None
-    done = (transit.installed_at or start) + brief_s(transit)
-    return Reservation(transit.id, lanes, start, transit.end or transit.lease_until, done)
+    done = (transit.grant.installed_at or start) + brief_s(transit)
+    end = transit.request.end or transit.grant.lease_until
+    return Reservation(transit.id, lanes, start, end, done)
 
 
 def reserve(ledger: Ledger, transit: Transit, topology: Topology, now: float) -> str:
     """Have ``ledger`` hold again what a transit has on its paths, from Unix second ``now`` or its
     later start on. Why it cannot, in words; "" where it does."""
     try:
-        held = reservation(transit, topology, max(now, transit.start))
+        held = reservation(transit, topology, max(now, transit.request.start))
         refusal = None if held is None else ledger.admit(held)
     except InputError as error:
         return str(error)
@@ -157,10 +153,10 @@ def demands(
     return [
         RateDemand(
             part_name(transit.id, number),
-            (*way.path.hops, *_queues(transit.queue, way, within)),
+            (*way.path.hops, *_queues(transit.grant.queue, way, within)),
             way.min_bps,
             way.max_bps,
-            transit.priority,
+            transit.request.priority,
         )
         for number, way in enumerate(has)
         if way.min_bps > 0
@@ -177,48 +173,51 @@ def _queues(
 
 def give(transit: Transit, rates: Mapping[str, float]) -> None:
     """Write the rates that a transit's parts are given now into it."""
-    for number, part in enumerate(transit.parts):
-        part["granted_bps"] = rates[part_name(transit.id, number)]
-    granted = [part["granted_bps"] for part in transit.parts] or [rates[transit.id]]
-    transit.granted_bps = sum(granted)
+    transit.grant.parts = [
+        replace(part, granted_bps=rates[part_name(transit.id, number)])
+        for number, part in enumerate(transit.grant.parts)
+    ]
+    granted = [part.granted_bps for part in transit.grant.parts] or [rates[transit.id]]
+    transit.grant.granted_bps = sum(granted)
 
 
 def circuit(transit: Transit, matches: bool, minima: bool = False) -> Circuit:
     """What the switches should carry for a transit as it stands; they look at flows only where
     the controller ``matches``. They guarantee what it is granted now, or its minimum alone
     (``minima``)."""
-    granted = transit.granted_bps
+    granted = transit.grant.granted_bps
     parts = tuple(
         Part(
-            tuple(p["path"]),
-            min(p["granted_bps"], p["min_bps"]) if minima else p["granted_bps"],
-            max(p["granted_bps"], p["max_bps"]),
+            tuple(p.path),
+            min(p.granted_bps, p.min_bps) if minima else p.granted_bps,
+            max(p.granted_bps, p.max_bps),
         )
-        for p in transit.parts
+        for p in transit.grant.parts
     )
     sure = granted
     if minima:
-        sure = min(granted, transit.requested_bps) if not parts else sum(p.min_bps for p in parts)
+        sure = min(granted, transit.request.min_bps) if not parts else sum(p.min_bps for p in parts)
     made = Circuit(
         transit.id,
-        tuple(transit.path),
+        tuple(transit.grant.path),
         sure,
-        max(granted, transit.max_bps),
-        transit.lease_until,
-        tuple(flow_from_dict(flow) for flow in transit.flows) if matches else (),
-        transit.queue,
+        max(granted, transit.request.max_bps),
+        transit.grant.lease_until,
+        transit.request.flows if matches else (),
+        transit.grant.queue,
         parts,
-        tuple(transit.hosts) if matches else (),
+        transit.request.hosts if matches else (),
     )
-    return _between_relays(made, transit) if transit.relayed else made
+    relay = transit.relay
+    return _between_relays(made, transit, relay) if relay and relay.port else made
 
 
-def _between_relays(direct: Circuit, transit: Transit) -> Circuit:
+def _between_relays(direct: Circuit, transit: Transit, relay: TransitRelay) -> Circuit:
     """The same, of connections to a port at either relay; what it was for is redirected there."""
-    relay, port = transit.relay, (transit.relay["port"],) * 2
+    port = (relay.port, relay.port)
 
     def way(path: tuple[str, ...]) -> tuple[str, ...]:
-        return (relay["src"], *path[1:-1], relay["dst"])
+        return (relay.src, *path[1:-1], relay.dst)
 
     return replace(
         direct,
@@ -226,5 +225,5 @@ def _between_relays(direct: Circuit, transit: Transit) -> Circuit:
         parts=tuple(replace(part, path=way(part.path)) for part in direct.parts),
         flows=(Flow("tcp", None, port), Flow("tcp", port, None)),
         hosts=(),
-        redirect=Redirect(transit.src, transit.dst, direct.flows, direct.hosts),
+        redirect=Redirect(transit.request.src, transit.request.dst, direct.flows, direct.hosts),
     )

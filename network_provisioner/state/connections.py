@@ -74,7 +74,7 @@ class ReportedConnections:
                 continue
             holder = self._ports.holder(site, site_of(far), connection.client_port)
             if holder is not None and holder in transits:
-                at_source = transits[holder].src == site
+                at_source = transits[holder].request.src == site
                 ends = (port, other_port) if at_source else (other_port, port)
                 here.setdefault(holder, set()).add(ends)
         fresh = {name: r for name, r in self._last.items() if now - r.at < FRESH_S}

@@ -6,9 +6,7 @@ that matches hosts and ports too tells transits apart that name others, or whose
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from network_provisioner.base.flows import Flow, Ports
 from network_provisioner.base.model import Transit
 
 Nodes = tuple[str, ...]
@@ -49,15 +47,17 @@ class SitePairs:
     def clash(self, transit: Transit) -> Transit | None:
         """A live transit that names some of the packets this one names, and others: no switch can
         carry both."""
-        if not (self.matches and transit.flows):
+        request = transit.request
+        if not (self.matches and request.flows):
             return None
         for other in self._live.get(pair_of(transit), {}).values():
+            its = other.request
             if (
                 other.id != transit.id
-                and other.src == transit.src
-                and other.hosts == transit.hosts
-                and not _equal(other.flows, transit.flows)
-                and any(_meet(a, b, True) for a in transit.flows for b in other.flows)
+                and its.src == request.src
+                and its.hosts == request.hosts
+                and set(its.flows) != set(request.flows)
+                and any(_meet(a, b, True) for a in request.flows for b in its.flows)
             ):
                 return other
         return None
@@ -67,8 +67,8 @@ class SitePairs:
         there is one at most; one with several parts counts as two, for nobody can join it."""
         found: set[Nodes] = set()
         for mate in self.mates(transit):
-            for nodes in [mate.path, *(part["path"] for part in mate.parts[1:])]:
-                found.add(tuple(nodes if mate.src == transit.src else nodes[::-1]))
+            for nodes in [mate.grant.path, *(part.path for part in mate.grant.parts[1:])]:
+                found.add(tuple(nodes if mate.request.src == transit.request.src else nodes[::-1]))
         return found
 
     def _alike(self, one: Transit, other: Transit) -> bool:
@@ -76,32 +76,26 @@ class SitePairs:
             return True
         if one.awaits_flows or other.awaits_flows:
             return False
-        if one.hosts != (other.hosts if one.src == other.src else other.hosts[::-1]):
+        mine, its = one.request, other.request
+        same = mine.src == its.src
+        if mine.hosts != (its.hosts if same else its.hosts[::-1]):
             return False
-        if not one.flows or not other.flows:
+        if not mine.flows or not its.flows:
             # What names no flow carries what no other names.
-            return not one.flows and not other.flows
-        same = one.src == other.src
-        return any(_meet(a, b, same) for a in one.flows for b in other.flows)
+            return not mine.flows and not its.flows
+        return any(_meet(a, b, same) for a in mine.flows for b in its.flows)
 
 
-def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
-    return sorted(map(repr, some)) == sorted(map(repr, others))
-
-
-def _meet(a: Mapping[str, Any], b: Mapping[str, Any], same_direction: bool) -> bool:
+def _meet(a: Flow, b: Flow, same_direction: bool) -> bool:
     """Whether one packet could belong to both flows."""
-    names = ("src_ports", "dst_ports")
-    others = names if same_direction else names[::-1]
-    return a["protocol"] == b["protocol"] and all(
-        _overlap(a.get(one), b.get(other)) for one, other in zip(names, others, strict=True)
-    )
+    src, dst = (b.src_ports, b.dst_ports) if same_direction else (b.dst_ports, b.src_ports)
+    return a.protocol == b.protocol and _overlap(a.src_ports, src) and _overlap(a.dst_ports, dst)
 
 
-def _overlap(a: list[int] | None, b: list[int] | None) -> bool:
+def _overlap(a: Ports | None, b: Ports | None) -> bool:
     return a is None or b is None or (a[0] <= b[1] and b[0] <= a[1])
 
 
 def pair_of(transit: Transit) -> frozenset[str]:
     """The two sites of a transit."""
-    return frozenset((transit.src, transit.dst))
+    return frozenset((transit.request.src, transit.request.dst))

@@ -42,9 +42,9 @@ class PortBlocks:
 
     def enter(self, transit: Transit) -> None:
         """Take note of a transit's block."""
-        if transit.ports:
+        if transit.grant.ports:
             taken = self._taken.setdefault(pair_of(transit), {})
-            block = transit.ports[0], transit.ports[1]
+            block = transit.grant.ports[0], transit.grant.ports[1]
             if taken.get(block) != transit.id:
                 taken[block], self._last = transit.id, (_job(transit), block)
                 self._turn = self._numbers.get(block, self._turn - 1) + 1
@@ -66,4 +66,5 @@ class PortBlocks:
 
 
 def _job(transit: Transit) -> tuple[object, ...]:
-    return transit.workflow, transit.job, transit.user, transit.requested_at
+    request = transit.request
+    return request.workflow, request.job, request.user, request.requested_at

@@ -43,7 +43,7 @@ def exceeded(
     """Which quota a transit would exceed, in words; "" for none. ``of`` gives the active transits
     of a user or project. Who names no project has no project's quota."""
     for kind, by_name in quotas.items():
-        name = getattr(transit, kind)
+        name = getattr(transit.request, kind)
         quota = by_name.get(name, by_name.get(EVERYBODY_ELSE))
         if quota is None or not name:
             continue
@@ -55,8 +55,8 @@ def exceeded(
 
 
 def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -> str:
-    ahead = transit.start > now
-    count = sum((other.start > now) == ahead for other in others)
+    ahead = transit.request.start > now
+    count = sum((other.request.start > now) == ahead for other in others)
     most = quota.advance if ahead else quota.live
     if most is not None and count >= most:
         what = "in advance" if ahead else "that hold a path or wait for one"
@@ -65,20 +65,21 @@ def _beyond(quota: Quota, transit: Transit, others: list[Transit], now: float) -
         return ""
     begin, end = _times(transit, now)
     there = [
-        (since, until, other.requested_bps)
+        (since, until, other.request.min_bps)
         for other in others
         for since, until in (_times(other, now),)
         if since < end and begin < until
     ]
-    left = quota.rate_bps - transit.requested_bps
+    left = quota.rate_bps - transit.request.min_bps
     # All of it together is quickly added up, and mostly is no more than it may be.
     if sum(bps for *_, bps in there) <= left or (least := peak(there)) <= left:
         return ""
     return (
-        f"found {format_rate(least)} promised and {format_rate(transit.requested_bps)} asked for, "
-        f"expected at most {format_rate(quota.rate_bps)}"
+        f"found {format_rate(least)} promised and {format_rate(transit.request.min_bps)} asked "
+        f"for, expected at most {format_rate(quota.rate_bps)}"
     )
 
 
 def _times(transit: Transit, now: float) -> tuple[float, float]:
-    return max(transit.start, now), transit.end or transit.lease_until or math.inf
+    end = transit.request.end or transit.grant.lease_until or math.inf
+    return max(transit.request.start, now), end

@@ -96,8 +96,8 @@ class Waitlist:
 
     def rank(self, transit: Transit, now: float) -> float:
         """The priority of a transit, and one more for each ``aging_s`` that it has waited."""
-        waited = max(0.0, now - max(transit.requested_at, transit.start))
-        return transit.priority + waited // self._aging_s
+        waited = max(0.0, now - max(transit.request.requested_at, transit.request.start))
+        return transit.request.priority + waited // self._aging_s
 
     def waits_for(self, transit: Transit, claims: dict[Hop, Claim], now: float) -> None:
         """Note what a queued transit waits for, on each link. Nobody behind it may take what would
@@ -135,7 +135,7 @@ class Waitlist:
         """A transit between two sites has let go of its path: those that wait there may not be
         bound to it any more, and what they were waiting for on it says nothing."""
         for transit in self._waiting.values():
-            if {transit.src, transit.dst} == {a, b}:
+            if {transit.request.src, transit.request.dst} == {a, b}:
                 self._claims.pop(transit.id, None)
 
     def unsettle(self) -> None:

@@ -334,7 +334,7 @@ def row_of(transit: Transit) -> dict[str, Any]:
     return {
         "id": transit.id,
         "state": str(transit.state),
-        "workflow": transit.workflow,
+        "workflow": transit.request.workflow,
         "body": text_of(transit.as_dict()),
     }
 

@@ -21,13 +21,13 @@ def failure(transit: Transit) -> str:
     """Why a transit teaches nothing, in words; "" for one that succeeded and was measured."""
     if transit.state is not TransitState.RELEASED:
         return f"is {transit.state}"
-    if not transit.path or not transit.installed_at:
+    if not transit.grant.path or not transit.grant.installed_at:
         return "had no path of its own"
-    if transit.outcome not in ("", "success"):
-        return f"ended with {transit.outcome!r}"
-    if transit.doubt:
-        return transit.doubt
-    if not 0 < transit.goodput_bps < math.inf:
+    if transit.usage.outcome not in ("", "success"):
+        return f"ended with {transit.usage.outcome!r}"
+    if transit.usage.doubt:
+        return transit.usage.doubt
+    if not 0 < transit.usage.goodput_bps < math.inf:
         return "reported no bytes and seconds"
     return ""
 
@@ -35,15 +35,15 @@ def failure(transit: Transit) -> str:
 def made_of(name: str, base: Template, transit: Transit) -> Template:
     """The template under which a transit succeeded, with the rates and the rank it had, and for
     its application alone."""
-    low = transit.requested_bps
-    high = None if transit.uncapped else max(transit.max_bps, low)
+    low = transit.request.min_bps
+    high = None if transit.request.uncapped else max(transit.request.max_bps, low)
     return replace(
         base,
         name=name,
         qspec=replace(base.qspec, min_bps=low),
         rspec=replace(base.rspec, max_bps=high),
-        priority=transit.priority,
-        applications=(transit.application,) if transit.application else (),
+        priority=transit.request.priority,
+        applications=(transit.request.application,) if transit.request.application else (),
     )
 
 
@@ -57,9 +57,9 @@ def used(transit: Transit, otherwise: Tuning) -> Tuning:
         return value if 0 < value <= most else other
 
     return Tuning(
-        said(transit.streams, MOST_STREAMS, otherwise.streams),
-        said(transit.buffer_bytes, _MOST_BUFFER, otherwise.buffer_bytes),
-        said(transit.threads, MOST_STREAMS, otherwise.threads),
+        said(transit.usage.streams, MOST_STREAMS, otherwise.streams),
+        said(transit.usage.buffer_bytes, _MOST_BUFFER, otherwise.buffer_bytes),
+        said(transit.usage.threads, MOST_STREAMS, otherwise.threads),
     )
 
 
@@ -73,9 +73,9 @@ def lesson(transit: Transit, tuning: Tuning) -> dict[str, Any]:
     """The body of a document that keeps a transfer as the best so far."""
     return {
         "transit": transit.id,
-        "at": transit.released_at,
-        "version": transit.template_version,
-        "peak": transit.goodput_bps,
+        "at": transit.grant.released_at,
+        "version": transit.request.template_version,
+        "peak": transit.usage.goodput_bps,
         "tuning": plain(tuning),
     }
 

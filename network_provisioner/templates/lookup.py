@@ -18,11 +18,11 @@ Templates = Mapping[str, Template] | TemplateRegistry
 def template_of(transit: Transit, templates: Templates) -> Template | None:
     """The template a transit was asked with, in the version of then where that is kept: who waits
     or holds a path keeps the terms that were agreed. None where there is no such template now."""
-    now = templates.get(transit.template)
-    if now is None or now.version == transit.template_version:
+    now = templates.get(transit.request.template)
+    if now is None or now.version == transit.request.template_version:
         return now
     if isinstance(templates, TemplateRegistry):
-        return templates.version(transit.template, transit.template_version) or now
+        return templates.version(transit.request.template, transit.request.template_version) or now
     return now
 
 

@@ -236,7 +236,11 @@ class TemplateRegistry:
             )
         base = self._used_by(transit) or self._configured["default"]
         made = learning.made_of(name, base, transit)
-        source = {"transit": transit.id, "template": transit.template, "version": base.version}
+        source = {
+            "transit": transit.id,
+            "template": transit.request.template,
+            "version": base.version,
+        }
         with self._lock:
             entry, words = self.save(name, template_to_dict(made), by, source)
             self._teach(entry, transit, learning.used(transit, base.tuning))
@@ -297,11 +301,11 @@ class TemplateRegistry:
             return False
         with self._lock:
             self.refresh()
-            known = self._entries.get(transit.template)
+            known = self._entries.get(transit.request.template)
             base = self._used_by(transit)
             if known is None or base is None:
                 return False
-            if transit.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
+            if transit.usage.bytes < (base.break_even_bytes or learning.LEAST_BYTES):
                 return False
             return self._teach(known, transit, tuning or learning.used(transit, base.tuning))
 
@@ -349,8 +353,8 @@ class TemplateRegistry:
         self._store.put_document(entrydocs.KIND, name, entrydocs.body_of(template, origin), KEEP)
 
     def _used_by(self, transit: Transit) -> Template | None:
-        version = self.get(transit.template, transit.template_version)
-        return version or self.get(transit.template)
+        version = self.get(transit.request.template, transit.request.template_version)
+        return version or self.get(transit.request.template)
 
     def _lesson_of(self, name: str, user: str) -> Mapping[str, Any]:
         kept, key = self._own, f"{name}{_OF}{user}"
@@ -373,10 +377,10 @@ class TemplateRegistry:
 
     def _teach(self, known: TemplateEntry, transit: Transit, tuning: Tuning) -> bool:
         name, taught = known.template.name, known.learned
-        if not transit.vouched:
-            taught = self._lesson_of(name, transit.user)
-            name += f"{_OF}{transit.user}"
-        if transit.goodput_bps <= learning.peak_at(taught, transit.released_at):
+        if not transit.usage.vouched:
+            taught = self._lesson_of(name, transit.request.user)
+            name += f"{_OF}{transit.request.user}"
+        if transit.usage.goodput_bps <= learning.peak_at(taught, transit.grant.released_at):
             return False
         body = learning.lesson(transit, tuning)
         self._store.put_document(entrydocs.LEARNED, name, body, _KEEP_LESSONS)

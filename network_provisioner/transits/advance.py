@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.instants import iso
@@ -20,8 +19,6 @@ from network_provisioner.transits.desired_state import DesiredState
 from network_provisioner.transits.lifecycle import Lifecycle
 
 log = logging.getLogger(__name__)
-
-_CHANGED = ("start", "end", "lease_s", "requested_at", "size_bytes", "asked", "ports", "flows")
 
 
 @dataclass(eq=False)
@@ -38,19 +35,23 @@ class AdvanceReservations:
     ) -> None:
         """Move one that has not ended to other times. Raises BrokerError: ``conflict``,
         ``bad_time``, ``controller_unavailable``, ``store_unavailable``."""
-        if not (transit.start or transit.end):  # who moves it may not know of its transfer yet
+        if not (transit.request.start or transit.request.end):
+            # Who moves it may not know of its transfer yet.
             raise BrokerError(
                 f"transit {transit.id!r} was asked for without times, expected one that is "
                 "reserved in advance",
                 "conflict",
             )
-        begun = transit.state in ON_SWITCHES or transit.start <= now
+        begun = transit.state in ON_SWITCHES or transit.request.start <= now
         moves_on = begun and start <= now and transit.state is not TransitState.QUEUED
         self._requests.check_times(None if moves_on else start, end, now)
-        wanted = transit.copy()
-        wanted.start, wanted.end = transit.start if moves_on else max(start, now), end
-        if size_bytes is not None:
-            wanted.size_bytes = size_bytes
+        wanted, request = transit.copy(), transit.request
+        wanted.request = replace(
+            request,
+            start=request.start if moves_on else max(start, now),
+            end=end,
+            size_bytes=request.size_bytes if size_bytes is None else size_bytes,
+        )
         if over := self._admission.over_quota(wanted, now):
             raise BrokerError(f"transit {transit.id!r} was not moved: {over}", "conflict")
         if moves_on:
@@ -70,27 +71,28 @@ class AdvanceReservations:
         and as much more as is free; else it begins as early as it can, which is its own start at
         the latest.
         """
-        wanted = replace(
-            transit.copy(),
+        size_bytes = request.size_bytes
+        wanted = transit.copy()
+        wanted.request = replace(
+            transit.request,
             start=0.0,
             end=0.0,
             requested_at=now,
             lease_s=request.lease_s,
-            asked=fingerprint(request),
+            size_bytes=transit.request.size_bytes if size_bytes is None else size_bytes,
+            fingerprint=fingerprint(request),
         )
-        if request.size_bytes is not None:
-            wanted.size_bytes = request.size_bytes
         self._requests.give_ports(wanted)
-        begun = transit.state in ON_SWITCHES or transit.start <= now
+        begun = transit.state in ON_SWITCHES or transit.request.start <= now
         over = begun or self._admission.over_quota(wanted, now)
         early = None if over else self._admission.begin_early(transit, wanted, now)
         if early is not None:
             self._hold_again(transit, *early, now)
             return
         if not begun:
-            wanted.start = transit.start
+            wanted.request = replace(wanted.request, start=transit.request.start)
         # It has a path all the same, until the end that it has.
-        for end in (self._admission.keep_until(transit, wanted, now), transit.lease_until):
+        for end in (self._admission.keep_until(transit, wanted, now), transit.grant.lease_until):
             try:
                 self._end_at(transit, wanted, end, now)
                 break
@@ -102,33 +104,28 @@ class AdvanceReservations:
         if isinstance(verdict, Grant):
             self._hold_again(transit, wanted, verdict, now)
         elif isinstance(verdict, Wait) and transit.state is TransitState.QUEUED:
-            self._lifecycle.change(transit, _times(wanted), now, "it waits for the times of before")
+            self._lifecycle.change(transit, wanted, now, "it waits for the times of before")
             self._lifecycle.wait(transit, verdict, now)
         else:
             why = "its packets are on several paths" if verdict is None else verdict.reason
             raise BrokerError(
-                f"transit {transit.id!r} cannot be held from {iso(wanted.start)} to "
-                f"{iso(wanted.end)}: {why}",
+                f"transit {transit.id!r} cannot be held from {iso(wanted.request.start)} to "
+                f"{iso(wanted.request.end)}: {why}",
                 "conflict",
             )
 
     def _in_use(self, transit: Transit) -> bool:
         """Whether it cannot be put off: a transfer uses it, or nothing but the way is kept."""
-        if transit.state is TransitState.ACTIVE or not transit.requested_bps:
+        if transit.state is TransitState.ACTIVE or not transit.request.min_bps:
             return True
         return transit.state in ON_SWITCHES and self._desired.bytes_of(transit.id) > 0
 
     def _hold_again(self, transit: Transit, wanted: Transit, grant: Grant, now: float) -> None:
         """Give a transit what was granted to ``wanted``, instead of what it has."""
         until = self._admission.lease_until(wanted, grant)
-        self._lifecycle.hold(transit, grant, until, now, _times(wanted))
+        self._lifecycle.hold(transit, grant, until, now, wanted)
 
     def _end_at(self, transit: Transit, wanted: Transit, end: float, now: float) -> None:
         """Let a transit that has begun end at another time. Raises BrokerError."""
-        values = {**_times(wanted), "lease_until": end}
-        self._lifecycle.change(transit, values, now, f"transit {transit.id!r} cannot end then", end)
-
-
-def _times(wanted: Transit) -> dict[str, Any]:
-    """What a change of times changes of a transit."""
-    return {name: getattr(wanted, name) for name in _CHANGED}
+        wanted.grant.lease_until = end
+        self._lifecycle.change(transit, wanted, now, f"transit {transit.id!r} cannot end then", end)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import CLIENT, Transit, TransitState
+from network_provisioner.base.model import CLIENT, RateChange, Transit, TransitState
 from network_provisioner.selection.admission import Admission
 from network_provisioner.selection.request_builder import RequestBuilder
 from network_provisioner.state import circuits
@@ -47,54 +46,55 @@ class Changes:
         "" where its owner wants it."""
         terms = self._requests.changed_terms(transit, min_bps, max_bps)
         low, high = terms.min_bps, terms.max_bps
-        was = transit.requested_bps, transit.max_bps
+        was = transit.request.min_bps, transit.request.max_bps
         if was == (low, high):
             return
         what, queued = "the rates were not changed", transit.state is TransitState.QUEUED
         ways = () if queued else circuits.with_rates(transit, self._topology, low, high)
+        wanted = transit.copy()
+        wanted.request = replace(
+            transit.request, min_bps=low, max_bps=high, uncapped=terms.uncapped
+        )
         if low > was[0]:
-            wanted = replace(transit, requested_bps=low)
             over = self._admission.over_quota(wanted, now)
             refusal = over or self._admission.refusal(transit, ways, now)
             if refusal:
                 raise BrokerError(f"{what}: {refusal}", "conflict")
-        change = {
-            "at": now, "min_bps": low, "max_bps": high,
-            "was_min_bps": was[0], "was_max_bps": was[1], "why": why,
-        }  # fmt: skip
-        changes = [*transit.changes, change][-_KEPT:]
-        values = {
-            "requested_bps": low, "max_bps": high, "uncapped": terms.uncapped, "changes": changes,
-        }  # fmt: skip
-        self._lifecycle.change(transit, values, now, what, ways=ways)
+        changes = [*transit.grant.changes, RateChange(now, low, high, *was, why)]
+        wanted.grant.changes = changes[-_KEPT:]
+        self._lifecycle.change(transit, wanted, now, what, ways=ways)
         if queued:
             self._active.waitlist.ask_again(transit)
 
     def flows(self, transit: Transit, flows: Sequence[Flow], now: float) -> None:
         """Other packets; what ports it was given counts no more."""
-        values: dict[str, Any] = {"ports": [], "ports_at": ""}
-        values["flows"] = [flow.as_dict() for flow in flows]
-        wanted, pairs = replace(transit, **values), self._active.pairs
-        other_ways = pairs.ways(wanted) - {tuple(transit.path)} if transit.path else set()
+        wanted, pairs = transit.copy(), self._active.pairs
+        wanted.request = replace(transit.request, flows=tuple(flows), ports_at="")
+        wanted.grant.ports = []
+        other_ways = (
+            pairs.ways(wanted) - {tuple(transit.grant.path)} if transit.grant.path else set()
+        )
         if other_ways or pairs.clash(wanted) is not None:
             raise BrokerError(
                 f"some of the packets of {transit.id} go another way already, with another "
                 "transit between its sites; expected ports of its own",
                 "conflict",
             )
-        self._lifecycle.change(transit, values, now, "the flows were not changed")
+        self._lifecycle.change(transit, wanted, now, "the flows were not changed")
 
     def connections(self, agent: str, site: str, found: Sequence[Connection], now: float) -> None:
         """The flows of transits whose clients have these connections of servers open."""
         flows = self._connections.take_in(agent, site, found, now, self._active.all)
         for transit_id, its in flows.items():
-            transit, named = self._active.all[transit_id], [flow.as_dict() for flow in its]
-            if transit.ports_at != CLIENT or transit.flows == named:
+            transit, named = self._active.all[transit_id], tuple(its)
+            if transit.request.ports_at != CLIENT or transit.request.flows == named:
                 continue
-            if self._active.pairs.clash(replace(transit, flows=named)) is not None:
+            wanted = transit.copy()
+            wanted.request = replace(transit.request, flows=named)
+            if self._active.pairs.clash(wanted) is not None:
                 log.info("transit %s: its ports are those of another", transit_id)
                 continue
             try:
-                self._lifecycle.change(transit, {"flows": named}, now, "the flows were not changed")
+                self._lifecycle.change(transit, wanted, now, "the flows were not changed")
             except BrokerError as error:  # of one: the others have theirs
                 log.warning("transit %s: %s", transit_id, error)

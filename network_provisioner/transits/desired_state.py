@@ -62,7 +62,8 @@ class DesiredState:
 
     def put(self, transit: Transit, now: float) -> None:
         """A transit comes on the switches, or on other paths there."""
-        transit.queue = "" if self._policies is None else self._policies.queue_of(transit, now)
+        queue = "" if self._policies is None else self._policies.queue_of(transit, now)
+        transit.grant.queue = queue
         self._relays.choose(transit)
         self._shares.put(transit)
         self.update(transit)
@@ -109,7 +110,7 @@ class DesiredState:
             at = self._policies.next_change(now)
             if at is not None and at <= now:
                 for transit in live:
-                    if self._policies.queue_of(transit, now) != transit.queue:
+                    if self._policies.queue_of(transit, now) != transit.grant.queue:
                         self.put(transit, now)
             elif not self._shares.behind:
                 return

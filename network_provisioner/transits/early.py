@@ -73,7 +73,7 @@ class EarlyTransits:
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Renew a lease, where nobody waits for the room first. Raises BrokerError."""
-        early = transit.expected_end > 0
+        early = transit.grant.expected_end > 0
         claim = self._admission.next_claim(transit, until, now) if early else None
         if claim is not None:
             raise BrokerError(
@@ -84,7 +84,7 @@ class EarlyTransits:
         self._lifecycle.extend(transit, until, now)
 
     def _give_way(self, transit: Transit, to: str, now: float) -> None:
-        done = iso(transit.expected_end)
+        done = iso(transit.grant.expected_end)
         self._placement.fall_back(
             transit,
             f"began before {to}, and was not done by {done} as expected: goes on without a path",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import AgreedRequest, Transit, TransitGrant, TransitState
 from network_provisioner.selection.admission import Admission
 from network_provisioner.state.pairs import SitePairs
 from network_provisioner.topology.graph import Topology
@@ -43,10 +43,11 @@ class HeldPackets:
             path = self._topology.path(nodes)
         except InputError as error:
             raise BrokerError(str(error), "conflict") from error
-        held = Transit(
-            name, nodes[0], nodes[-1], TransitState.HELD, path=list(nodes), layer=path.layer,
-            max_bps=path.capacity_bps, requested_at=now, lease_until=until, flows=[flow.as_dict()],
-        )  # fmt: skip
+        request = AgreedRequest(
+            name, nodes[0], nodes[-1], max_bps=path.capacity_bps, requested_at=now, flows=(flow,)
+        )
+        grant = TransitGrant(list(nodes), path.layer, lease_until=until)
+        held = Transit(request, TransitState.HELD, grant=grant)
         failed = self._admission.failure(held)
         if failed is not None or self._pairs.clash(held) or self._pairs.mates(held):
             why = failed[1] if failed else "another transit has its packets"
@@ -68,7 +69,7 @@ class HeldPackets:
 
     def expire(self, now: float) -> None:
         """Drop those whose time is over."""
-        for name in [name for name, held in self._held.items() if held.lease_until <= now]:
+        for name in [name for name, held in self._held.items() if held.grant.lease_until <= now]:
             self.drop(name)
 
     def __contains__(self, name: str) -> bool:

@@ -6,7 +6,7 @@
 
 Of each live transit whose template is ``io_aware`` periods are measured, and its rates follow the
 :class:`~network_provisioner.selection.knee.KneeFinder`: the ceiling is where it says, the minimum
-no higher. The terms that were asked for stay in ``transit.knee``, and it comes back to them where
+no higher. The terms that were asked for stay in ``transit.io``, and it comes back to them where
 more bandwidth helps again. What the disk was found to take is remembered: later transfers of the
 application begin with it, and site selection counts with it. Where no host says that its disk is
 waited for, nothing is changed.
@@ -17,12 +17,11 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import DiskKnee, IoRecord, Transit
 from network_provisioner.base.units import BITS_PER_BYTE
 from network_provisioner.selection.knee import HEADROOM, KneeFinder, Probe, described
 from network_provisioner.state.active_transits import ActiveTransits
@@ -107,13 +106,13 @@ class IoAware:
         """Have a new transit ask for no more than the disks at its ends were found to take."""
         if not template.io_aware or self._rate_of is None:
             return
-        ends = (transit.src, READ), (transit.dst, WRITE)
-        known = [self._rate_of(site, way, transit.application) for site, way in ends]
+        ends = (transit.request.src, READ), (transit.request.dst, WRITE)
+        known = [self._rate_of(site, way, transit.request.application) for site, way in ends]
         knee_bps = min((bps for bps in known if bps), default=math.inf)
-        if knee_bps * HEADROOM < transit.max_bps:
-            transit.knee = _asked(transit) | {"remembered_bps": knee_bps}
-            low, high = _lowered(transit.knee, knee_bps * HEADROOM)
-            transit.requested_bps, transit.max_bps, transit.uncapped = low, high, False
+        if knee_bps * HEADROOM < transit.request.max_bps:
+            transit.io = IoRecord(transit.request.min_bps, transit.request.max_bps, knee_bps)
+            low, high = _lowered(transit.io, knee_bps * HEADROOM)
+            transit.request = replace(transit.request, min_bps=low, max_bps=high, uncapped=False)
 
     @property
     def counts(self) -> bool:
@@ -127,7 +126,7 @@ class IoAware:
             transit = self._active.all.get(name)
             due = not followed.finder.sure or self._clock() >= followed.counted_at + LAZY_S
             if transit is not None and due:
-                rate_bps = transit.granted_bps
+                rate_bps = transit.grant.granted_bps
                 n_bytes, at = self._desired.bytes_of(name), self._clock()
                 followed.counted_at = at
                 period_s = STEADY_S if followed.finder.sure else PERIOD_S
@@ -154,19 +153,22 @@ class IoAware:
         for name in self._followed.keys() - live.keys():
             del self._followed[name]
         for name, transit in live.items():
-            rates, known = (transit.requested_bps, transit.max_bps), self._followed.get(name)
+            rates, known = (
+                (transit.request.min_bps, transit.request.max_bps),
+                self._followed.get(name),
+            )
             if known is not None and known.rates != rates:
-                transit.knee = {}
+                transit.io = None
             elif known is not None or len(self._followed) >= _WATCHED:
                 continue
-            most_bps = transit.knee.get("asked_max_bps", transit.max_bps)
+            most_bps = transit.io.asked_max_bps if transit.io else transit.request.max_bps
             self._followed[name] = _Followed(KneeFinder(_LEAST * most_bps, most_bps), rates)
 
     def _is_aware(self, transit: Transit, now: float) -> bool:
         template = template_of(transit, self._templates)
-        if template is None or not template.io_aware or transit.requested_bps <= 0:
+        if template is None or not template.io_aware or transit.request.min_bps <= 0:
             return False
-        ends = (transit.src, transit.dst)
+        ends = (transit.request.src, transit.request.dst)
         return any(self._disks.io_wait(site, now) is not None for site in ends)
 
     def _take_in(
@@ -179,7 +181,7 @@ class IoAware:
     ) -> None:
         """A period in which less was moved than could be teaches something only where a disk was
         waited for: else it may have been a pause between two files."""
-        ends = (transit.src, READ), (transit.dst, WRITE)
+        ends = (transit.request.src, READ), (transit.request.dst, WRITE)
         waits = [(self._disks.io_wait(site, now), site, way) for site, way in ends]
         known = [(io_wait, site, way) for io_wait, site, way in waits if io_wait is not None]
         io_wait, site, way = max(known, default=(None, "", ""))
@@ -194,30 +196,27 @@ class IoAware:
         finder, disk = followed.finder, followed.disk
         if disk is None and not transit.given_back_bps:
             return
-        transit.knee = {**_asked(transit), **transit.knee}
+        transit.io = transit.io or IoRecord(transit.request.min_bps, transit.request.max_bps)
         if finder.sure and finder.knee is not None and disk is not None:
             site, way, io_wait = disk
-            transit.knee |= dict(asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
-        low, high = _lowered(transit.knee, finder.next_bps)
-        if abs(high - transit.max_bps) <= _WORTH * transit.max_bps:
+            knee = DiskKnee(**asdict(finder.knee), site=site, way=way, io_wait=io_wait, at=now)
+            transit.io = replace(transit.io, knee=knee)
+        low, high = _lowered(transit.io, finder.next_bps)
+        if abs(high - transit.request.max_bps) <= _WORTH * transit.request.max_bps:
             return
-        why = described(transit.knee) if finder.sure else "to find out what the disks take"
+        why = described(transit.io) if finder.sure else "to find out what the disks take"
         # Where others have the room that it gave back, it goes without a minimum so high.
-        for least in dict.fromkeys((low, min(low, transit.requested_bps))):
+        for least in dict.fromkeys((low, min(low, transit.request.min_bps))):
             try:
                 self._changes.rates(transit, least, high, now, why)
             except BrokerError as error:
                 log.debug("transit %s: %s", transit.id, error)
                 continue
-            followed.rates = (transit.requested_bps, transit.max_bps)
+            followed.rates = (transit.request.min_bps, transit.request.max_bps)
             return
 
 
-def _asked(transit: Transit) -> dict[str, Any]:
-    return {"asked_min_bps": transit.requested_bps, "asked_max_bps": transit.max_bps}
-
-
-def _lowered(asked: Mapping[str, Any], limit_bps: float) -> tuple[float, float]:
+def _lowered(io: IoRecord, limit_bps: float) -> tuple[float, float]:
     """Minimum and ceiling, b/s, no higher than a limit."""
-    high = min(asked["asked_max_bps"], limit_bps)
-    return min(asked["asked_min_bps"], high), high
+    high = min(io.asked_max_bps, limit_bps)
+    return min(io.asked_min_bps, high), high

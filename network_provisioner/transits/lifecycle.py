@@ -18,14 +18,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from network_provisioner.base.clock import move_times
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
+from network_provisioner.base.model import (
+    ENDED,
+    LIVE,
+    ON_SWITCHES,
+    Transit,
+    TransitRelay,
+    TransitState,
+)
 from network_provisioner.policies.accounting import meter
 from network_provisioner.selection.breakeven import SetupTimes
 from network_provisioner.selection.push import Reroute
@@ -63,7 +69,7 @@ class Start:
     @property
     def at_once(self) -> bool:
         """Whether it starts because it was asked for just now."""
-        return self.otherwise is TransitState.FAILED and not self.transit.start
+        return self.otherwise is TransitState.FAILED and not self.transit.request.start
 
 
 @dataclass(eq=False)
@@ -97,9 +103,9 @@ class Lifecycle:
         known = transit.id in self._active.all
         if not (known and transit.reason == verdict.reason):
             transit.reason = verdict.reason
-            transit.candidates = explain(verdict.decision)
-            transit.earliest = verdict.earliest or 0.0
-            transit.blocking = [blocked.as_dict() for blocked in verdict.blocking]
+            transit.grant.candidates = explain(verdict.decision)
+            transit.grant.earliest = verdict.earliest or 0.0
+            transit.grant.blocking = [blocked.as_dict() for blocked in verdict.blocking]
             if known:
                 self._repository.save([transit])
             else:
@@ -113,10 +119,11 @@ class Lifecycle:
         grant: Grant,
         lease_until: float,
         now: float,
-        times: Mapping[str, Any] | None = None,
+        wanted: Transit | None = None,
     ) -> None:
         """Reserve what was granted, with all moves it needs, instead of what the transit holds, and
-        have it installed at its start. ``times`` are other times than before.
+        have it installed at its start. ``wanted``: what it is to be instead, where it asks for
+        other times.
 
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
@@ -129,14 +136,15 @@ class Lifecycle:
             raise RuntimeError(f"granted more than is free: {refusal}")
         moved, before = self._take_ways(grant.moves, now)
         for other, move in zip(moved, grant.moves, strict=True):
-            other.reason += f"; {move} for {transit.id}, of priority {transit.priority}"
-        _set(transit, times or {})
+            other.reason += f"; {move} for {transit.id}, of priority {transit.request.priority}"
+        if wanted is not None:
+            self._become(transit, wanted, now)
         circuits.take(transit, grant.parts)
-        transit.state, transit.lease_until = TransitState.HELD, lease_until
-        transit.installed_at, transit.relay = 0.0, {}
-        transit.reason, transit.candidates = grant.reason, explain(grant.decision)
-        transit.earliest, transit.blocking = 0.0, []
-        transit.expected_end = grant.done if grant.early else 0.0
+        transit.state, transit.grant.lease_until = TransitState.HELD, lease_until
+        transit.grant.installed_at, transit.relay = 0.0, None
+        transit.reason, transit.grant.candidates = grant.reason, explain(grant.decision)
+        transit.grant.earliest, transit.grant.blocking = 0.0, []
+        transit.grant.expected_end = grant.done if grant.early else 0.0
         try:
             self._repository.write([*moved, transit])
         except BrokerError:
@@ -154,14 +162,22 @@ class Lifecycle:
         self._active.enter(transit)
         if old is not None:
             self._room_on(old)
-        if transit.start <= now or before:
+        if transit.request.start <= now or before:
             otherwise = TransitState.QUEUED if known else TransitState.FAILED
             if was.state in LIVE:
                 otherwise = TransitState.HELD
-            waits_until = was.lease_until if was.lost_path else 0.0
+            waits_until = was.grant.lease_until if was.lost_path else 0.0
             self._starts.append(Start(transit, otherwise, before, waits_until))
         if before:  # by itself: were others refused with it, it could not be tried again
             self.apply(now)
+
+    def _become(self, transit: Transit, wanted: Transit, now: float) -> None:
+        """Have a transit ask for what is wanted, and be given it; what it used stays."""
+        if wanted.request.flows != transit.request.flows:
+            self._named_at[transit.id] = now
+        usage = transit.usage
+        transit.assign(wanted)
+        transit.usage = usage
 
     def move(self, moves: Sequence[Reroute], why: str, now: float, may_stay: bool = False) -> None:
         """Put transits on other ways, with what is reserved for them. The switches are to be told;
@@ -204,7 +220,7 @@ class Lifecycle:
         for transit, move in zip(moved, moves, strict=True):
             meter(transit, now)
             circuits.take(transit, move.ways)
-            transit.moves += 1
+            transit.grant.moves += 1
         return moved, before
 
     def open(self, transit: Transit, path: Path, lease_until: float, reason: str) -> None:
@@ -213,10 +229,10 @@ class Lifecycle:
         Raises BrokerError ``store_unavailable`` with nothing changed.
         """
         was = transit.copy()
-        transit.requested_bps = 0.0
-        transit.path, transit.layer = list(path.nodes), path.layer
-        transit.state, transit.lease_until = TransitState.HELD, lease_until
-        transit.reason, transit.earliest, transit.blocking = reason, 0.0, []
+        transit.request = replace(transit.request, min_bps=0.0)
+        transit.grant.path, transit.grant.layer = list(path.nodes), path.layer
+        transit.state, transit.grant.lease_until = TransitState.HELD, lease_until
+        transit.reason, transit.grant.earliest, transit.grant.blocking = reason, 0.0, []
         try:
             self._repository.write([transit])
         except BrokerError:
@@ -237,16 +253,16 @@ class Lifecycle:
     def change(
         self,
         transit: Transit,
-        values: Mapping[str, Any],
+        wanted: Transit,
         now: float,
         what: str,
         end: float | None = None,
         ways: Sequence[PathPart] = (),
         write: Write | None = None,
     ) -> None:
-        """Give an active transit other ``values``, its reservation another ``end``, or other rates
-        on the ``ways`` that it has, in ledger, switches and store, or raise BrokerError with
-        nothing changed: ``conflict`` (others hold the room or the time for more),
+        """Make an active transit what is ``wanted`` of it, give its reservation another ``end``, or
+        other rates on the ``ways`` that it has, in ledger, switches and store, or raise BrokerError
+        with nothing changed: ``conflict`` (others hold the room or the time for more),
         ``controller_unavailable``, ``store_unavailable``. ``what`` did not happen then, in words.
         Its rules stay on the switches."""
         write = write or self._repository.write
@@ -261,9 +277,7 @@ class Lifecycle:
             raise BrokerError(f"{what}: {refusal}", "conflict")
         meter(transit, now)
         was, on = transit.copy(), transit.state in ON_SWITCHES
-        _set(transit, values)
-        if "flows" in values:
-            self._named_at[transit.id] = now
+        self._become(transit, wanted, now)
         if ways:
             circuits.take(transit, ways)
         try:
@@ -289,18 +303,14 @@ class Lifecycle:
 
     def extend(self, transit: Transit, until: float, now: float) -> None:
         """Let a lease last longer. Raises BrokerError as :meth:`change`."""
-        self.change(
-            transit,
-            {
-                "lease_until": until,
-                "warnings": [w for w in transit.warnings if not w.startswith(LEASE_ENDS)],
-            },
-            now,
-            "the lease was not renewed",
-            None if transit.end else until,  # up to its end it is reserved already
-            # Other brokers give away the time after the lease that the store has.
-            write=self._repository.write_if_shared,
-        )
+        wanted = transit.copy()
+        wanted.grant.lease_until = until
+        wanted.grant.warnings = [w for w in wanted.grant.warnings if not w.startswith(LEASE_ENDS)]
+        # Up to its end it is reserved already.
+        end = None if transit.request.end else until
+        # Other brokers give away the time after the lease that the store has.
+        write = self._repository.write_if_shared
+        self.change(transit, wanted, now, "the lease was not renewed", end, write=write)
 
     def decline(self, transit: Transit, now: float) -> None:
         """Leave a transit to best effort. Raises BrokerError ``store_unavailable`` for a new one
@@ -311,7 +321,7 @@ class Lifecycle:
 
     def end_late(self, transit: Transit, now: float) -> None:
         """Save what was reported of a transit that had ended before."""
-        transit.released_at = transit.released_at or now
+        transit.grant.released_at = transit.grant.released_at or now
         self._repository.save([transit])
         self.ended.append(transit)
 
@@ -321,21 +331,22 @@ class Lifecycle:
         """Free what a transit holds and save its last state."""
         meter(transit, now)
         if transit.state in ON_SWITCHES:
-            transit.switch_bytes = self._desired.bytes_of(transit.id)
+            transit.usage.switch_bytes = self._desired.bytes_of(transit.id)
             self._desired.drain(transit, now)
-            if transit.bytes and not transit.switch_bytes and self._desired.counts:
+            if transit.usage.bytes and not transit.usage.switch_bytes and self._desired.counts:
                 transit.reason += f"; {UNMET}"
             if not self._active.pairs.mates(transit):  # else its count is a part of theirs
                 mark(transit, uncounted(transit))
         kept = state in (TransitState.RELEASED, TransitState.EXPIRED)
-        if kept or transit.installed_at:
-            transit.released_at = now
+        if kept or transit.grant.installed_at:
+            transit.grant.released_at = now
         if not kept:  # nothing is learned of a path that it left
             circuits.leave(transit)
-        if transit.ports and not transit.installed_at:  # others may be given them
-            transit.ports, transit.flows, transit.ports_at = [], [], ""
+        if transit.grant.ports and not transit.grant.installed_at:  # others may be given them
+            transit.grant.ports = []
+            transit.request = replace(transit.request, flows=(), ports_at="")
         transit.state = state
-        transit.earliest, transit.blocking = 0.0, []
+        transit.grant.earliest, transit.grant.blocking = 0.0, []
         (write or self._repository.save)([transit])
         self._named_at.pop(transit.id, None)
         self._free(transit.id)
@@ -349,22 +360,23 @@ class Lifecycle:
         meter(transit, now)
         if transit.state in ON_SWITCHES:
             counted = self._desired.bytes_of(transit.id)
-            transit.switch_bytes = max(transit.switch_bytes, counted)
+            transit.usage.switch_bytes = max(transit.usage.switch_bytes, counted)
         self._free(transit.id)
         self._take_off(transit)
         circuits.leave(transit)
-        transit.state, transit.lease_until, transit.expected_end = TransitState.QUEUED, 0.0, 0.0
+        transit.state = TransitState.QUEUED
+        transit.grant.lease_until = transit.grant.expected_end = 0.0
 
     def wait_for_path(self, transit: Transit, reason: str, now: float) -> None:
         """Take its path from a live transit whose transfer goes on without, and queue it for
         another until its lease ends."""
-        self._requeue(transit, reason, transit.lease_until, now)
+        self._requeue(transit, reason, transit.grant.lease_until, now)
 
     def _requeue(self, transit: Transit, reason: str, lease_until: float, now: float) -> None:
         """Take back what a live transit holds, and queue it."""
         self.withdraw(transit, now)
         self._active.leave(transit)
-        transit.lease_until, transit.reason = lease_until, reason
+        transit.grant.lease_until, transit.reason = lease_until, reason
         self._active.enter(transit)
         self._repository.save([transit])
 
@@ -411,7 +423,7 @@ class Lifecycle:
         """
         starts, self._starts = self._starts, []
         for start in starts:
-            if start.transit.start <= now:
+            if start.transit.request.start <= now:
                 self._desired.put(start.transit, now)
         self._desired.share(now, everything)
         if starts or (self._desired.dirty and not self._desired.waits(now)):
@@ -422,7 +434,7 @@ class Lifecycle:
                 self._refused(starts, error, known, now)
             else:
                 self._moved.clear()
-                self._installed([s for s in starts if s.transit.start <= now])
+                self._installed([s for s in starts if s.transit.request.start <= now])
 
     def begin(self, now: float) -> None:
         """Have the switches carry exactly what was live before. Raises ControllerError."""
@@ -433,10 +445,10 @@ class Lifecycle:
         for start in starts:
             # Its own look at the clock: the switches took their time since the request came.
             transit = start.transit
-            if not transit.installed_at:
-                transit.installed_at = self._clock()
+            if not transit.grant.installed_at:
+                transit.grant.installed_at = self._clock()
                 if start.at_once:
-                    self.setup_times.note(transit.installed_at - transit.requested_at)
+                    self.setup_times.note(transit.grant.installed_at - transit.request.requested_at)
             transit.state = TransitState.INSTALLED
             self._unseen.append(transit.id)
         self._repository.save([start.transit for start in starts])
@@ -449,7 +461,7 @@ class Lifecycle:
         reason = f"the switches refused: {error}"
         moved = list(self._moved)
         for transit in moved:
-            transit.switch_bytes = self._desired.bytes_of(transit.id)
+            transit.usage.switch_bytes = self._desired.bytes_of(transit.id)
             self._desired.drop(transit.id)
         for start in starts:
             self._take_off(start.transit)
@@ -468,7 +480,7 @@ class Lifecycle:
         if mended and starts and (len(starts) > 1 or alone or moved):
             for start in starts:  # which of them was it, and was it for its relays?
                 if alone and not moved:
-                    start.transit.relay = {"why": reason}
+                    start.transit.relay = TransitRelay(why=reason)
                 self._starts = [start]
                 self.apply(now)
             return
@@ -515,7 +527,7 @@ class Lifecycle:
         for name in names:
             transit = known.get(name)
             if transit is not None and transit.state is TransitState.INSTALLED:
-                transit.state, transit.active_at = TransitState.ACTIVE, now
+                transit.state, transit.grant.active_at = TransitState.ACTIVE, now
                 active.append(transit)
         self._repository.save(active)
         self._unseen = deque(
@@ -529,7 +541,8 @@ class Lifecycle:
         transit active: nobody else can know."""
         on = transit.state in ON_SWITCHES
         if on and self._desired.report(transit.id, n_bytes) and n_bytes:
-            transit.state, transit.active_at = TransitState.ACTIVE, transit.active_at or now
+            transit.state = TransitState.ACTIVE
+            transit.grant.active_at = transit.grant.active_at or now
 
     def unmet(self, transit: Transit, n_bytes: int, now: float) -> bool:
         """Take in what a transfer has moved until now. Where no packet of it met its transit's
@@ -541,7 +554,7 @@ class Lifecycle:
         if transit.state is not before:
             self._repository.save([transit])
         seen = not self._desired.counts or self._desired.bytes_of(transit.id)
-        since = max(transit.installed_at, self._named_at.get(transit.id, 0.0))
+        since = max(transit.grant.installed_at, self._named_at.get(transit.id, 0.0))
         if seen or now - since < COUNTED_S:
             return False
         transit.reason += f"; {UNMET}: its room is given back"
@@ -557,21 +570,21 @@ class Lifecycle:
         fails where one of its sites is no more."""
         sites = set(self._topology.sites)
         for transit in transits:
-            if not {transit.src, transit.dst} <= sites:
+            if not {transit.request.src, transit.request.dst} <= sites:
                 transit.reason += "; after a restart: the topology has one of its sites no more"
                 self.end(transit, TransitState.FAILED, now)
             elif transit.state is TransitState.QUEUED:
                 self.resume(transit, now)
-            elif transit.lease_until <= now:
+            elif transit.grant.lease_until <= now:
                 transit.reason += "; its lease ended while no broker ran"
                 self.end(transit, TransitState.EXPIRED, now)
             else:
                 problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:
-                    lease_until = transit.lease_until if transit.start <= now else 0.0
+                    lease_until = transit.grant.lease_until if transit.request.start <= now else 0.0
                     meter(transit, now)
                     circuits.leave(transit)
-                    transit.state, transit.lease_until = TransitState.QUEUED, lease_until
+                    transit.state, transit.grant.lease_until = TransitState.QUEUED, lease_until
                     transit.reason = f"after a restart: {problem}"
                     self._active.enter(transit)
                     self._repository.save([transit])
@@ -595,7 +608,7 @@ class Lifecycle:
         for transit in transits:
             if transit.state not in ACTIVE:
                 continue
-            if transit.state in LIVE and transit.lease_until > now:
+            if transit.state in LIVE and transit.grant.lease_until > now:
                 problem = circuits.reserve(self._ledger, transit, self._topology, now)
                 if problem:  # brokers with different limits or topologies on one store
                     log.error("transit %s of another broker does not fit: %s", transit.id, problem)
@@ -634,16 +647,16 @@ class Lifecycle:
         for transit in live:
             self._ledger.release(transit.id)
         # Those that run first: they held all this together a moment ago.
-        live.sort(key=lambda transit: transit.start > before)
+        live.sort(key=lambda transit: transit.request.start > before)
         for transit in transits:
             move_times(transit, by_s, before)
         for transit in live:
-            if (transit.end or transit.lease_until) <= now:  # it is over, and ends next
-                continue
+            if (transit.request.end or transit.grant.lease_until) <= now:
+                continue  # it is over, and ends next
             refusal = circuits.reserve(self._ledger, transit, self._topology, now)
             if refusal:
                 circuits.leave(transit)
-                transit.state, transit.lease_until = TransitState.QUEUED, 0.0
+                transit.state, transit.grant.lease_until = TransitState.QUEUED, 0.0
                 transit.reason = f"the clock was set by {by_s:+.0f} s: {refusal}"
         for transit in transits:
             self._active.enter(transit)
@@ -652,8 +665,3 @@ class Lifecycle:
         self._active.waitlist.unsettle()
         self._desired.move_time(by_s)
         self._repository.save(transits)
-
-
-def _set(transit: Transit, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(transit, name, value)

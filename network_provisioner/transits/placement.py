@@ -47,18 +47,18 @@ class Placement:
             return
         if isinstance(verdict, Grant):
             until = self._admission.lease_until(transit, verdict)
-            transit.warnings = self._requests.warnings(transit, template, verdict, until)
+            transit.grant.warnings = self._requests.warnings(transit, template, verdict, until)
             self._lifecycle.hold(transit, verdict, until, now)
             self._warn(transit)
             return
-        transit.candidates = explain(verdict.decision)
+        transit.grant.candidates = explain(verdict.decision)
         if isinstance(verdict, Never):
             self.do_without(transit, verdict.reason, now)
-        elif arriving and transit.start <= now and self._shares_a_way(transit):
+        elif arriving and transit.request.start <= now and self._shares_a_way(transit):
             # Waiting would not keep its packets apart from those of the pair's other transits.
             reason = (
                 "shares, without a rate of its own, the path that other transits between "
-                f"{transit.src} and {transit.dst} hold: {verdict.reason}"
+                f"{transit.request.src} and {transit.request.dst} hold: {verdict.reason}"
             )
             self.do_without(transit, reason, now)
         elif template.patience_s <= 0 and not transit.lost_path:
@@ -85,7 +85,7 @@ class Placement:
         transit.reason = reason
         path = self._admission.open_path(transit)
         until = self._admission.window(transit, now)[1]
-        if path is None or transit.start > now or until <= now:
+        if path is None or transit.request.start > now or until <= now:
             self._lifecycle.decline(transit, now)
             return
         try:
@@ -108,7 +108,7 @@ class Placement:
 
     def _warn(self, transit: Transit) -> None:
         """Put a transit's warnings into the log, each once: a workflow's transfers are many."""
-        for warning in transit.warnings:
+        for warning in transit.grant.warnings:
             if warning not in self._warned:
                 log.warning("transit %s: %s", transit.id, warning)
                 self._warned = {*islice(self._warned, _WARNINGS_KEPT), warning}

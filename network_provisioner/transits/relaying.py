@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit
+from network_provisioner.base.model import CLIENT, LIVE, SEEN, Transit, TransitRelay
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay.agents import SILENT_S, RelayAgents
 from network_provisioner.relay.decision import helps, settings
@@ -78,7 +78,7 @@ class Relaying:
     def choose(self, transit: Transit) -> None:
         """A transit comes on the switches. One that was there before, or for which this was said,
         stays as it is."""
-        if transit.installed_at or transit.relay:
+        if transit.grant.installed_at or transit.relay:
             return
         template = template_of(transit, self._templates)
         if template is None or template.relay == "never":
@@ -86,9 +86,9 @@ class Relaying:
         try:
             transit.relay = self._chosen(transit, template)
         except _DirectError as why:
-            transit.relay = {"why": str(why)}
+            transit.relay = TransitRelay(why=str(why))
 
-    def _chosen(self, transit: Transit, template: Template) -> dict[str, Any]:
+    def _chosen(self, transit: Transit, template: Template) -> TransitRelay:
         """Raises _DirectError."""
         if self.unable:
             raise _DirectError(self.unable)
@@ -97,13 +97,13 @@ class Relaying:
         tls = template.relay_tls
         src, dst = (self._relay_at(switch, transit, tls) for switch in (near, far))
         figures = self._tuning.figures(transit)
-        tuned = transit.tuning or asdict(service_of(template))
-        helped, why = helps(figures, tuned["streams"] or 1, tuned["buffer_bytes"])
+        tuned = transit.grant.tuning or service_of(template)
+        helped, why = helps(figures, tuned.streams or 1, tuned.buffer_bytes)
         if template.relay == "always":
             why = f"template {template.name!r} always asks for it; {why}"
         elif not helped:
             raise _DirectError(why)
-        taken = {t.relay["port"] for t in self._relayed() if {src, dst} & {*_relays(t)}}
+        taken = {t.relay.port for t in self._relayed() if t.relay and {src, dst} & {*_relays(t)}}
         port = next((port for port in PORTS if port not in taken), None)
         if port is None:
             raise _DirectError(f"all ports of {src} and {dst} are taken")
@@ -111,7 +111,7 @@ class Relaying:
             same = any(mate is transit for mate in self._active.pairs.mates(drained))
             if same and {src, dst} != {*_relays(drained)}:
                 raise _DirectError(f"other relays hold packets of transit {owner(drained.id)}")
-        return {"src": src, "dst": dst, "port": port, **settings(figures), "tls": tls, "why": why}
+        return TransitRelay(src, dst, port, **settings(figures), tls=tls, why=why)
 
     def _switches(self, transit: Transit) -> tuple[str, str]:
         """Between which its relays are to be. Raises _DirectError."""
@@ -125,13 +125,15 @@ class Relaying:
 
     def _check_packets(self, transit: Transit) -> None:
         """Raises _DirectError where they cannot be redirected, or told from others."""
-        if transit.requested_bps <= 0:
+        if transit.request.min_bps <= 0:
             raise _DirectError("it has no rate of its own")
-        if transit.ports_at in (CLIENT, SEEN):
+        if transit.request.ports_at in (CLIENT, SEEN):
             raise _DirectError("its connections are known only once they run")
         if not _is_tcp(transit):
             raise _DirectError("its flows are not all TCP")
-        for site, hosts in zip((transit.src, transit.dst), self._hosts(transit), strict=True):
+        for site, hosts in zip(
+            (transit.request.src, transit.request.dst), self._hosts(transit), strict=True
+        ):
             if not hosts:
                 raise _DirectError(f"the topology has no IPv4 address of {site}")
             for host in hosts:
@@ -149,12 +151,12 @@ class Relaying:
         problems = []
         for name in (node.name for node in self._topology.relays_at(switch)):
             capacity = self._links[name].capacity_bps
-            free = capacity - sum(t.requested_bps for t in self._relayed() if name in _relays(t))
+            free = capacity - sum(t.request.min_bps for t in self._relayed() if name in _relays(t))
             problem = self.agents.unready(name, tls)
-            if not problem and free < transit.requested_bps:
+            if not problem and free < transit.request.min_bps:
                 problem = (
                     f"relay {name!r} has {format_rate(free)} left of {format_rate(capacity)}, "
-                    f"expected {format_rate(transit.requested_bps)}"
+                    f"expected {format_rate(transit.request.min_bps)}"
                 )
             if not problem:
                 return name
@@ -167,15 +169,15 @@ class Relaying:
         if not transit.relayed:
             return
         if self.unable:
-            transit.relay = {"why": self.unable}
+            transit.relay = TransitRelay(why=self.unable)
             return
         at = tuple(
             self._links[name].other(name) for name in _relays(transit) if name in self._links
         )
         if _ends(transit) != {at}:
-            transit.relay = {"why": "relayed until its path led elsewhere"}
+            transit.relay = TransitRelay(why="relayed until its path led elsewhere")
         elif not _is_tcp(transit):
-            transit.relay = {"why": "relayed until its flows were not all TCP"}
+            transit.relay = TransitRelay(why="relayed until its flows were not all TCP")
 
     def follow(
         self, update: Callable[[Transit], object], drop: Callable[[str], object], now: float
@@ -187,19 +189,19 @@ class Relaying:
         lost = []
         for transit in self._active.on_switches() if self._used else ():
             if transit.relayed and (problem := self._unready(transit)):
-                transit.relay = {"why": f"relayed until {problem}"}
+                transit.relay = TransitRelay(why=f"relayed until {problem}")
                 update(transit)
                 lost.append(transit)
         self._repository.save(lost)
         for name, drained in list(self._drained.items()):
             # Others that have the same packets came to its session, and may need it.
             others = [t for t in self._active.pairs.mates(drained) if not t.relayed]
-            ends = [drained.released_at + DRAIN_S, *(t.lease_until for t in others)]
-            drained.lease_until = max(ends)
+            ends = [drained.grant.released_at + DRAIN_S, *(t.grant.lease_until for t in others)]
+            drained.grant.lease_until = max(ends)
             # An agent that is not silent has said by then what it holds.
-            said = now >= drained.released_at + SILENT_S
+            said = now >= drained.grant.released_at + SILENT_S
             empty = said and not self.agents.connections(owner(name))
-            if empty or now >= drained.lease_until or self._unready(drained):
+            if empty or now >= drained.grant.lease_until or self._unready(drained):
                 del self._drained[name]
                 drop(name)
             else:
@@ -208,11 +210,12 @@ class Relaying:
     def drain(self, transit: Transit, now: float) -> Transit:
         """What stays on the switches of a relayed transit that ends, for a while."""
         drained = transit.copy()
-        drained.id = f"{transit.id} drains"  # no transit's id has a space
-        drained.requested_bps = drained.granted_bps = 0.0
-        drained.parts = [part | {"granted_bps": 0.0} for part in drained.parts]
-        drained.queue, drained.released_at = "", now
-        drained.lease_until = now + DRAIN_S
+        name = f"{transit.id} drains"  # no transit's id has a space
+        drained.request = replace(transit.request, id=name, min_bps=0.0)
+        drained.grant.granted_bps = 0.0
+        drained.grant.parts = [replace(part, granted_bps=0.0) for part in drained.grant.parts]
+        drained.grant.queue, drained.grant.released_at = "", now
+        drained.grant.lease_until = now + DRAIN_S
         self._drained[drained.id] = drained
         return drained
 
@@ -240,7 +243,7 @@ class Relaying:
         transit = self._drained.get(circuit.id) or self._active.all[circuit.id]
         relay, name = transit.relay, owner(circuit.id)
         hosts = [tuple(host.address for host in each) for each in self._hosts(transit)]
-        same: dict[str, Any] = {key: relay[key] for key in _OF_SESSIONS} | {
+        same: dict[str, Any] = {key: getattr(relay, key) for key in _OF_SESSIONS} | {
             "secret": self._secrets[name],
             "flows": redirect.flows,
             "rate_bps": circuit.max_bps,
@@ -298,23 +301,23 @@ class Relaying:
     def _hosts(self, transit: Transit) -> list[tuple[Host, ...]]:
         """The hosts with IPv4 at its source, and at its destination."""
         found = []
-        for number, site in enumerate((transit.src, transit.dst)):
+        for number, site in enumerate((transit.request.src, transit.request.dst)):
             node = self._topology.site(site)
-            named = node.host(transit.hosts[number]) if transit.hosts else None
+            named = node.host(transit.request.hosts[number]) if transit.request.hosts else None
             hosts = (named,) if named else node.hosts
             found.append(tuple(host for host in hosts if host.version == 4))
         return found
 
 
 def _relays(transit: Transit) -> tuple[str, str]:
-    return transit.relay["src"], transit.relay["dst"]
+    return (transit.relay.src, transit.relay.dst) if transit.relay else ("", "")
 
 
 def _ends(transit: Transit) -> set[tuple[str, ...]]:
     """The first and the last switch of each of its paths."""
-    paths = [part["path"] for part in transit.parts] or [transit.path]
+    paths = [part.path for part in transit.grant.parts] or [transit.grant.path]
     return {(path[1], path[-2]) for path in paths}
 
 
 def _is_tcp(transit: Transit) -> bool:
-    return all(flow["protocol"] == "tcp" for flow in transit.flows)
+    return all(flow.protocol == "tcp" for flow in transit.request.flows)

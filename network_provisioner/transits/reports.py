@@ -47,14 +47,14 @@ class TransferReport:
         """Write it into a transit; ``first``: bytes and seconds too. ``most_bps`` is the largest
         rate that the network carries between its sites; ``now`` Unix seconds."""
         if first:
-            transit.bytes, transit.seconds = self.bytes, self.seconds
-            transit.goodput_bps = goodput(self.bytes, self.seconds)
+            transit.usage.bytes, transit.usage.seconds = self.bytes, self.seconds
+            transit.usage.goodput_bps = goodput(self.bytes, self.seconds)
             mark(transit, _impossible(transit, most_bps, now))
             transit.reason += f"; {self.note}" if self.note else ""
         for name in _USED:
-            setattr(transit, name, getattr(self, name) or getattr(transit, name))
+            setattr(transit.usage, name, getattr(self, name) or getattr(transit.usage, name))
         if self.outcome:
-            transit.outcome = self.outcome
+            transit.usage.outcome = self.outcome
             if self.outcome != "success":
                 transit.reason += f"; the transfer ended with {self.outcome!r}"
 
@@ -62,28 +62,28 @@ class TransferReport:
 def mark(transit: Transit, doubt: str) -> None:
     """Mark what was reported of a transit as doubtful, where there is a doubt."""
     if doubt:
-        transit.doubt, transit.goodput_bps = doubt, 0.0
+        transit.usage.doubt, transit.usage.goodput_bps = doubt, 0.0
 
 
 def uncounted(transit: Transit) -> str:
     """Why the switches, which counted while it held its path, contradict its report, in words; ""
     where they do not, or cannot say."""
-    found = transit.switch_bytes
-    if not found or transit.bytes <= found * _UNCOUNTED + _SLACK_BYTES:
+    found = transit.usage.switch_bytes
+    if not found or transit.usage.bytes <= found * _UNCOUNTED + _SLACK_BYTES:
         return ""
-    return f"reported {format_size(transit.bytes)}, the switches counted {format_size(found)}"
+    return f"reported {format_size(transit.usage.bytes)}, the switches counted {format_size(found)}"
 
 
 def _impossible(transit: Transit, most_bps: float, now: float) -> str:
-    held_s = now - transit.requested_at
-    if transit.installed_at and transit.seconds > held_s + _SLACK_S:
-        return f"reported {transit.seconds:.3g} s, {held_s:.3g} s after it was asked for"
-    took_s = transit.seconds or held_s + _SLACK_S
+    held_s = now - transit.request.requested_at
+    if transit.grant.installed_at and transit.usage.seconds > held_s + _SLACK_S:
+        return f"reported {transit.usage.seconds:.3g} s, {held_s:.3g} s after it was asked for"
+    took_s = transit.usage.seconds or held_s + _SLACK_S
     most = bytes_of(most_bps) * (took_s + _WHOLE_S) * _SLACK + _SLACK_BYTES
-    no_rate = transit.bytes and transit.seconds and not transit.goodput_bps
-    if transit.bytes > most or no_rate:
+    no_rate = transit.usage.bytes and transit.usage.seconds and not transit.usage.goodput_bps
+    if transit.usage.bytes > most or no_rate:
         return (
-            f"reported {format_size(transit.bytes)} in {took_s:.3g} s, the network carries at most "
-            f"{format_rate(most_bps)} there"
+            f"reported {format_size(transit.usage.bytes)} in {took_s:.3g} s, the network carries "
+            f"at most {format_rate(most_bps)} there"
         )
     return ""

@@ -93,7 +93,7 @@ class Repository:
     def given_back(self, transit_id: str) -> bool:
         """Whether a transit was given back, or its lease ended, and the store has not taken it."""
         late = self._unsaved.get(transit_id)
-        return late is not None and late.released_at > 0
+        return late is not None and late.grant.released_at > 0
 
     def late(self, but: Collection[str]) -> list[Transit]:
         """As the store has them: transits that have not ended, and whose last change it has not

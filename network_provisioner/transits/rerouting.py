@@ -56,13 +56,13 @@ class Rerouting:
         there = self._lifecycle.starting
         if news:
             there += self._active.on_switches()
-        for transit in sorted(there, key=lambda t: -t.priority):
+        for transit in sorted(there, key=lambda t: -t.request.priority):
             failed = circuits.first_of(transit, self._failures.broken)
             if failed is None or transit.state not in LIVE:  # it went along with another, or ended
                 continue
             # The lowest of several that must go together is the first to stay behind.
             together = [transit, *self._active.pairs.mates(transit)]
-            together.sort(key=lambda t: (-t.priority, t.requested_at))
+            together.sort(key=lambda t: (-t.request.priority, t.request.requested_at))
             while together:
                 moves = self._admission.elsewhere(together, failed[0], now)
                 if moves:
@@ -71,7 +71,7 @@ class Rerouting:
                 self._stay_behind(together.pop(), f"no other path has room: {failed[1]}", now)
 
     def _stay_behind(self, transit: Transit, reason: str, now: float) -> None:
-        if transit.start > now:
+        if transit.request.start > now:
             self._lifecycle.not_started(transit, TransitState.QUEUED, reason, now)
         elif self._admission.open_path(transit) is not None:  # only what has a path passes there
             self._placement.fall_back(transit, reason, now)
@@ -83,7 +83,7 @@ class Rerouting:
         waits is to be served before."""
         freed, self._lifecycle.freed = self._lifecycle.freed, set()
         if freed:
-            live = sorted(self._active.on_switches(), key=lambda t: -t.priority)
+            live = sorted(self._active.on_switches(), key=lambda t: -t.request.priority)
             self._near.update((t.id, None) for t in live if self._admission.may_move(t, freed))
         self._lifecycle.apply(now)  # so that a move that is refused takes nothing with it
         for name in list(self._near)[:ASKED_AT_ONCE]:

@@ -46,10 +46,10 @@ class StandingCircuits:
     def sharing(self, transit: Transit, template: Template, reason: str, now: float) -> str:
         """Have a small transit share a standing circuit, where its template wants that and the
         transit is for now; the reason, completed."""
-        if template.small != "share" or transit.start > now:
+        if template.small != "share" or transit.request.start > now:
             return reason
         try:
-            name, refusal = self._standing(template, transit.src, transit.dst, now)
+            name, refusal = self._standing(template, transit.request.src, transit.request.dst, now)
         except BrokerError as error:
             refusal = str(error)
         if refusal:
@@ -73,7 +73,7 @@ class StandingCircuits:
                 return name, verdict if isinstance(verdict, str) else verdict.reason
             until = self._admission.lease_until(transit, verdict)
             self._lifecycle.hold(transit, verdict, until, now)
-        elif known.lease_until < now + STANDING_S - _RENEW_S:
+        elif known.grant.lease_until < now + STANDING_S - _RENEW_S:
             try:
                 self._early.extend(known, now + STANDING_S, now)
             except BrokerError as error:  # it lives until its lease ends, and another follows

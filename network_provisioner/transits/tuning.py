@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest
+from network_provisioner.base.model import LIVE, Service, Transit, TransitRequest, TuningSettings
 from network_provisioner.templates.advice import PathFigures, advise, varied
 from network_provisioner.templates.lookup import Templates, service_for, template_for
 from network_provisioner.topology.graph import Path, Topology
@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 
 FiguresOf = Callable[[Path, str], PathFigures]
 """What is known of a path, as a user decides by it."""
-_TUNED = ("streams", "buffer_bytes", "threads", "why")
 
 
 @dataclass(eq=False)
@@ -33,14 +32,17 @@ class TransferTuning:
         however often it is asked for, and by advice where the path was measured."""
         if transit is None or transit.state not in LIVE:
             return service_for(request, transit, self._templates)
-        if transit.tuning:
-            return replace(service_for(request, transit, self._templates), **transit.tuning)
+        if transit.grant.tuning:
+            service = service_for(request, transit, self._templates)
+            return replace(service, **transit.grant.tuning.as_dict())
         advice = None
         figures = self.figures(transit)
         if figures.measured and figures.rtt_s > 0:
-            advice = varied(advise(figures, transit.size_bytes), figures, transit.id)
+            advice = varied(advise(figures, transit.request.size_bytes), figures, transit.id)
         found = service_for(request, transit, self._templates, advice)
-        transit.tuning = {name: getattr(found, name) for name in _TUNED}
+        transit.grant.tuning = TuningSettings(
+            found.streams, found.buffer_bytes, found.threads, found.why
+        )
         return found
 
     def advise(
@@ -78,14 +80,14 @@ class TransferTuning:
 
     def figures(self, transit: Transit) -> PathFigures:
         """What is known of a live transit's path, else what the topology says of it."""
-        path = self._topology.path(transit.path)
+        path = self._topology.path(transit.grant.path)
         # What it is given now may become more as others end: its windows must not be in the way.
-        rate_bps = min(transit.max_bps, path.capacity_bps)
+        rate_bps = min(transit.request.max_bps, path.capacity_bps)
         said = PathFigures(rate_bps, path.rtt_s, path.loss)
-        if self._figures_of is None or len(transit.parts) > 1 or transit.max_bps <= 0:
+        if self._figures_of is None or len(transit.grant.parts) > 1 or transit.request.max_bps <= 0:
             return said
         try:
-            figures = self._figures_of(path, transit.user)
+            figures = self._figures_of(path, transit.request.user)
         except Exception:  # a foreign archive that fails costs its opinion, never the transfer
             log.exception("transit %s is not tuned by its path", transit.id)
             return said

@@ -58,7 +58,7 @@ class WaitingTransits:
         template = template_of(transit, self._templates)
         reason = ""
         if template is None:  # taken out of the configuration while a broker was down
-            reason = f"template {transit.template!r} is gone"
+            reason = f"template {transit.request.template!r} is gone"
         elif self._active.pairs.clash(transit) is not None:  # one that came while this one waited
             reason = "its flows name packets that another transit names too"
         if template is None or reason:

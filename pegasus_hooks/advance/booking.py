@@ -178,14 +178,14 @@ RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
 
 def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:
     """What a transit holds, or waits for, in advance of its job; None for any other."""
-    own = f"{transit.workflow}:{transit.job}:0:{transit.src}-{transit.dst}"
-    if transit.state not in _WAITS or not transit.end or not transit.id.startswith(own):
+    request = transit.request
+    own = f"{request.workflow}:{request.job}:0:{request.src}-{request.dst}"
+    if transit.state not in _WAITS or not request.end or not transit.id.startswith(own):
         return None
-    start = transit.start or transit.requested_at
-    pair = transit.src, transit.dst
+    start, pair = request.start or request.requested_at, (request.src, request.dst)
     waits = transit.state is TransitState.QUEUED
     return AdvanceReservation(
-        transit.id, transit.job, pair, start, transit.end, transit.requested_bps, waits
+        transit.id, request.job, pair, start, request.end, request.min_bps, waits
     )
 
 

@@ -197,8 +197,8 @@ def _release(
 def _line(pair: Pair, result: PairResult, outcome: str, transit: Transit | None) -> dict[str, Any]:
     n_bytes = result.n_bytes
     source = "transfer"
-    if n_bytes is None and transit is not None and transit.switch_bytes:
-        n_bytes, source = transit.switch_bytes, "switch"
+    if n_bytes is None and transit is not None and transit.usage.switch_bytes:
+        n_bytes, source = transit.usage.switch_bytes, "switch"
     return {
         "id": pair.id,
         "src": pair.src,
@@ -211,5 +211,5 @@ def _line(pair: Pair, result: PairResult, outcome: str, transit: Transit | None)
         "goodput_bps": goodput(n_bytes or 0, result.seconds),
         "outcome": outcome,
         "state": str(transit.state) if transit is not None else pair.state,
-        "path": list(transit.path) if transit is not None else list(pair.path),
+        "path": list(transit.grant.path) if transit is not None else list(pair.path),
     }

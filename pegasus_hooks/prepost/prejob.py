@@ -278,10 +278,12 @@ def _tune(
     effects: Effects,
 ) -> dict[str, int]:
     # All pairs of one job were given the same, or none.
-    ports = next((a.transit.ports for a in answers.answers if a.transit and a.transit.ports), [])
+    ports = next(
+        (a.transit.grant.ports for a in answers.answers if a.transit and a.transit.grant.ports), []
+    )
     want = tuning.wanted(answers.services)
     at_once = [
-        tuning.files_at_once(one.file_bytes, one.files, answer.transit.granted_bps)
+        tuning.files_at_once(one.file_bytes, one.files, answer.transit.grant.granted_bps)
         for one, answer in zip(requests, answers.answers, strict=True)
         if answer.transit
     ]

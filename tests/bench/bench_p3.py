@@ -32,6 +32,7 @@ from network_provisioner.state.network_state import NetworkState
 from network_provisioner.templates.data import template_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench, percentiles
+from tests.made_transit import made_transit
 
 SITES, SWITCHES, CORE_DEGREE = 120, 280, 6
 LINKS = 1000
@@ -98,7 +99,7 @@ class World:
         self.count += 1
         src, dst = pair or self.rng.choice(self.pairs)
         ahead = self.rng.uniform(1, AHEAD_S) if self.rng.random() < 1 / 3 else None
-        return Transit(
+        return made_transit(
             f"t{self.count}",
             src,
             dst,
@@ -112,7 +113,7 @@ class World:
 
     def decide(self, transit: Transit) -> bool:
         """Ours: decide, and reserve what was granted. Whether there was a grant."""
-        movable_of = partial(self._movable, transit.priority)
+        movable_of = partial(self._movable, transit.request.priority)
         verdict = self.selector.find(transit, TEMPLATE, self.now, movable_of=movable_of)
         if not isinstance(verdict, Grant):
             return False
@@ -128,11 +129,11 @@ class World:
 
     def _movable(self, priority: int, name: str) -> list[Movable]:
         transit, ways = self.held[name]
-        if transit.priority >= priority:
+        if transit.request.priority >= priority:
             return []
         low = max(way.min_bps for way in ways)
-        paths = self.selector.usable(transit.src, transit.dst, TEMPLATE, low)
-        return [Movable(name, transit.priority, paths, ways)]
+        paths = self.selector.usable(transit.request.src, transit.request.dst, TEMPLATE, low)
+        return [Movable(name, transit.request.priority, paths, ways)]
 
     def release_one(self) -> None:
         """Gives back the reservation that was made first."""
@@ -187,8 +188,9 @@ class Peers:
 
     def with_room(self, transit: Transit, now: float) -> bool:
         """The shortest path of links with room: finds one wherever there is any."""
-        begin = max(now, transit.start)
-        low, until, ends = transit.requested_bps, begin + HORIZON_S, (transit.src, transit.dst)
+        request = transit.request
+        begin = max(now, request.start)
+        low, until, ends = request.min_bps, begin + HORIZON_S, (request.src, request.dst)
 
         def weight(a: str, b: str, edge: dict[str, float]) -> float | None:
             transits = b in self.sites and b not in ends
@@ -203,13 +205,15 @@ class Peers:
         return True
 
     def _shortest(self, transit: Transit) -> Iterator[list[str]]:
-        paths = nx.shortest_simple_paths(self.graph, transit.src, transit.dst, weight="delay")
+        paths = nx.shortest_simple_paths(
+            self.graph, transit.request.src, transit.request.dst, weight="delay"
+        )
         return islice(paths, BrokerLimits().max_paths)
 
     def _has_room(self, path: list[str], transit: Transit, now: float) -> bool:
-        begin = max(now, transit.start)
+        begin = max(now, transit.request.start)
         room = min(self.ledger.residual(h, begin, begin + HORIZON_S) for h in pairwise(path))
-        return room >= transit.requested_bps
+        return room >= transit.request.min_bps
 
 
 @bench("P3")

@@ -22,7 +22,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from network_provisioner.base.controller import Capabilities
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
 from network_provisioner.selection.verdicts import Grant
@@ -32,6 +32,7 @@ from network_provisioner.templates.data import template_from_dict
 from network_provisioner.templates.template import Template
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench
+from tests.made_transit import made_transit
 
 SITES, SWITCHES, CORE_DEGREE = 8, 12, 4
 REQUESTS = 240
@@ -88,7 +89,7 @@ def ours(topology: Topology, asks: list[Ask], paths: int) -> int:
     template = _template(paths)
     accepted = 0
     for number, ask in enumerate(asks):
-        transit = Transit(
+        transit = made_transit(
             f"t{number}", ask.src, ask.dst, TransitState.QUEUED, requested_bps=ask.rate_bps,
             max_bps=ask.rate_bps, start=ask.start * SLOT_S, end=ask.end * SLOT_S,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from random import Random
 
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.policies.registry import PolicyRegistry
@@ -22,6 +22,7 @@ from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.graph import Link, Node, Topology
 from tests.bench import Figure, Tell, bench, percentiles, timed
+from tests.made_transit import made_transit
 
 SITES = 12
 LIVE = (100, 10_000)
@@ -61,7 +62,7 @@ def milliseconds_per_request(folder: Path, live: int, policed: bool = False) -> 
         i, j = rng.sample(range(SITES), 2)
         path = [f"site{i}", f"switch{i}", f"switch{j}", f"site{j}"]
         store.put(
-            Transit(
+            made_transit(
                 f"old{number}", path[0], path[-1], TransitState.INSTALLED, "small",
                 path=path, layer="l2", requested_bps=RATE_BPS, granted_bps=RATE_BPS,
                 max_bps=2 * RATE_BPS, installed_at=time.time(), lease_until=time.time() + 3600,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from adon.machine import packages
 from examples.testbed.postgres import Postgres
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.stores.opening import open_store
@@ -24,6 +24,7 @@ from network_provisioner.stores.store import Store
 from network_provisioner.templates.data import templates_from_dict
 from tests.bench import Figure, Tell, bench, percentiles
 from tests.bench.bench_p3_request import TEMPLATES, make_network
+from tests.made_transit import made_transit
 
 TURNS = 1000
 REQUESTS = 200  # of each broker
@@ -34,7 +35,7 @@ def milliseconds_per_turn(store: Store) -> list[float]:
     spent = []
     path = ["site0", "switch0", "switch1", "site1"]
     for number in range(TURNS):
-        transit = Transit(f"{number}", path[0], path[-1], TransitState.HELD, path=path)
+        transit = made_transit(f"{number}", path[0], path[-1], TransitState.HELD, path=path)
         began = time.perf_counter()
         with store.turn():
             store.put(transit)

@@ -335,7 +335,8 @@ class Plant:
             if self.client.health()["status"] != "ok":
                 return False
             return all(
-                transit.state in ON_SWITCHES and transit.granted_bps >= transit.requested_bps
+                transit.state in ON_SWITCHES
+                and transit.grant.granted_bps >= transit.request.min_bps
                 for transit in self.transits().values()
             )
         return False
@@ -349,7 +350,9 @@ class Plant:
         for name, (src, dst, _) in FLOWS.items():
             transit = transits.get(name.partition(",")[0])
             if transit is not None:
-                nodes = {n for part in transit.parts for n in part["path"]} | {*transit.path}
+                nodes = {n for part in transit.grant.parts for n in part.path} | {
+                    *transit.grant.path
+                }
             else:
                 path = default_path(self.topology, STATIONS[src].site, STATIONS[dst].site)
                 nodes = set() if path is None else set(path.nodes)

@@ -20,6 +20,7 @@ from disk_rig import DiskRig, transfer_into
 from network_world import slower
 from ovs_rig import OvsRig, network_up
 
+from network_provisioner.base.model import IoRecord
 from network_provisioner.topology.data import topology_from_dict
 
 RATE_BPS = 150e6
@@ -41,7 +42,7 @@ def main(where: Path) -> None:
 
 def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
     """The figures of one disk."""
-    seconds = made.until(lambda: "bps" in made.get().knee, MOST_S)
+    seconds = made.until(lambda: (made.get().io or IoRecord()).knee is not None, MOST_S)
     found = made.get()
     made.until(lambda: False, KEPT_S)
     kept = made.get()
@@ -52,10 +53,10 @@ def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
     made.broker.change("a", max_bps=1.5 * disk_bps)
     made.until(lambda: False, SETTLE_S)
     return {
-        "bps": found.knee["bps"],
+        "bps": found.io.knee.bps,
         "changes": len(found.changes),
         "seconds": seconds,
-        "kept_bps": kept.knee["bps"],
+        "kept_bps": kept.io.knee.bps,
         "true_bps": made.goodput(WINDOW_S),
         "followed_s": followed_s,
     }

@@ -132,7 +132,7 @@ class Site:
         prejob.run(PlannedFiles(plan.where, name), 0, HookConfig("http://127.0.0.1:1"), effects)
         (pair,) = job_files.read_json(plan.folder / f"{name}.adon.json")["pairs"]
         assert pair["layer"] == "l2", pair
-        yield submit_file, self.broker.get(pair["id"]).granted_bps
+        yield submit_file, self.broker.get(pair["id"]).grant.granted_bps
         self.broker.release(pair["id"], 0, 0.0, "success")
 
     def measure(self, scheme: str, way: str, files: Sequence[File], words: list[str]) -> None:

@@ -94,7 +94,7 @@ class Site:
         (answer,) = self.client.ask([request])
         assert answer.transit is not None
         self.client.release(answer.transit.id)
-        return bool(answer.transit.ports)
+        return bool(answer.transit.grant.ports)
 
     def answers(self) -> bool:
         log = (self.folder / "log").read_text()

@@ -161,12 +161,12 @@ def test_what_one_gave_the_other_does_not_give_again(brokers: Brokers) -> None:
     a = TransitRequest("a", "mu", "tacc", min_bps=150e6, lease_s=600)
     b = TransitRequest("b", "local", "iplant", min_bps=100e6, lease_s=600)
     first = again(lambda: one.request(a))
-    assert (first.state, first.layer) == (TransitState.INSTALLED, "l2")
+    assert (first.state, first.grant.layer) == (TransitState.INSTALLED, "l2")
     second = again(lambda: other.request(b))
     assert second.state is TransitState.QUEUED and "s1" in second.reason
     same = again(lambda: other.request(a))
-    assert (same.path, same.state, same.lease_until) == (
-        first.path, first.state, first.lease_until,
+    assert (same.grant.path, same.state, same.grant.lease_until) == (
+        first.grant.path, first.state, first.grant.lease_until,
     )  # fmt: skip
     again(lambda: other.release("a", 10**9, 1.0))
     assert again(lambda: one.get("b")).state is TransitState.INSTALLED

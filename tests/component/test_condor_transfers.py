@@ -258,30 +258,39 @@ def test_input_has_a_path_before_it_is_sent_and_gives_it_back(
     cluster = submit(pool, jobs, QUICK, "accounting_group = soy", "batch_name = montage")
     job_over(pool, jobs)
     path = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
-    assert (path.src, path.dst, path.size_bytes, path.bytes) == ("local", "tacc", QUICK, QUICK)
+    assert (path.request.src, path.request.dst, path.request.size_bytes, path.usage.bytes) == (
+        "local",
+        "tacc",
+        QUICK,
+        QUICK,
+    )
     assert path.state is TransitState.RELEASED
-    assert path.outcome == "success"
-    assert path.path == ["local", "s1", "tacc"]
-    assert (path.user, path.project, path.application) == (pool.user.name, "soy", "montage")
-    assert path.job == f"{cluster}.0"
+    assert path.usage.outcome == "success"
+    assert path.grant.path == ["local", "s1", "tacc"]
+    assert (path.request.user, path.request.project, path.request.application) == (
+        pool.user.name,
+        "soy",
+        "montage",
+    )
+    assert path.request.job == f"{cluster}.0"
     started = happened(jobs, STARTED)[0].split()
     at = time.mktime(time.strptime(" ".join(started[2:4]).partition(".")[0], "%Y-%m-%d %H:%M:%S"))
-    assert path.installed_at < at + 1  # the log's second had begun by then
+    assert path.grant.installed_at < at + 1  # the log's second had begun by then
 
 
 def test_whose_packets_are_whose_is_seen_at_the_shadow(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
     with sending(pool, service, jobs) as (_, path):
-        until(lambda: service.client.get(path.id).flows, "its ports")
-        flows = service.client.get(path.id).flows
+        until(lambda: service.client.get(path.id).request.flows, "its ports")
+        flows = service.client.get(path.id).request.flows
         open_now = {
             (one.laddr.port, one.raddr.port)
             for one in psutil.net_connections("tcp")
             if one.status == psutil.CONN_ESTABLISHED
         }
         for flow in flows:
-            assert (flow["src_ports"][0], flow["dst_ports"][0]) in open_now
+            assert (flow.src_ports[0], flow.dst_ports[0]) in open_now
     job_over(pool, jobs)
 
 
@@ -290,11 +299,11 @@ def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: 
     job_over(pool, jobs)
     name = next(t.id for t in all_back(service, cluster) if ":out:1" in t.id)
     # How much it was, HTCondor says as the job ends, which may be later.
-    until(lambda: service.client.get(name).bytes > 0, "how much was sent")
+    until(lambda: service.client.get(name).usage.bytes > 0, "how much was sent")
     path = service.client.get(name)
-    assert (path.src, path.dst, path.bytes) == ("tacc", "local", 10 * QUICK)
-    assert path.outcome == "success"
-    assert path.goodput_bps > 0
+    assert (path.request.src, path.request.dst, path.usage.bytes) == ("tacc", "local", 10 * QUICK)
+    assert path.usage.outcome == "success"
+    assert path.usage.goodput_bps > 0
 
 
 def test_quick_output_has_its_path_before_it_is_sent(
@@ -318,9 +327,9 @@ def test_quick_output_has_its_path_before_it_is_sent(
     (jobs / "go").touch()
     job_over(pool, jobs)
     path = next(t for t in all_back(service, cluster) if ":out:1" in t.id)
-    assert (path.src, path.dst, path.size_bytes) == ("tacc", "local", SMALL)
-    assert path.path == ["tacc", "s1", "local"]
-    until(lambda: service.client.get(path.id).bytes == SMALL, "how much was sent")
+    assert (path.request.src, path.request.dst, path.request.size_bytes) == ("tacc", "local", SMALL)
+    assert path.grant.path == ["tacc", "s1", "local"]
+    until(lambda: service.client.get(path.id).usage.bytes == SMALL, "how much was sent")
 
 
 def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
@@ -340,7 +349,7 @@ def fetched(service: Service, cluster: str) -> Transit:
     all_back(service, cluster)
     name = f"-{cluster}.0-"
     (path,) = (t for t in service.client.list() if name in t.id and ":in@mu:1" in t.id)
-    until(lambda: service.client.get(path.id).bytes > 0, "how much was fetched")
+    until(lambda: service.client.get(path.id).usage.bytes > 0, "how much was fetched")
     return service.client.get(path.id)
 
 
@@ -352,14 +361,26 @@ def test_what_the_slot_fetches_by_url_has_a_path_of_its_own(
     cluster = submit(pool, jobs, QUICK, *program, f"transfer_input_files = {there}")
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.src, path.dst, path.path) == ("mu", "tacc", ["mu", "s1", "tacc"])
-    assert (path.size_bytes, path.bytes, path.outcome) == (SMALL, SMALL, "success")
-    assert path.goodput_bps > 0
+    assert (path.request.src, path.request.dst, path.grant.path) == (
+        "mu",
+        "tacc",
+        ["mu", "s1", "tacc"],
+    )
+    assert (path.request.size_bytes, path.usage.bytes, path.usage.outcome) == (
+        SMALL,
+        SMALL,
+        "success",
+    )
+    assert path.usage.goodput_bps > 0
     own = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
-    assert (own.src, own.size_bytes, own.state) == ("local", QUICK, TransitState.RELEASED)
+    assert (own.request.src, own.request.size_bytes, own.state) == (
+        "local",
+        QUICK,
+        TransitState.RELEASED,
+    )
     # What plug-ins find at the slot, and what the user sees of the server that is of no site.
     said = parse((jobs / "out").read_text().splitlines())
-    assert 0 < float(said["AdonRateBps"]) <= path.max_bps
+    assert 0 < float(said["AdonRateBps"]) <= path.request.max_bps
     assert "no site is known of localhost" in str(said["AdonInReason"])
 
 
@@ -372,7 +393,11 @@ def test_a_url_without_a_size_is_fetched_all_the_same(
     cluster = submit(pool, jobs, 0, f"transfer_input_files = {web.url}/{name}")
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.size_bytes, path.bytes, path.outcome) == (None, SMALL, "success")
+    assert (path.request.size_bytes, path.usage.bytes, path.usage.outcome) == (
+        None,
+        SMALL,
+        "success",
+    )
     assert "HEAD /data" not in web.asked
 
 
@@ -386,8 +411,13 @@ def test_the_cache_that_was_slow_is_named(
     cluster = submit(pool, jobs, 0, *words)
     job_over(pool, jobs)
     path = fetched(service, cluster)
-    assert (path.src, path.size_bytes, path.bytes, path.seconds) == ("mu", 1000, 1000, 40.0)
-    assert path.outcome == "success"
+    assert (path.request.src, path.request.size_bytes, path.usage.bytes, path.usage.seconds) == (
+        "mu",
+        1000,
+        1000,
+        40.0,
+    )
+    assert path.usage.outcome == "success"
     assert main(["transit", "explain", path.id, "--broker", service.url]) == 0
     assert "slow: cache 127.0.0.1, 30.2 of 40 s until it sent anything" in capsys.readouterr().out
 
@@ -400,7 +430,7 @@ def test_a_killed_end_of_a_transfer_gives_its_path_back(
 ) -> None:
     with sending(pool, service, jobs) as (cluster, path):
         kill(daemons(pool, victim))
-    assert given_back(service, path.id).outcome != "success"
+    assert given_back(service, path.id).usage.outcome != "success"
     # It starts again under an id of its own.
     again = path.id.removesuffix("1") + "2"
     until(lambda: again in {t.id for t in service.of_job(cluster)}, "the next run's path")
@@ -415,7 +445,7 @@ def test_a_job_that_is_stopped_gives_its_path_back(
 ) -> None:
     with sending(pool, service, jobs) as (cluster, path):
         pool.run([*command.split(), cluster])
-        assert given_back(service, path.id).outcome != "success"
+        assert given_back(service, path.id).usage.outcome != "success"
 
 
 def test_a_killed_watcher_is_started_again_and_goes_on(
@@ -444,7 +474,7 @@ def test_without_a_broker_jobs_run_and_it_learns_why_later(
     (told,) = told_of()
     assert told.state is TransitState.BEST_EFFORT
     assert "cannot be reached" in told.reason
-    assert told.size_bytes == QUICK
+    assert told.request.size_bytes == QUICK
 
 
 @pytest.fixture

@@ -93,10 +93,13 @@ def test_every_compute_job_had_a_path_for_what_htcondor_moved(
         return [t for t in broker.list() if t.id.startswith("condor:")]
 
     until(lambda: all(t.state in ENDED for t in transits()), "all paths to be given back", 40)
-    brought = {t.job: t for t in transits() if ":in:" in t.id}
-    assert {job.rpartition("_")[2]: t.dst for job, t in brought.items()} == MAPPING
-    assert {t.src for t in brought.values()} == {"local"}
-    assert all(t.path and t.outcome == "success" and t.bytes > 0 for t in brought.values())
-    (workflow,) = {t.workflow for t in transits()}
+    brought = {t.request.job: t for t in transits() if ":in:" in t.id}
+    assert {job.rpartition("_")[2]: t.request.dst for job, t in brought.items()} == MAPPING
+    assert {t.request.src for t in brought.values()} == {"local"}
+    assert all(
+        t.grant.path and t.usage.outcome == "success" and t.usage.bytes > 0
+        for t in brought.values()
+    )
+    (workflow,) = {t.request.workflow for t in transits()}
     assert workflow in (submit_dir / "braindump.yml").read_text()
-    assert {t.application for t in transits()} == {"mini"}
+    assert {t.request.application for t in transits()} == {"mini"}

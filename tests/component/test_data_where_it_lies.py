@@ -68,7 +68,7 @@ class World:
 
         def found() -> list[Transit]:
             paths = [t for t in self.broker.list() if ":in@" in t.id and t.id not in before]
-            told = [t for t in paths if t.state in ENDED and t.bytes]
+            told = [t for t in paths if t.state in ENDED and t.usage.bytes]
             return told if len(told) == 2 * jobs == len(paths) else []
 
         return until(found, "what came by URL")
@@ -141,14 +141,14 @@ def test_a_dag_whose_input_lies_elsewhere(world: World, tmp_path: Path) -> None:
     assert (tmp_path / "out.a").read_text() == (tmp_path / "out.b").read_text()
     assert (tmp_path / "out.b").read_text().split()[1] == str(len(READS) + len(REFERENCE))
     paths = world.fetched(2)
-    assert {(t.job, t.src, t.dst) for t in paths} == {
+    assert {(t.request.job, t.request.src, t.request.dst) for t in paths} == {
         (job, src, dst) for job, dst in (("a", "mu"), ("b", "tacc")) for src in ("store", "web")
     }
     for path in paths:
-        size = len(READS if path.src == "store" else REFERENCE)
-        assert (path.bytes, path.outcome) == (size, "success")
-        assert path.path == [path.src, "s1", path.dst]
-        assert path.size_bytes in (size, None)  # a server may be too slow to tell
+        size = len(READS if path.request.src == "store" else REFERENCE)
+        assert (path.usage.bytes, path.usage.outcome) == (size, "success")
+        assert path.grant.path == [path.request.src, "s1", path.request.dst]
+        assert path.request.size_bytes in (size, None)  # a server may be too slow to tell
 
 
 @pytest.mark.long
@@ -182,9 +182,9 @@ def test_a_workflow_that_pegasus_planned(
     assert "EXITING WITH STATUS 0" in log.read_text()
     assert (case.storage("local") / "result.txt").read_text() == RESULT
     paths = world.fetched(len(MAPPING), before)
-    assert {(t.job.rpartition("_")[2], t.src, t.dst) for t in paths} == {
+    assert {(t.request.job.rpartition("_")[2], t.request.src, t.request.dst) for t in paths} == {
         (job, src, site) for job, site in MAPPING.items() for src in ("store", "web")
     }
-    assert all(t.path and t.outcome == "success" for t in paths)
-    assert {t.bytes for t in paths} == {len(READS), len(REFERENCE)}
-    assert {t.application for t in paths} == {"mini"}
+    assert all(t.grant.path and t.usage.outcome == "success" for t in paths)
+    assert {t.usage.bytes for t in paths} == {len(READS), len(REFERENCE)}
+    assert {t.request.application for t in paths} == {"mini"}

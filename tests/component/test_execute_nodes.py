@@ -229,13 +229,17 @@ def test_what_jobs_of_a_machine_share_has_one_path(
         return inputs(service, cluster)
 
     until(lambda: len(asked()) == 4, "the inputs of three jobs, and of what they share")
-    until(lambda: all(t.state in ENDED or not t.path for t in asked().values()), "all back")
+    until(lambda: all(t.state in ENDED or not t.grant.path for t in asked().values()), "all back")
     (shared,) = (t for name, t in asked().items() if ".common" in name)
-    assert (shared.src, shared.dst) == ("local", "mu")
-    assert (shared.size_bytes, shared.bytes, shared.outcome) == (SHARED, SHARED, "success")
-    assert shared.path == ["local", "s1", "mu"]
+    assert (shared.request.src, shared.request.dst) == ("local", "mu")
+    assert (shared.request.size_bytes, shared.usage.bytes, shared.usage.outcome) == (
+        SHARED,
+        SHARED,
+        "success",
+    )
+    assert shared.grant.path == ["local", "s1", "mu"]
     own = [t for name, t in asked().items() if ".common" not in name]
-    assert [t.size_bytes for t in own] == [OWN] * 3
+    assert [t.request.size_bytes for t in own] == [OWN] * 3
 
 
 def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
@@ -251,12 +255,18 @@ def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
         finally:
             hooks.write_text(before)
     assert [one for one in web.asked if "GET" in one] == ["GET /data"]
-    (name,) = (t.id for t in service.client.list() if f"-{cluster}." in t.id and t.src == "iplant")
+    (name,) = (
+        t.id for t in service.client.list() if f"-{cluster}." in t.id and t.request.src == "iplant"
+    )
     until(lambda: service.client.get(name).state in ENDED, "the path to be given back")
     path = service.client.get(name)
     assert ".common" in name
-    assert (path.dst, path.size_bytes, path.outcome) == ("mu", SHARED, "success")
-    assert (path.bytes, path.seconds > 0) == (SHARED, True)
+    assert (path.request.dst, path.request.size_bytes, path.usage.outcome) == (
+        "mu",
+        SHARED,
+        "success",
+    )
+    assert (path.usage.bytes, path.usage.seconds > 0) == (SHARED, True)
 
 
 def test_common_files_that_broke_off_give_their_path_back(
@@ -266,7 +276,7 @@ def test_common_files_that_broke_off_give_their_path_back(
 
     def shared() -> Transit | None:
         found = inputs(service, cluster).items()
-        return next((t for name, t in found if ".common" in name and t.path), None)
+        return next((t for name, t in found if ".common" in name and t.grant.path), None)
 
     until(shared, "the path of what is shared")
     killed = 0
@@ -280,7 +290,7 @@ def test_common_files_that_broke_off_give_their_path_back(
     until(lambda: (path := shared()) and path.state in ENDED, "it to be back")
     path = shared()
     assert path is not None
-    assert path.outcome not in ("", "success")
+    assert path.usage.outcome not in ("", "success")
 
 
 def test_undone_the_slots_tell_no_more(pool: Pool, place: Path) -> None:

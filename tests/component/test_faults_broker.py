@@ -50,7 +50,7 @@ def check(service: Service, flow: Flow) -> None:
     print(f"slowest hook {slowest_s:.2f} s; {after_s:.1f} s until nothing was held")
     assert slowest_s < SLOWEST_HOOK_S
     # What only the journal had is told by the watcher.
-    until(lambda: {t.job for t in flow.transits()} == set(flow.jobs), said=service.says)
+    until(lambda: {t.request.job for t in flow.transits()} == set(flow.jobs), said=service.says)
     for state, reason in listed(service).values():
         assert state in ("released", "expired", "best_effort") and reason
 

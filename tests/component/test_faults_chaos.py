@@ -85,6 +85,6 @@ def test_chaos(pool: Pool, service: Service, door: Door, tmp_path: Path, seed: i
         f"seed {seed}: {len(service.told('struck'))} kills, {after_s:.1f} s until nothing is held"
     )
     # Who got no path has said so, or its watcher has.
-    until(lambda: {t.job for t in flow.transits()} == set(flow.jobs), said=service.says)
+    until(lambda: {t.request.job for t in flow.transits()} == set(flow.jobs), said=service.says)
     assert {t.state for t in flow.transits()} <= ENDED
     assert without_reason(flow.transits()) == []

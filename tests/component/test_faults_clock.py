@@ -28,13 +28,13 @@ def test_paths_stay_as_long_as_their_transfers(
     flow.submit(pool)
     holds(service, 2)
     held = time.monotonic()
-    before = {t.id: t.lease_until for t in flow.transits()}
+    before = {t.id: t.grant.lease_until for t in flow.transits()}
     service.set_clock(by_s)
     until(lambda: f"the wall clock was set by {by_s:+.1f} s" in service.log())
 
     def moved() -> bool:
         """Whether every lease ends at the same instant as before, as the clocks have it now."""
-        return all(abs(t.lease_until - by_s - before[t.id]) < 2 for t in flow.transits())
+        return all(abs(t.grant.lease_until - by_s - before[t.id]) < 2 for t in flow.transits())
 
     until(moved, said=service.says)
     assert {t.state for t in flow.transits()} <= LIVE
@@ -46,7 +46,7 @@ def test_paths_stay_as_long_as_their_transfers(
     ended = flow.transits()
     assert {t.state for t in ended} == {TransitState.RELEASED}
     for transit in ended:  # as long as it was, whatever the clocks said
-        assert least_s - 1 < transit.released_at - transit.installed_at < most_s + 1
+        assert least_s - 1 < transit.grant.released_at - transit.grant.installed_at < most_s + 1
 
 
 def test_hooks_start_while_it_is_set(pool: Pool, service: Service, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_hooks_start_while_it_is_set(pool: Pool, service: Service, tmp_path: Pat
     assert flow.wait().state == "success"
     nothing_held(service)
     assert {t.state for t in flow.transits()} == {TransitState.RELEASED}
-    assert {t.job for t in flow.transits()} == set(flow.jobs)
+    assert {t.request.job for t in flow.transits()} == set(flow.jobs)
 
 
 @pytest.mark.parametrize("by_s", [HOUR, -HOUR])

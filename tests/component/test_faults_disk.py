@@ -150,7 +150,9 @@ def test_the_brokers_own_disk_is_full(tmp_path: Path) -> None:
         for job in flow.jobs:
             run_hook(POST, flow, job, "0")
         nothing_held(service)
-        until(lambda: {t.job for t in flow.transits()} == {first, second}, said=service.says)
+        until(
+            lambda: {t.request.job for t in flow.transits()} == {first, second}, said=service.says
+        )
         assert all(t.reason for t in flow.transits())
 
 

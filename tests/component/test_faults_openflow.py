@@ -47,7 +47,7 @@ else:
     ) -> None:
         flow = Flow(tmp_path / "run", service, 3, waits=True).write().submit(pool)
         # All have asked; one for which the switches were too slow has no path.
-        until(lambda: {t.job for t in flow.transits()} == set(flow.jobs))
+        until(lambda: {t.request.job for t in flow.transits()} == set(flow.jobs))
         until(lambda: len(service.held()) > 0 and len(rig.flows("s1")) > 0)
         rig.restart_switches()
         flow.let_go()
@@ -55,7 +55,7 @@ else:
         nothing_held(service)
         until(lambda: service.client.health()["status"] == "ok")
         until(lambda: rig.flows("s1") == [] and rig.flows("s2") == [])
-        assert {t.job for t in flow.transits()} == set(flow.jobs)
+        assert {t.request.job for t in flow.transits()} == set(flow.jobs)
 
     def test_and_stays_away(pool: Pool, service: Service, rig: OvsRig, tmp_path: Path) -> None:
         pid = vswitchd()
@@ -68,7 +68,7 @@ else:
         # The broker takes what hooks asked for that have long gone on, and it is given back.
         until(
             lambda: (
-                {t.job for t in flow.transits()} == set(flow.jobs)
+                {t.request.job for t in flow.transits()} == set(flow.jobs)
                 and {t.state for t in flow.transits()} <= ENDED
             ),
             GIVEN_BACK_S,

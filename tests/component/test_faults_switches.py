@@ -62,7 +62,7 @@ def test_switches_are_away_when_a_path_is_asked_for(
     assert flow.run(pool) == "success"
     nothing_held(service)
     ended = flow.transits()
-    assert {t.job for t in ended} == set(flow.jobs)
+    assert {t.request.job for t in ended} == set(flow.jobs)
     for transit in ended:
         assert transit.state in (TransitState.FAILED, TransitState.BEST_EFFORT)
         assert "do not answer" in transit.reason
@@ -90,6 +90,6 @@ def test_switches_are_killed_at_a_step(
     assert flow.run(pool) == "success"
     after_s = nothing_held(service)
     until(lambda: switches.deaths > 0)  # who starts them again has seen it
-    assert {t.job for t in flow.transits()} == set(flow.jobs)
+    assert {t.request.job for t in flow.transits()} == set(flow.jobs)
     assert without_reason(flow.transits()) == []
     print(f"{switches.deaths} kills of the switches, {after_s:.1f} s until nothing was held")

@@ -225,7 +225,7 @@ def told_later(run: Path) -> tuple[str, int, float]:
         client_of(config)
     )
     found = client_of(config).get(pair.id)
-    return found.user, found.bytes, found.seconds
+    return found.request.user, found.usage.bytes, found.usage.seconds
 
 
 def planned(config: Path) -> tuple[dict[str, Any], list[str]]:

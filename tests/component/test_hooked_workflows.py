@@ -120,7 +120,7 @@ class Flow:
         return [t.id for t in self.service.held(self.id)]
 
     def outcome(self, number: str = "") -> str:
-        return self.service.client.get(self.transit + number).outcome
+        return self.service.client.get(self.transit + number).usage.outcome
 
     def known(self, transit_id: str) -> bool:
         try:
@@ -395,7 +395,13 @@ def plan_line(pool: Pool, service: BrokerService, folder: Path) -> Flow:
 def show(flow: Flow) -> None:
     """What a test that fails is understood by."""
     for transit in flow.service.held(flow.id):
-        print(transit.id, transit.state, transit.requested_at, transit.start, transit.end)
+        print(
+            transit.id,
+            transit.state,
+            transit.request.requested_at,
+            transit.request.start,
+            transit.request.end,
+        )
     told = [flow.watch / registry.LOG, flow.folder / job_files.HOOK_JOURNAL]
     for path in [*told, *sorted(flow.folder.glob("*.nodes.log"))]:
         print(path.name, path.read_text() if path.exists() else "is not there", sep="\n")
@@ -407,7 +413,7 @@ def let_go(flow: Flow, job: str, code: int) -> None:
 
 
 def of(flow: Flow, job: str) -> list[Transit]:
-    return [t for t in flow.service.held(flow.id) if t.job == job]
+    return [t for t in flow.service.held(flow.id) if t.request.job == job]
 
 
 def test_the_last_transfers_path_is_there_before_it_asks(line: Flow) -> None:
@@ -416,14 +422,16 @@ def test_the_last_transfers_path_is_there_before_it_asks(line: Flow) -> None:
     assert before.id == f"{line.id}:{LAST}:0:tacc-mu"
     assert before.state is TransitState.HELD
     # The transfer before it takes so long at the rate that is believed, and more.
-    assert before.end > before.start > before.requested_at + 60
+    assert before.request.end > before.request.start > before.request.requested_at + 60
     let_go(line, FIRST, 0)
     until(lambda: of(line, FIRST) == [])
-    until(lambda: of(line, LAST)[0].start < before.start)  # sooner than was believed
+    until(
+        lambda: of(line, LAST)[0].request.start < before.request.start
+    )  # sooner than was believed
     let_go(line, RUN, 0)
-    until(lambda: of(line, LAST)[0].end == 0)  # by its own hook
+    until(lambda: of(line, LAST)[0].request.end == 0)  # by its own hook
     (now,) = of(line, LAST)
-    assert (now.id, now.start, now.state) == (before.id, 0, TransitState.INSTALLED)
+    assert (now.id, now.request.start, now.state) == (before.id, 0, TransitState.INSTALLED)
     let_go(line, LAST, 0)
     line.given_back()
     assert line.service.client.get(before.id).state is TransitState.RELEASED
@@ -495,7 +503,11 @@ def test_dagman_asks_again_and_submits_what_pre_wrote(pool: Pool, tmp_path: Path
         assert [p["state"] for p in decision["pairs"]] == ["installed"]
         assert len({x["id"] for x in seen()}) == 1
         ended = client.get(f"{WORKFLOW}:{INTER}:0:mu-tacc")
-        assert (ended.state, ended.streams, ended.threads) == (TransitState.RELEASED, STREAMS, 3)
+        assert (ended.state, ended.usage.streams, ended.usage.threads) == (
+            TransitState.RELEASED,
+            STREAMS,
+            3,
+        )
         assert client.health()["live"] == 0
     said = output.read_text().splitlines()
     assert "--threads 3" in said[0]

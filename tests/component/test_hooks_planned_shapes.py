@@ -168,8 +168,8 @@ def test_transfers_between_sites_ask_and_give_back_and_nothing_else_does(
         before = dagman(plan, "PRE", job)
         assert before is None or before[0] == 0
         live = [t for t in broker.list(workflow=workflow) if t.state is TransitState.INSTALLED]
-        assert {(t.src, t.dst) for t in live} == ASKS.get(job, set()), job
-        assert all(t.job == job and t.path for t in live)
+        assert {(t.request.src, t.request.dst) for t in live} == ASKS.get(job, set()), job
+        assert all(t.request.job == job and t.grant.path for t in live)
         (plan.folder / f"{job}.out").write_text("")
         after = dagman(plan, "POST", job)
         if after is None:
@@ -184,7 +184,7 @@ def test_transfers_between_sites_ask_and_give_back_and_nothing_else_does(
             words = [*words[:2], *extra, words[2]]
         assert checked == words
     ended = broker.list(workflow=workflow)
-    assert {t.job for t in ended} == ASKS.keys()
+    assert {t.request.job for t in ended} == ASKS.keys()
     assert {t.state for t in ended} == {TransitState.RELEASED}
     assert broker.health()["live"] == 0
     assert job_files.warnings(plan.where) == []

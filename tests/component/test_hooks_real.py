@@ -97,13 +97,13 @@ def test_path_asked_for_transfer_measured_and_path_given_back(broker: str, run_d
     assert hook(PRE, run_dir, "--config", file, JOB, "0", "2").returncode == 0
     client = BrokerClient(broker, PATIENT_S)
     asked = client.get(TRANSIT)
-    assert (asked.state, asked.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
-    assert asked.granted_bps > 0
+    assert (asked.state, asked.grant.path) == (TransitState.INSTALLED, ["mu", "s1", "tacc"])
+    assert asked.grant.granted_bps > 0
     code = transfer(run_dir)
     assert code == 0
     assert hook(POST, run_dir, "--config", file, JOB, "0", str(code)).returncode == 0
     ended = client.get(TRANSIT)
-    assert (ended.state, ended.bytes) == (TransitState.RELEASED, SIZE)
+    assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, SIZE)
     decision, moved = journal(run_dir)
     assert (decision["event"], decision["state"]) == ("decision", "installed")
     assert (moved["event"], moved["bytes"], moved["outcome"]) == ("transfer", SIZE, "success")
@@ -156,7 +156,7 @@ def test_a_broker_that_stopped_in_between_is_told_later(
     later = GiveBack(watched, lambda *_: None, decision, decision.pairs[0], "", watched_jobs)
     later.do(BrokerClient(broker, PATIENT_S))
     found = BrokerClient(broker, PATIENT_S).get(TRANSIT)
-    assert (found.state, found.bytes) == (TransitState.RELEASED, SIZE)
+    assert (found.state, found.usage.bytes) == (TransitState.RELEASED, SIZE)
 
 
 BROKEN: dict[str, Callable[[socket.socket], None]] = {

@@ -208,7 +208,7 @@ def transits(site: Site, submit: Path) -> dict[str, list[Transit]]:
     workflow = job_files.braindump(submit)["wf_uuid"]
     found: dict[str, list[Transit]] = {}
     for transit in site.broker.list(workflow=workflow):
-        found.setdefault(transit.job, []).append(transit)
+        found.setdefault(transit.request.job, []).append(transit)
     return found
 
 
@@ -221,8 +221,13 @@ def check_every_transfer_had_its_path(run: Run, site: Site, submit: Path) -> Non
     assert found.keys() == jobs, journal(submit)
     for transit in (transit for every in found.values() for transit in every):
         assert transit.state is TransitState.RELEASED, transit
-        assert transit.path[0] == transit.src and transit.path[-1] == transit.dst
-        assert transit.bytes > 0 and transit.released_at >= transit.installed_at > 0
+        assert (
+            transit.grant.path[0] == transit.request.src
+            and transit.grant.path[-1] == transit.request.dst
+        )
+        assert (
+            transit.usage.bytes > 0 and transit.grant.released_at >= transit.grant.installed_at > 0
+        )
     # Pegasus judged its jobs itself, with all that it gives its check.
     assert all(list(submit.glob(f"*.{ending}")) for ending in ("exitcode.log", "cache.meta"))
     assert job_files.warnings(submit) == []

@@ -144,7 +144,7 @@ else:
         made = rig.broker.put_policy(POLICY)
         assert not _same_tree(classes(), before)
         live = [t for t in rig.broker.list() if t.state in ("installed", "active")]
-        assert sorted(t.queue for t in live) == sorted(made["queues"])
+        assert sorted(t.grant.queue for t in live) == sorted(made["queues"])
         rig.broker.delete_policy(made["id"])
         rig.wait_for("the classes of before", lambda: _same_tree(classes(), before))
         rig.transfers.send(())
@@ -170,7 +170,7 @@ else:
         # At least its guarantee: half of its part.
         rig.reaches("computed, both", lambda a, b: a + b > 85 and a > 34 and b > 14)
         live = [t for t in rig.broker.list() if t.state in ("installed", "active")]
-        assert sorted(t.queue for t in live) == sorted(made["queues"])
+        assert sorted(t.grant.queue for t in live) == sorted(made["queues"])
         rig.broker.delete_policy(made["id"])
         rig.wait_for("the classes of before", lambda: _same_tree(classes(), before))
         assert rig.broker.policies() == []

@@ -178,9 +178,9 @@ def test_pool_and_paths_are_there_for_the_wide_level_and_given_back(
     ran = "".join(path.read_text() for path in planned.submit_dir.glob("*.log"))
     assert "adon-" in ran
     found = [t for t in broker.list(workflow=planned.wf_uuid) if ":provision:" in t.id]
-    assert {(t.src, t.dst) for t in found} == {("local", "mu"), ("mu", "local")}
+    assert {(t.request.src, t.request.dst) for t in found} == {("local", "mu"), ("mu", "local")}
     assert {t.state for t in found} == {TransitState.RELEASED}
-    assert all(t.installed_at for t in found)
+    assert all(t.grant.installed_at for t in found)
     decided = {line["id"]: line["state"] for line in lines if line["event"] == "decision"}
     assert set(decided.values()) == {"installed"}
     assert not [t for t in broker.list() if t.state in LIVE]

@@ -204,16 +204,17 @@ def test_brokers_that_start_together_make_one_set_of_tables(url: str) -> None:
 
 _HOLDER = """
 import os, signal, sys
-from network_provisioner.base.model import Transit, TransitState
+from made_transit import made_transit
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.opening import open_store
 from network_provisioner.stores import postgres
 postgres.TURN_S = 600.0
 store = open_store(sys.argv[1])
 with store.turn():
-    store.put(Transit("held", "mu", "tacc", TransitState.HELD))
+    store.put(made_transit("held", "mu", "tacc", TransitState.HELD))
     print("in its turn", flush=True)
     sys.stdin.readline()
-    store.put(Transit("late", "mu", "tacc", TransitState.HELD))
+    store.put(made_transit("late", "mu", "tacc", TransitState.HELD))
 """
 
 

@@ -256,7 +256,7 @@ def test_a_broker_with_opendaylight(rig: OdlRig, tmp_path: Path) -> None:
         rig.wait_for("the broker", serves)
         asked = TransitRequest("t1", "mu", "tacc", min_bps=20 * MBPS, max_bps=20 * MBPS)
         given = client.request(asked)
-        assert (given.state, given.layer) == (TransitState.INSTALLED, "l2"), given.reason
+        assert (given.state, given.grant.layer) == (TransitState.INSTALLED, "l2"), given.reason
         assert rig.flows("s1") and rig.flows("s2")
         assert transfer("mu", "tacc", 0.5)["bytes"] > 0
         client.release("t1", 0, 0.5, "done")

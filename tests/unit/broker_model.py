@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from made_transit import made_transit
 
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -64,7 +66,7 @@ class BrokerModel:
         name = numbered(request.id, number)
         if found is None:
             state = TransitState.BEST_EFFORT if request.best_effort else self.state
-            found = self.transits[name] = Transit(
+            found = self.transits[name] = made_transit(
                 name, request.src, request.dst, state, size_bytes=request.size_bytes,
                 reason=request.best_effort, lease_until=1e18,
             )  # fmt: skip
@@ -95,10 +97,10 @@ class BrokerModel:
         with self.step("release", transit_id):
             found = self._known(transit_id)
             if found.state not in ENDED:
-                found.state, found.outcome = TransitState.RELEASED, outcome
+                found.state, found.usage.outcome = TransitState.RELEASED, outcome
                 self.released.append((transit_id, bytes_moved, seconds, outcome))
-            if not found.bytes:
-                found.bytes, found.seconds = bytes_moved, seconds
+            if not found.usage.bytes:
+                found.usage.bytes, found.usage.seconds = bytes_moved, seconds
                 found.reason += str(used.get("note", ""))
             return found.copy()
 
@@ -109,7 +111,7 @@ class BrokerModel:
     def report_flows(self, transit_id: str, flows: Iterable[Flow]) -> Transit:
         with self.step("flows", transit_id):
             found = self._known(transit_id)
-            found.flows, found.ports_at = [flow.as_dict() for flow in flows], ""
+            found.request = replace(found.request, flows=tuple(flows), ports_at="")
             return found.copy()
 
     def report_progress(self, transit_id: str, n_bytes: int) -> Transit:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from made_transit import made_transit
+
 from network_provisioner.base.controller import Capabilities
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
@@ -59,7 +61,7 @@ class Desk:
     def transit(self, name: str, src: str, dst: str, low: float, **more: Any) -> Transit:
         """A request for 10 s unless told otherwise."""
         values = {"max_bps": math.inf, "lease_s": 10.0, **more}
-        return Transit(name, src, dst, TransitState.QUEUED, requested_bps=low, **values)
+        return made_transit(name, src, dst, TransitState.QUEUED, requested_bps=low, **values)
 
     def decide(
         self, transit: Transit, now: float = NOW, claimed: Claims | None = None, push: bool = True
@@ -90,7 +92,7 @@ class Desk:
         """A transit on this very path."""
         transit = self.transit(name, nodes[0], nodes[-1], low, **more)
         way = PathPart(self.topology.path(nodes), int(low), low)
-        until = NOW + (transit.lease_s or 0)
+        until = NOW + (transit.request.lease_s or 0)
         self.carry_out(transit, Grant((way,), NOW, until, PathChoice(None, (), ""), ""))
 
     def release(self, name: str) -> None:
@@ -102,14 +104,16 @@ class Desk:
         """All who would have to move, or none where one has no lower priority."""
         names = next((sorted(group) for group in self.together if name in group), [name])
         names = [n for n in names if n in self.held]
-        if any(self.held[n][0].priority >= newcomer.priority for n in names):
+        if any(self.held[n][0].request.priority >= newcomer.request.priority for n in names):
             return []
         found = []
         for n in names:
             transit, ways = self.held[n]
             least = max(way.min_bps for way in ways)
-            paths = self.selector.usable(transit.src, transit.dst, self.template, least)
-            found.append(Movable(n, transit.priority, paths, ways))
+            paths = self.selector.usable(
+                transit.request.src, transit.request.dst, self.template, least
+            )
+            found.append(Movable(n, transit.request.priority, paths, ways))
         return found
 
 

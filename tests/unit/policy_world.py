@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from made_transit import made_transit
+
 from examples.soykb.scenario import LAYOUT
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.policies.registry import PolicyRegistry
@@ -52,10 +54,10 @@ def live(name: str, path: tuple[str, ...] = L2, **more: Any) -> Transit:
         "lease_until": NOW + 1e6,
     }
     state = TransitState.INSTALLED
-    return Transit(name, path[0], path[-1], state, path=list(path), **(known | more))
+    return made_transit(name, path[0], path[-1], state, path=list(path), **(known | more))
 
 
 def ended(name: str, **more: Any) -> Transit:
     """A transit that was released at NOW after 10 s."""
     known = {"installed_at": NOW - 10, "released_at": NOW, "requested_at": NOW - 11}
-    return Transit(name, "mu", "tacc", TransitState.RELEASED, **(known | more))
+    return made_transit(name, "mu", "tacc", TransitState.RELEASED, **(known | more))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from made_transit import made_transit
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.templates.template import BETTER_PATH, METRICS, SMALL, WHEN_QUEUED
@@ -41,7 +42,7 @@ def succeeded(id: str = "t1", template: str = "mine", goodput: float = 4e8, **mo
         "priority": 3,
         "state": TransitState.RELEASED,
     }
-    return Transit(id=id, src="mu", dst="tacc", template=template, **{**values, **more})
+    return made_transit(id=id, src="mu", dst="tacc", template=template, **{**values, **more})
 
 
 rates = st.floats(1, 1e15) | st.integers(1, 10**15)

@@ -30,7 +30,7 @@ class TestMeter:
         transit = live("a")
         transit.state = TransitState(state)
         meter(transit, NOW + 10)
-        assert transit.byte_seconds == 0
+        assert transit.usage.byte_seconds == 0
 
     @given(
         st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=8),
@@ -43,14 +43,14 @@ class TestMeter:
         transit, expected, at = live("a", granted_bps=0.0), 0.0, NOW
         for lasts, bps in grants:
             meter(transit, at)
-            transit.granted_bps = float(bps)
+            transit.grant.granted_bps = float(bps)
             for look in sorted(NOW + x for x in looks if at <= NOW + x < at + lasts):
                 meter(transit, look)
             at += lasts
             expected += bps / 8 * lasts
         meter(transit, at)
         meter(transit, at - 1)
-        assert transit.byte_seconds == pytest.approx(expected, rel=1e-6, abs=1e3)
+        assert transit.usage.byte_seconds == pytest.approx(expected, rel=1e-6, abs=1e3)
 
 
 class TestUsage:

@@ -283,7 +283,7 @@ def test_grants_fit_and_waits_are_as_short_as_can_be(world: Any, ask: Any) -> No
     transit = made.transit(
         "new", src, dst, low, priority=priority, start=NOW + start if start else 0, lease_s=lease
     )
-    begin = max(NOW, transit.start)
+    begin = max(NOW, transit.request.start)
     verdict = made.decide(transit)
     assert made.ledger.reservations == before
     if isinstance(verdict, Grant):
@@ -299,25 +299,31 @@ def test_grants_fit_and_waits_are_as_short_as_can_be(world: Any, ask: Any) -> No
     assert verdict.earliest is not None and verdict.earliest > begin
     for half in range(1, 2 * int(verdict.earliest - begin) + 1):
         at = begin + half / 2
-        transit.start = at
+        transit.request = replace(transit.request, start=at)
         now = made.decide(transit, at, push=False)
         assert isinstance(now, Grant) == (at == verdict.earliest)
 
 
 def check_grant(made: Desk, transit: Any, grant: Grant, before: dict[str, Reservation]) -> None:
-    need = transit.requested_bps
+    need = transit.request.min_bps
     assert sum(part.min_bps for part in grant.parts) == need
     assert len(grant.parts) <= made.template.paths
     if len(grant.parts) > 1:
         assert divisible([part.path for part in grant.parts], made.selector.switches)
     for part in grant.parts:
-        assert (part.path.nodes[0], part.path.nodes[-1]) == (transit.src, transit.dst)
+        assert (part.path.nodes[0], part.path.nodes[-1]) == (
+            transit.request.src,
+            transit.request.dst,
+        )
         assert 0 < part.min_bps <= part.max_bps
     for move in grant.moves:
         moved = made.held[move.id][0]
-        assert moved.priority < transit.priority
-        assert sum(way.min_bps for way in move.ways) == moved.requested_bps
-        assert all((w.path.nodes[0], w.path.nodes[-1]) == (moved.src, moved.dst) for w in move.ways)
+        assert moved.request.priority < transit.request.priority
+        assert sum(way.min_bps for way in move.ways) == moved.request.min_bps
+        assert all(
+            (w.path.nodes[0], w.path.nodes[-1]) == (moved.request.src, moved.request.dst)
+            for w in move.ways
+        )
     made.carry_out(transit, grant)
     assert made.ledger.reservations.keys() == {*before, "new"}
     assert all(made.ledger.reservations[name].end == r.end for name, r in before.items())

@@ -40,7 +40,7 @@ def free_at(rig: Rig, at: float) -> int:
 
 
 def window(transit: Transit) -> tuple[float, float]:
-    return transit.start - T0, transit.end - T0
+    return transit.request.start - T0, transit.request.end - T0
 
 
 # -- shift -----------------------------------------------------------------------------------------
@@ -49,12 +49,12 @@ def window(transit: Transit) -> tuple[float, float]:
 def test_what_is_held_moves_to_other_times(rig: Rig) -> None:
     reserve(rig, "a", 60, 120)
     moved = rig.broker.shift("a", T0 + 90, T0 + 200, 77)
-    assert (moved.state, window(moved), moved.lease_until) == (
+    assert (moved.state, window(moved), moved.grant.lease_until) == (
         TransitState.HELD,
         (90, 200),
         T0 + 200,
     )
-    assert moved.size_bytes == 77 and rig.broker.get("a") == moved
+    assert moved.request.size_bytes == 77 and rig.broker.get("a") == moved
     assert [free_at(rig, at) for at in (60, 90, 199, 200)] == [180e6, 80e6, 80e6, 180e6]
     rig.let_pass(89)
     assert rig.controller.circuits == {}
@@ -78,7 +78,7 @@ def test_it_moves_as_a_whole_or_stays(rig: Rig) -> None:
     assert code_of(rig.broker.shift, "a", T0 + 90, T0 + 150) == "conflict"
     assert rig.broker.get("a") == before
     assert [free_at(rig, at) for at in (60, 119, 120, 179, 180)] == [80e6] * 4 + [180e6]
-    assert rig.broker.shift("a", T0 + 180, T0 + 240).path == L2
+    assert rig.broker.shift("a", T0 + 180, T0 + 240).grant.path == L2
 
 
 def test_a_store_that_is_full_changes_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,9 +117,9 @@ def test_one_that_is_installed_and_unused_is_put_off(rig: Rig) -> None:
     rig.let_pass(10)
     assert rig.controller.applied[-1] == ["a"]
     off = rig.broker.shift("a", T0 + 60, T0 + 170)
-    assert (off.state, off.installed_at) == (TransitState.HELD, 0)
+    assert (off.state, off.grant.installed_at) == (TransitState.HELD, 0)
     assert rig.controller.circuits == {} and rig.reserved() == {}
-    assert off.byte_seconds == 10 * 180e6 / 8
+    assert off.usage.byte_seconds == 10 * 180e6 / 8
     rig.let_pass(40)
     assert rig.broker.get("a").state is TransitState.INSTALLED
 
@@ -130,10 +130,10 @@ def test_one_that_carries_bytes_only_ends_at_another_time(rig: Rig) -> None:
     rig.controller.bytes["a"] = 1
     assert code_of(rig.broker.shift, "a", T0 + 60, T0 + 170) == "conflict"
     later = rig.broker.shift("a", T0 + 10, T0 + 170)
-    assert (later.state, later.lease_until) == (TransitState.INSTALLED, T0 + 170)
+    assert (later.state, later.grant.lease_until) == (TransitState.INSTALLED, T0 + 170)
     assert rig.controller.circuits["a"].lease_until == T0 + 170
     sooner = rig.broker.shift("a", T0 + 10, T0 + 30)
-    assert sooner.lease_until == T0 + 30 and free_at(rig, 30) == 180e6
+    assert sooner.grant.lease_until == T0 + 30 and free_at(rig, 30) == 180e6
     rig.let_pass(10)
     assert rig.broker.get("a").state is TransitState.EXPIRED
 
@@ -145,7 +145,7 @@ def test_a_door_without_a_rate_only_closes_at_another_time(tmp_path: Path) -> No
     door = rig.ask("a", "mu", "tacc", size_bytes=1000, end=T0 + 30)
     assert (door.state, rig.reserved()) == (TransitState.INSTALLED, {})
     assert code_of(rig.broker.shift, "a", T0 + 10, T0 + 40) == "conflict"
-    assert rig.broker.shift("a", T0, T0 + 40).lease_until == T0 + 40
+    assert rig.broker.shift("a", T0, T0 + 40).grant.lease_until == T0 + 40
 
 
 def test_switches_that_refuse_a_longer_time_leave_it_as_it_was(rig: Rig) -> None:
@@ -154,7 +154,7 @@ def test_switches_that_refuse_a_longer_time_leave_it_as_it_was(rig: Rig) -> None
     rig.controller.bytes["a"] = 1
     rig.controller.broken = refusing()
     assert code_of(rig.broker.shift, "a", T0 + 10, T0 + 170) == "controller_unavailable"
-    assert rig.broker.get("a").lease_until == T0 + 120 and free_at(rig, 121) == 180e6
+    assert rig.broker.get("a").grant.lease_until == T0 + 120 and free_at(rig, 121) == 180e6
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_what_its_transfer_has_begun_meanwhile_is_not_moved(rig: Rig, late_s: fl
     begun = claim(rig, "a")
     assert code_of(rig.broker.shift, "a", T0 + late_s, T0 + 20) == "conflict"
     assert rig.broker.get("a") == begun
-    assert rig.controller.circuits["a"].lease_until == begun.lease_until
+    assert rig.controller.circuits["a"].lease_until == begun.grant.lease_until
 
 
 # -- claim -----------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def test_a_claim_begins_at_once_and_is_an_ordinary_transit_then(rig: Rig) -> Non
     reserve(rig, "a", 600, 720, size_bytes=BIG)
     rig.let_pass(100)
     begun = claim(rig, "a", size_bytes=BIG)
-    assert (begun.state, begun.start, begun.end) == (TransitState.INSTALLED, 0, 0)
-    assert begun.lease_until == T0 + 100 + 3 * 80 + 60
-    assert begun.requested_at == begun.installed_at == T0 + 100
+    assert (begun.state, begun.request.start, begun.request.end) == (TransitState.INSTALLED, 0, 0)
+    assert begun.grant.lease_until == T0 + 100 + 3 * 80 + 60
+    assert begun.request.requested_at == begun.grant.installed_at == T0 + 100
     assert free_at(rig, 600) == 180e6  # its own time is free again
     assert claim(rig, "a", size_bytes=BIG) == begun
     assert rig.ask("a", "mu", "tacc", min_bps=100e6) == begun
@@ -218,7 +218,11 @@ def test_one_that_has_begun_gets_as_much_time_as_is_free(rig: Rig) -> None:
     reserve(rig, "b", 200, 300, src="local", dst="iplant")
     rig.let_pass(100)
     late = claim(rig, "a", size_bytes=BIG)
-    assert (late.state, late.end, late.lease_until) == (TransitState.INSTALLED, 0, T0 + 200)
+    assert (late.state, late.request.end, late.grant.lease_until) == (
+        TransitState.INSTALLED,
+        0,
+        T0 + 200,
+    )
     assert rig.controller.circuits["a"].lease_until == T0 + 200
 
 
@@ -226,7 +230,7 @@ def test_one_that_begins_sooner_has_at_least_as_long_as_it_had(rig: Rig) -> None
     reserve(rig, "b", 200, 300, src="local", dst="iplant")
     reserve(rig, "a", 400, 500, size_bytes=BIG)
     begun = claim(rig, "a", size_bytes=BIG)
-    assert (begun.state, begun.lease_until) == (TransitState.INSTALLED, T0 + 200)
+    assert (begun.state, begun.grant.lease_until) == (TransitState.INSTALLED, T0 + 200)
 
 
 def test_one_for_which_there_is_no_room_yet_begins_as_soon_as_there_is(rig: Rig) -> None:
@@ -234,9 +238,13 @@ def test_one_for_which_there_is_no_room_yet_begins_as_soon_as_there_is(rig: Rig)
     reserve(rig, "a", 400, 500)
     rig.let_pass(5)
     sooner = claim(rig, "a", size_bytes=BIG)
-    assert (sooner.state, sooner.start, sooner.end) == (TransitState.HELD, T0 + 300, 0)
-    assert sooner.lease_until == T0 + 300 + 3 * 80 + 60
-    assert sooner.requested_at == T0 + 5
+    assert (sooner.state, sooner.request.start, sooner.request.end) == (
+        TransitState.HELD,
+        T0 + 300,
+        0,
+    )
+    assert sooner.grant.lease_until == T0 + 300 + 3 * 80 + 60
+    assert sooner.request.requested_at == T0 + 5
     assert claim(rig, "a", size_bytes=BIG) == sooner
     rig.broker.release("b")
     assert claim(rig, "a", size_bytes=BIG).state is TransitState.INSTALLED
@@ -246,7 +254,7 @@ def test_one_that_waited_is_asked_for_anew(rig: Rig) -> None:
     reserve(rig, "b", 60, 120, src="local", dst="iplant")
     assert reserve(rig, "a", 60, 120, lease_s=50).state is TransitState.QUEUED
     begun = claim(rig, "a", lease_s=50)
-    assert (begun.state, begun.lease_until) == (TransitState.INSTALLED, T0 + 50)
+    assert (begun.state, begun.grant.lease_until) == (TransitState.INSTALLED, T0 + 50)
     assert rig.controller.applied[-1] == ["a"]
 
 
@@ -255,10 +263,10 @@ def test_a_claim_never_costs_what_was_reserved(rig: Rig) -> None:
     reserve(rig, "a", 60, 120)
     reserve(rig, "c", 150, 200, src="local", dst="iplant")
     held = claim(rig, "a", size_bytes=BIG)
-    assert (held.state, held.start, held.end) == (TransitState.HELD, T0 + 60, 0)
-    assert held.lease_until == T0 + 150
+    assert (held.state, held.request.start, held.request.end) == (TransitState.HELD, T0 + 60, 0)
+    assert held.grant.lease_until == T0 + 150
     rig.let_pass(60)
-    assert rig.broker.renew("a", 85).lease_until == T0 + 150
+    assert rig.broker.renew("a", 85).grant.lease_until == T0 + 150
     assert rig.broker.get("a").state is TransitState.INSTALLED
 
 
@@ -287,7 +295,7 @@ def test_switches_that_refuse_a_longer_time_leave_it_begun_until_its_end(rig: Ri
     rig.let_pass(20)
     rig.controller.broken = refusing()
     begun = claim(rig, "a")
-    assert (begun.state, begun.lease_until) == (TransitState.INSTALLED, T0 + 40)
-    assert begun.end == 0  # it is its job's now: nobody moves it any more
+    assert (begun.state, begun.grant.lease_until) == (TransitState.INSTALLED, T0 + 40)
+    assert begun.request.end == 0  # it is its job's now: nobody moves it any more
     rig.controller.broken = None
-    assert rig.broker.renew("a", 85).lease_until == T0 + 105
+    assert rig.broker.renew("a", 85).grant.lease_until == T0 + 105

@@ -267,7 +267,7 @@ def test_only_a_first_attempt_is_reserved_for(tmp_path: Path) -> None:
     ]
     hear(ahead, jobs, happened(EventKind.DAG_STARTED, now), fails[0])
     ahead.look(now + 1)
-    assert [t.job for t in rig.broker.list()] == [OUT]
+    assert [t.request.job for t in rig.broker.list()] == [OUT]
     hear(ahead, jobs, fails[1])
     ahead.look(now + 2)
-    assert [t.job for t in rig.broker.list()] == [OUT]
+    assert [t.request.job for t in rig.broker.list()] == [OUT]

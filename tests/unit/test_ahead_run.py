@@ -60,7 +60,7 @@ def test_a_job_that_ends_early_late_or_in_time_finds_its_path_reserved(
     run.run()
     assert run.planned == {"w:in:0:mu-tacc": True, "w:out:0:tacc-mu": True}
     out = rig.broker.get("w:out:0:tacc-mu")
-    assert out.state is TransitState.RELEASED and out.bytes == 300 * MB
+    assert out.state is TransitState.RELEASED and out.usage.bytes == 300 * MB
     assert run.left() == [] and rig.reserved() == {} and rig.controller.circuits == {}
     assert run.share > 0.8  # transfers of 13 s, of which 2 s are the transfer tool's own start
 
@@ -79,8 +79,14 @@ def test_a_path_that_others_would_have_taken_is_there(rig: Rig) -> None:
         beliefs, truth = Beliefs({"run": 100.0}, {}, {}, RATES), truth_of(dag, {"run": 100.0})
         run = VirtualRun(Rig(file), dag, beliefs, truth, reserve, template="soykb", watch=others)
         run.run()
-        (out,) = [t for t in run.rig.broker.list(workflow="w") if t.job == "out" and t.bytes]
-        return out.installed_at - out.requested_at if out.installed_at else PATIENCE_S
+        (out,) = [
+            t for t in run.rig.broker.list(workflow="w") if t.request.job == "out" and t.usage.bytes
+        ]
+        return (
+            out.grant.installed_at - out.request.requested_at
+            if out.grant.installed_at
+            else PATIENCE_S
+        )
 
     assert waited_s("always", rig.file.with_name("a.sqlite")) <= 5
     assert waited_s("never", rig.file.with_name("b.sqlite")) == PATIENCE_S
@@ -91,7 +97,7 @@ def test_what_a_lost_job_would_have_let_run_is_given_back(rig: Rig) -> None:
     truth = replace(truth_of(dag, {"run": 60.0}), lost=frozenset({"run"}))
     run = run_of(rig, dag, {"run": 60.0}, truth)
     run.run()
-    found = {t.job: t.state for t in rig.broker.list()}
+    found = {t.request.job: t.state for t in rig.broker.list()}
     assert found == {"in": TransitState.RELEASED, "out": TransitState.RELEASED}
     assert run.left() == []
 
@@ -158,15 +164,19 @@ class Judge:
 
 
 def no_link_is_promised_twice(rig: Rig, now: float) -> None:
-    live = [t for t in rig.broker._active.all.values() if t.state in LIVE and t.path]
+    live = [t for t in rig.broker._active.all.values() if t.state in LIVE and t.grant.path]
     limits = {(link.a, link.b): 0.9 * link.capacity_bps for link in rig.topology.links}
     limits |= {(b, a): bps for (a, b), bps in limits.items()}
-    for at in {max(now, t.start) for t in live}:
+    for at in {max(now, t.request.start) for t in live}:
         load: dict[tuple[str, str], float] = {}
         for transit in live:
-            if max(now, transit.start) <= at < (transit.end or transit.lease_until):
-                for hop in zip(transit.path, transit.path[1:], strict=False):
-                    load[hop] = load.get(hop, 0.0) + transit.requested_bps
+            if (
+                max(now, transit.request.start)
+                <= at
+                < (transit.request.end or transit.grant.lease_until)
+            ):
+                for hop in zip(transit.grant.path, transit.grant.path[1:], strict=False):
+                    load[hop] = load.get(hop, 0.0) + transit.request.min_bps
         assert all(bps <= limits[hop] + 1 for hop, bps in load.items()), (at - now, load)
 
 

@@ -246,7 +246,7 @@ def test_whole_numbers_as_json_writes_them(web: TestClient, rig: Rig, size: str)
     answer = web.post("/v1/transits", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 201
     (transit,) = rig.broker.list()
-    assert (transit.size_bytes, type(transit.size_bytes)) == (10**9, int)
+    assert (transit.request.size_bytes, type(transit.request.size_bytes)) == (10**9, int)
     flows = '{"flows": [{"dst_ports": [2.0e4, 20009.0]}]}'
     head = {"content-type": "application/json"}
     assert web.put(f"/v1/transits/{transit.id}/flows", content=flows, headers=head).json()[

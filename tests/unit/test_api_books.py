@@ -12,11 +12,12 @@ from broker_rig import Clock, Rig, refusing
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from prometheus_client.parser import text_string_to_metric_families
 
 from network_provisioner.api.listing import Only, newest
 from network_provisioner.base.controller import SwitchStatus
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.store import StoreError
 
 POLICY = {
@@ -179,7 +180,7 @@ def test_the_newest_are_those_that_a_look_at_all_finds(
 ) -> None:
     made.sort(key=lambda one: one[2])  # the store keeps the order in which they were asked for
     everything = [
-        Transit(str(n), "x", "y", TransitState.RELEASED, user=u, project=p, requested_at=at)
+        made_transit(str(n), "x", "y", TransitState.RELEASED, user=u, project=p, requested_at=at)
         for n, (u, p, at) in enumerate(made)
     ]
 

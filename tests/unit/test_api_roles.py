@@ -224,7 +224,7 @@ def test_an_id_of_somebody_elses_tells_nothing_of_it(web: TestClient) -> None:
 
 
 def test_of_several_requests_each_is_its_callers_own_or_refused(web: TestClient, rig: Rig) -> None:
-    before = rig.broker.get("others").size_bytes
+    before = rig.broker.get("others").request.size_bytes
     asked = [
         {**ASK, "id": "others", "size_bytes": 5},
         {**ASK, "id": "x", "user": OTHERS},
@@ -238,7 +238,7 @@ def test_of_several_requests_each_is_its_callers_own_or_refused(web: TestClient,
     codes = [a["error"]["code"] if a["error"] else a["transit"]["user"] for a in answers]
     assert codes == [MINE, "forbidden", "bad_request", MINE]
     assert answers[0]["transit"]["id"] == "others.2"  # somebody else's is not in its way
-    assert rig.broker.get("others").size_bytes == before
+    assert rig.broker.get("others").request.size_bytes == before
 
 
 def test_no_token_gets_into_a_log_or_an_answer(

@@ -21,6 +21,7 @@ from broker_rig import Clock, Rig, demo_network
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_transit import made_transit
 from monitor_files import START, Submitted, append, starting, table
 from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
@@ -272,7 +273,7 @@ def test_who_may_answer_is_told_what_was_asked(tmp_path: Path) -> None:
 
 def test_htcondors_own_transfers_have_the_paths_that_the_broker_gave(tmp_path: Path) -> None:
     def transit(name: str, at: float, path: list[str], src: str = "local") -> Transit:
-        return Transit(name, src, "mu", TransitState.RELEASED, workflow=UUID, job="bwa_ID1",
+        return made_transit(name, src, "mu", TransitState.RELEASED, workflow=UUID, job="bwa_ID1",
                        path=path, requested_at=at)  # fmt: skip
 
     asked = [

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import changed, made_transit
 
 from monitors.archive.archive import Archive
 from monitors.archive.outbox import Outbox
 from monitors.archive.transfers import SMALL_BYTES, Recorder, disk_facts, transfer_facts
-from network_provisioner.base.model import SHARES, Transit, TransitState
+from network_provisioner.base.model import SHARES, TransitPart, TransitState
 
-ENDED = Transit(
+ENDED = made_transit(
     id="wf/stage_in_0/0",
     src="iplant",
     dst="mu",
@@ -42,8 +42,9 @@ def test_a_transfer_over_a_path_tells_of_both() -> None:
 
 
 def test_a_transfer_over_several_paths_tells_of_none_of_them() -> None:
-    parts = [{"path": ENDED.path}, {"path": ["iplant", "s2", "r1", "s1", "mu"]}]
-    assert [f.metric for f in transfer_facts(replace(ENDED, parts=parts))] == ["throughput"]
+    paths = (ENDED.grant.path, ["iplant", "s2", "r1", "s1", "mu"])
+    parts = [TransitPart(path, "l2", 1, 1.0, 1.0).as_dict() for path in paths]
+    assert [f.metric for f in transfer_facts(changed(ENDED, parts=parts))] == ["throughput"]
 
 
 UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": "", "installed_at": 0.0}
@@ -59,12 +60,12 @@ UNRESERVED = {"state": TransitState.BEST_EFFORT, "path": [], "layer": "", "insta
     ],
 )
 def test_what_says_something_of_best_effort(changes: dict[str, Any], more: dict[str, str]) -> None:
-    found = transfer_facts(replace(ENDED, **UNRESERVED | changes))  # type: ignore[arg-type]
+    found = transfer_facts(changed(ENDED, **UNRESERVED | changes))  # type: ignore[arg-type]
     assert {fact.metric: fact.subject for fact in found} == {"throughput": "iplant>mu"} | more
 
 
 def test_a_small_transfer_tells_of_latency() -> None:
-    (fact,) = transfer_facts(replace(ENDED, bytes=SMALL_BYTES - 1, seconds=0.4))
+    (fact,) = transfer_facts(changed(ENDED, bytes=SMALL_BYTES - 1, seconds=0.4))
     assert (fact.metric, fact.value, fact.unit) == ("transfer_latency", 0.4, "s")
 
 
@@ -80,15 +81,15 @@ def test_a_small_transfer_tells_of_latency() -> None:
     ],
 )
 def test_what_moved_nothing_or_is_not_over_tells_nothing(changes: dict[str, object]) -> None:
-    assert transfer_facts(replace(ENDED, **changes)) == []  # type: ignore[arg-type]
+    assert transfer_facts(changed(ENDED, **changes)) == []  # type: ignore[arg-type]
 
 
 def test_each_transit_counts_once() -> None:
     with Archive(":memory:") as archive:
         recorder = Recorder(Outbox(archive))
         assert recorder.record(ENDED) == 2
-        assert recorder.record(replace(ENDED, seconds=9.0)) == 0
-        assert recorder.record(replace(ENDED, id="wf/stage_in_0/1")) == 2
+        assert recorder.record(changed(ENDED, seconds=9.0)) == 0
+        assert recorder.record(changed(ENDED, id="wf/stage_in_0/1")) == 2
         estimate = archive.estimate("throughput", "iplant>mu", now=2000.0)
     assert estimate is not None
     assert (estimate.value, estimate.count, estimate.unit) == (1e8, 2, "bit/s")
@@ -98,7 +99,7 @@ def test_each_transit_counts_once() -> None:
 def test_whatever_is_told_can_be_recorded(
     moved: int, seconds: float, state: TransitState, path: bool
 ) -> None:
-    transit = replace(ENDED, bytes=moved, seconds=seconds, state=state)
+    transit = changed(ENDED, bytes=moved, seconds=seconds, state=state)
     with Archive(":memory:") as archive:
         assert Recorder(Outbox(archive)).record(transit) == len(transfer_facts(transit))
 
@@ -108,13 +109,13 @@ KNEE = {"bps": 60e6, "low_bps": 58e6, "high_bps": 62e6, "cause": "I/O wait", "si
 
 
 def test_a_disk_that_was_the_limit_is_kept_of_its_site_and_of_the_application() -> None:
-    knee = replace(ENDED, knee=KNEE, application="montage")
+    knee = changed(ENDED, knee=KNEE, application="montage")
     facts = {fact.subject: fact for fact in disk_facts(knee)}
     assert sorted(facts) == ["mu/write", "mu/write/montage"]
     assert {(f.metric, f.value, f.at, f.source) for f in facts.values()} == {
         ("disk_rate", 60e6, 1005.0, "broker")
     }
-    assert [f.subject for f in disk_facts(replace(knee, application=""))] == ["mu/write"]
+    assert [f.subject for f in disk_facts(changed(knee, application=""))] == ["mu/write"]
     with Archive(":memory:") as archive:
         assert Recorder(Outbox(archive)).record(knee) == 4
         assert Recorder(Outbox(archive)).record(knee) == 0
@@ -122,4 +123,4 @@ def test_a_disk_that_was_the_limit_is_kept_of_its_site_and_of_the_application() 
 
 @pytest.mark.parametrize("knee", [{}, {"remembered_bps": 1e6}])
 def test_what_others_found_is_not_kept_again(knee: dict[str, Any]) -> None:
-    assert disk_facts(replace(ENDED, knee=knee)) == []
+    assert disk_facts(changed(ENDED, knee=knee)) == []

@@ -10,6 +10,7 @@ from broker_rig import BIG, MBPS, Clock, Rig, code_of, demo_network, fill, refus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from killed_broker import TEMPLATES
+from made_transit import made_transit
 
 from network_provisioner.base.model import (
     ENDED,
@@ -71,7 +72,7 @@ def test_one_that_is_refused_is_in_nobodys_way(rig: Rig) -> None:
     codes = [a.error and a.error.code for a in (bad, mars, much, good)]
     assert codes == ["bad_request", "unknown_site", "impossible_rate", None]
     assert bad.transit is None and bad.service.template == "default"
-    assert (much.service.patience_s, got(good).template) == (30.0, "soykb")
+    assert (much.service.patience_s, got(good).request.template) == (30.0, "soykb")
     assert [t.id for t in rig.broker.list()] == ["g"]
 
 
@@ -100,9 +101,12 @@ def test_asking_again_gives_the_same_with_a_size_known_better(rig: Rig) -> None:
     rig.clock.now += 5
     again = one(rig, size_bytes=2 * BIG)
     assert not again.new
-    assert got(again).size_bytes == 2 * BIG == rig.broker.get("a").size_bytes
-    assert (got(again).installed_at, got(again).path) == (first.installed_at, first.path)
-    assert got(one(rig)).size_bytes == 2 * BIG
+    assert got(again).request.size_bytes == 2 * BIG == rig.broker.get("a").request.size_bytes
+    assert (got(again).grant.installed_at, got(again).grant.path) == (
+        first.grant.installed_at,
+        first.grant.path,
+    )
+    assert got(one(rig)).request.size_bytes == 2 * BIG
 
 
 def test_who_waits_is_answered_as_it_waits(rig: Rig) -> None:
@@ -154,14 +158,14 @@ def test_why_a_caller_goes_without_is_kept(rig: Rig) -> None:
     assert other.id == "a.2"
     assert [t.reason for t in rig.broker.list("best_effort")][1] == "another reason"
     ended = rig.broker.release("a.2", 100, 1.0, "success")
-    assert ended.state is TransitState.BEST_EFFORT and ended.goodput_bps == 800.0
+    assert ended.state is TransitState.BEST_EFFORT and ended.usage.goodput_bps == 800.0
 
 
 def test_who_holds_a_path_keeps_it_whatever_is_told(rig: Rig) -> None:
     first = got(one(rig))
     assert got(one(rig, best_effort="gave up")) == first
     eve = got(one(rig, best_effort="gave up", user="eve"))
-    assert (eve.id, eve.user) == ("a.2", "eve") and rig.broker.get("a").state in LIVE
+    assert (eve.id, eve.request.user) == ("a.2", "eve") and rig.broker.get("a").state in LIVE
 
 
 def test_a_site_that_is_unknown_is_refused_all_the_same(rig: Rig) -> None:
@@ -206,10 +210,10 @@ def test_a_report_says_what_was_used(rig: Rig) -> None:
     ended = rig.broker.release(
         "a", BIG, 80.0, "success", streams=8, buffer_bytes=1 << 22, threads=2, retries=1
     )
-    used = (ended.streams, ended.buffer_bytes, ended.threads, ended.retries)
+    used = (ended.usage.streams, ended.usage.buffer_bytes, ended.usage.threads, ended.usage.retries)
     assert used == (8, 1 << 22, 2, 1)
     assert rig.broker.get("a") == ended
-    assert rig.broker.release("a", streams=9).streams == 8
+    assert rig.broker.release("a", streams=9).usage.streams == 8
 
 
 # -- one of them moves another, and the switches refuse ------------------------------------------
@@ -223,7 +227,7 @@ def test_who_is_refused_needs_no_other_path(tmp_path: Path) -> None:
     answers = {a.transit.id: a.transit for a in rig.broker.ask([small, great]) if a.transit}
     assert answers["small"].state is TransitState.FAILED
     assert answers["great"].state is TransitState.INSTALLED
-    assert answers["great"].path == ["mu", "s1", "s2", "tacc"]
+    assert answers["great"].grant.path == ["mu", "s1", "s2", "tacc"]
     rig.broker.release("great")
     assert rig.reserved() == {}
 
@@ -237,7 +241,7 @@ def test_who_moved_another_is_not_undone_by_one_that_is_refused(tmp_path: Path) 
     answers = {a.transit.id: a.transit for a in rig.broker.ask([great, small]) if a.transit}
     assert answers["great"].state is TransitState.INSTALLED
     assert answers["small"].state is TransitState.FAILED
-    assert rig.broker.get("moves").path == ["local", "s1", "r1", "s2", "iplant"]
+    assert rig.broker.get("moves").grant.path == ["local", "s1", "r1", "s2", "iplant"]
     for name in ("great", "moves"):
         rig.broker.release(name)
     assert rig.reserved() == {}
@@ -251,7 +255,7 @@ going_on = st.sampled_from([*sorted(LIVE), TransitState.QUEUED])
 
 def rounds_of(base: str, states: list[TransitState]) -> dict[str, Transit]:
     names = [numbered(base, number) for number in range(1, len(states) + 1)]
-    return {n: Transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
+    return {n: made_transit(n, "mu", "tacc", s) for n, s in zip(names, states, strict=True)}
 
 
 @given(st.lists(ended, max_size=130), st.none() | going_on)
@@ -274,7 +278,7 @@ def test_the_first_that_has_not_ended(over: list[TransitState], last: TransitSta
 
 @given(st.dictionaries(st.integers(1, 40), ended | going_on))
 def test_whatever_ids_others_chose(taken: dict[int, TransitState]) -> None:
-    known = {numbered("a", n): Transit("x", "mu", "tacc", s) for n, s in taken.items()}
+    known = {numbered("a", n): made_transit("x", "mu", "tacc", s) for n, s in taken.items()}
     number, found = latest("a", known.get)
     assert known.get(numbered("a", number)) is found and (found is None or found.state not in ENDED)
 

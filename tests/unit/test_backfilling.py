@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from network_provisioner.base.model import Transit, TransitState
+from made_transit import made_transit
+
+from network_provisioner.base.model import TransitState
 from network_provisioner.state.active_transits import ActiveTransits
 from tests.storm import Storm
 
@@ -17,9 +19,9 @@ def test_a_storm_fills_the_link_and_delays_nobody(tmp_path: Path) -> None:
 
 def test_who_is_placed_anew_began_before_nobody() -> None:
     active = ActiveTransits()
-    one = Transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
+    one = made_transit("a", "mu", "tacc", TransitState.HELD, lease_until=99.0, expected_end=5.0)
     active.enter(one)
     assert active.overrun(10.0) == [one]
-    one.expected_end = 0.0
+    one.grant.expected_end = 0.0
     active.enter(one)
     assert active.overrun(10.0) == []

@@ -30,7 +30,7 @@ def rig(tmp_path: Path) -> Rig:
 
 def on_l3(rig: Rig, name: str, template: str, number: int) -> Transit:
     got = rig.ask(name, "mu", "tacc", template=template, flows=port(number))
-    assert got.path == L3
+    assert got.grant.path == L3
     return got
 
 
@@ -38,33 +38,33 @@ def test_nobody_stays_on_a_poor_path_because_the_better_one_was_full(rig: Rig) -
     on_l3(rig, "a", "mover", 2)
     rig.controller.bytes["a"] = 9
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3
+    assert rig.broker.get("a").grant.path == L3
     rig.broker.release("big")
     before = len(rig.controller.applied)
     rig.let_pass(1)
     moved = rig.broker.get("a")
-    assert (moved.state, moved.path, moved.moves) == (TransitState.ACTIVE, L2, 1)
+    assert (moved.state, moved.grant.path, moved.grant.moves) == (TransitState.ACTIVE, L2, 1)
     assert "; moved to mu-s1-s2-tacc: it scores " in moved.reason
     assert rig.controller.circuits["a"].path == tuple(L2)
     assert rig.controller.applied[before:] == [["a"]]  # one change: it is never without a path
     assert rig.reserved() == {"mu>s1": 10e6, "s1>s2": 10e6, "s2>tacc": 10e6}
     rig.let_pass(1)
-    assert rig.broker.get("a").moves == 1
+    assert rig.broker.get("a").grant.moves == 1
 
 
 def test_who_has_all_that_it_may_have_stays(rig: Rig) -> None:
     got = rig.ask("a", "mu", "tacc", template="mover", flows=port(2), max_bps=18e6)
-    assert (got.path, got.granted_bps) == (L3, 18e6)
+    assert (got.grant.path, got.grant.granted_bps) == (L3, 18e6)
     rig.broker.release("big")
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3
+    assert rig.broker.get("a").grant.path == L3
 
 
 def test_a_template_that_does_not_say_so_stays(rig: Rig) -> None:
     on_l3(rig, "a", "stayer", 2)
     rig.broker.release("big")
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3
+    assert rig.broker.get("a").grant.path == L3
 
 
 def test_who_waits_is_served_first(rig: Rig) -> None:
@@ -74,23 +74,23 @@ def test_who_waits_is_served_first(rig: Rig) -> None:
     rig.broker.release("big")
     rig.let_pass(1)
     assert rig.broker.get("waits").state is TransitState.INSTALLED
-    assert rig.broker.get("a").path == L3
+    assert rig.broker.get("a").grant.path == L3
     rig.broker.release("waits")
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L2
+    assert rig.broker.get("a").grant.path == L2
 
 
 def test_who_shares_its_packets_stays(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", demo_network(l3="60 Mb/s"), TEMPLATES)
     rig.ask("big", "local", "iplant", template="big")
     for name in "ab":
-        assert rig.ask(name, "mu", "tacc", template="mover").path == L3
+        assert rig.ask(name, "mu", "tacc", template="mover").grant.path == L3
     rig.broker.release("big")
     rig.let_pass(1)
-    assert [rig.broker.get(name).path for name in "ab"] == [L3, L3]
+    assert [rig.broker.get(name).grant.path for name in "ab"] == [L3, L3]
     rig.broker.release("b")
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L2
+    assert rig.broker.get("a").grant.path == L2
 
 
 def test_switches_that_refuse_leave_it_where_it_was(
@@ -109,7 +109,7 @@ def test_switches_that_refuse_leave_it_where_it_was(
         patch.setattr(rig.controller, "check", no_l2)
         rig.let_pass(1)
         was = rig.broker.get("a")
-        assert (was.path, was.moves) == (L3, 0)
+        assert (was.grant.path, was.grant.moves) == (L3, 0)
         assert rig.controller.circuits["a"].path == tuple(L3)
         assert rig.reserved()["s1>r1"] == 10e6 and "s1>s2" not in rig.reserved()
         assert rig.broker.health()["status"] == "ok"
@@ -118,7 +118,7 @@ def test_switches_that_refuse_leave_it_where_it_was(
     rig.controller.broken = None
     rig.broker.release("other")
     rig.let_pass(10)
-    assert rig.controller.circuits["a"].path == tuple(rig.broker.get("a").path)
+    assert rig.controller.circuits["a"].path == tuple(rig.broker.get("a").grant.path)
 
 
 def test_a_link_that_works_again_is_room(rig: Rig) -> None:
@@ -126,10 +126,10 @@ def test_a_link_that_works_again_is_room(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", template="mover", flows=port(2))
     rig.controller.fail("s1", "s2")
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3
+    assert rig.broker.get("a").grant.path == L3
     rig.controller.failed = {}
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L2
+    assert rig.broker.get("a").grant.path == L2
 
 
 def test_one_sweep_asks_for_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,4 +140,4 @@ def test_one_sweep_asks_for_a_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(rerouting, "ASKED_AT_ONCE", 1)
     for moves in ([1, 0], [1, 1]):
         rig.let_pass(1)
-        assert [rig.broker.get(name).moves for name in movers] == moves
+        assert [rig.broker.get(name).grant.moves for name in movers] == moves

@@ -28,13 +28,13 @@ def rig(tmp_path: Path) -> Rig:
 
 def test_a_transfer_gets_the_better_path_and_gives_it_back(rig: Rig) -> None:
     got = rig.ask("a", "mu", "tacc", size_bytes=BIG, template="soykb", workflow="w", job="j")
-    assert (got.state, got.path, got.layer) == (TransitState.INSTALLED, L2, "l2")
+    assert (got.state, got.grant.path, got.grant.layer) == (TransitState.INSTALLED, L2, "l2")
     # The QSpec is reserved; alone on 180 Mb/s it is given all that the RSpec allows.
-    assert (got.requested_bps, got.granted_bps, got.max_bps) == (25e6, 150e6, 150e6)
-    assert got.installed_at == got.requested_at == rig.clock.now
-    assert got.lease_until == pytest.approx(rig.clock.now + 3 * 8e9 / 25e6 + 60)
+    assert (got.request.min_bps, got.grant.granted_bps, got.request.max_bps) == (25e6, 150e6, 150e6)
+    assert got.grant.installed_at == got.request.requested_at == rig.clock.now
+    assert got.grant.lease_until == pytest.approx(rig.clock.now + 3 * 8e9 / 25e6 + 60)
     assert "L2 mu-s1-s2-tacc has the highest score" in got.reason
-    assert [c["layer"] for c in got.candidates] == ["l2", "l3"]
+    assert [c["layer"] for c in got.grant.candidates] == ["l2", "l3"]
     circuit = rig.controller.circuits["a"]
     assert (circuit.path, circuit.min_bps, circuit.max_bps) == (tuple(L2), 150e6, 150e6)
     assert rig.reserved() == {"mu>s1": 25e6, "s1>s2": 25e6, "s2>tacc": 25e6}
@@ -42,9 +42,9 @@ def test_a_transfer_gets_the_better_path_and_gives_it_back(rig: Rig) -> None:
     rig.controller.bytes["a"] = 1_050_000_000
     rig.clock.now += 100
     ended = rig.broker.release("a", BIG, 80.0, "success")
-    assert (ended.state, ended.released_at) == (TransitState.RELEASED, rig.clock.now)
-    assert (ended.bytes, ended.seconds, ended.goodput_bps) == (BIG, 80.0, 100e6)
-    assert ended.switch_bytes == 1_050_000_000
+    assert (ended.state, ended.grant.released_at) == (TransitState.RELEASED, rig.clock.now)
+    assert (ended.usage.bytes, ended.usage.seconds, ended.usage.goodput_bps) == (BIG, 80.0, 100e6)
+    assert ended.usage.switch_bytes == 1_050_000_000
     assert rig.reserved() == {} and rig.controller.circuits == {}
     assert rig.recorder.transits == [ended] == [rig.broker.get("a")]
 
@@ -81,14 +81,14 @@ def test_an_id_belongs_to_one_request(rig: Rig, terms: dict[str, Any]) -> None:
 
 
 def test_what_is_handed_out_is_a_copy(rig: Rig) -> None:
-    rig.ask("a", "mu", "tacc").path.clear()
-    assert rig.broker.get("a").path == L2
+    rig.ask("a", "mu", "tacc").grant.path.clear()
+    assert rig.broker.get("a").grant.path == L2
 
 
 def granted(rig: Rig) -> dict[str, float]:
     """Mb/s of every transit now, as people and switches are told."""
     told = {i: c.min_bps / MBPS for i, c in rig.controller.circuits.items()}
-    assert told == {i: rig.broker.get(i).granted_bps / MBPS for i in told}
+    assert told == {i: rig.broker.get(i).grant.granted_bps / MBPS for i in told}
     return told
 
 
@@ -100,7 +100,7 @@ def test_what_is_left_is_shared_fairly_and_anew_as_others_come_and_go(rig: Rig) 
         assert list(granted(rig).values()) == expected[number]
     # The default template has a lower priority: it takes what they leave above its minimum.
     small = rig.ask("small", "local", "iplant", max_bps=12e6)
-    assert (small.granted_bps, small.requested_bps) == (5e6, 5e6)
+    assert (small.grant.granted_bps, small.request.min_bps) == (5e6, 5e6)
     rig.broker.release("0")
     assert granted(rig) == pytest.approx({"1": 175 / 3, "2": 175 / 3, "3": 175 / 3, "small": 5})
     rig.let_pass(1000)
@@ -112,36 +112,36 @@ def test_one_that_needs_all_of_it_leaves_the_others_their_minimum(rig: Rig) -> N
     assert granted(rig) == {"a": 180}
     rig.ask("b", "local", "iplant", min_bps=172e6)
     assert granted(rig) == {"a": 6.5, "b": 173.5}
-    assert rig.ask("c", "mu", "iplant", min_bps=9e6).layer == "l3"
+    assert rig.ask("c", "mu", "iplant", min_bps=9e6).grant.layer == "l3"
 
 
 def test_a_priority_is_at_most_the_templates_and_has_what_is_left_first(rig: Rig) -> None:
     rig.ask("low", "mu", "tacc", template="soykb", priority=1)
     high = rig.ask("high", "local", "iplant", template="soykb", priority=99)
-    assert (high.priority, rig.broker.get("low").priority) == (5, 1)
+    assert (high.request.priority, rig.broker.get("low").request.priority) == (5, 1)
     assert granted(rig) == {"low": 30, "high": 150}
 
 
 def test_transits_of_a_pair_share_its_path_in_both_directions(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     full = rig.ask("b", "mu", "tacc", min_bps=14e6, max_bps=18e6)
-    assert full.path == L2  # although L3 would have had room for as much
+    assert full.grant.path == L2  # although L3 would have had room for as much
     third = rig.ask("c", "mu", "tacc", min_bps=17e6)
-    assert (third.state, third.granted_bps) == (TransitState.BEST_EFFORT, 0)
+    assert (third.state, third.grant.granted_bps) == (TransitState.BEST_EFFORT, 0)
     assert "shares, without a rate of its own" in third.reason
     assert "s1>s2, held by a, b" in third.reason
     back = rig.ask("d", "tacc", "mu")
-    assert back.path == L2[::-1]
+    assert back.grant.path == L2[::-1]
     # The next pair is free to choose.
-    assert rig.ask("e", "local", "iplant", min_bps=17e6).layer == "l3"
+    assert rig.ask("e", "local", "iplant", min_bps=17e6).grant.layer == "l3"
 
 
 def test_a_pair_is_free_again_when_its_last_transit_has_ended(rig: Rig) -> None:
     rig.ask("x", "local", "tacc", template="soykb", min_bps=150e6)
-    assert rig.ask("a", "mu", "tacc", max_bps=15e6, min_bps=15e6).layer == "l2"
+    assert rig.ask("a", "mu", "tacc", max_bps=15e6, min_bps=15e6).grant.layer == "l2"
     rig.broker.release("a")
     rig.ask("y", "local", "iplant", min_bps=30e6, max_bps=30e6)
-    assert rig.ask("b", "mu", "tacc", min_bps=15e6).layer == "l3"
+    assert rig.ask("b", "mu", "tacc", min_bps=15e6).grant.layer == "l3"
 
 
 def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
@@ -150,15 +150,15 @@ def test_pairs_may_use_several_paths_where_the_network_can_tell_flows_apart(
     rig = Rig(tmp_path / "s", limits=BrokerLimits(pin_pairs=False))
     rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     rig.ask("b", "mu", "tacc", min_bps=15e6, max_bps=15e6)
-    assert rig.ask("c", "mu", "tacc", min_bps=16e6).layer == "l3"
+    assert rig.ask("c", "mu", "tacc", min_bps=16e6).grant.layer == "l3"
 
 
 def test_measured_throughput_moves_the_choice(tmp_path: Path) -> None:
     slow = {"throughput": Metric(6e6, "measured", 5.0)}
     rig = Rig(tmp_path / "s", metrics_of=lambda p, _: slow if p.layer == "l2" else {})
     got = rig.ask("a", "mu", "tacc")
-    assert got.layer == "l3"
-    scores = {c["layer"]: c["scores"]["throughput"] for c in got.candidates}
+    assert got.grant.layer == "l3"
+    scores = {c["layer"]: c["scores"]["throughput"] for c in got.grant.candidates}
     assert (scores["l2"]["source"], scores["l2"]["age_s"]) == ("measured", 5.0)
     assert scores["l3"]["source"] == "reservations"
 
@@ -176,19 +176,19 @@ def test_a_path_that_is_measured_to_be_bad_is_left(tmp_path: Path) -> None:
         tmp_path / "s", templates=careful, metrics_of=lambda p, _: bad if p.layer == "l2" else {}
     )
     unknown = rig.ask("a", "mu", "tacc", template="careful")
-    assert unknown.layer == "l2"
-    scores = unknown.candidates[0]["scores"]
+    assert unknown.grant.layer == "l2"
+    scores = unknown.grant.candidates[0]["scores"]
     assert [scores[name]["score"] for name in ("delay", "loss")] == [1, 1]  # a topology is no news
     rig.broker.release("a")
     for name, value in (("delay", 3.0), ("loss", 0.5)):
         bad |= {name: Metric(value, "measured", 10.0)}
         moved = rig.ask(f"b{name}", "mu", "tacc", template="careful")
-        assert moved.layer == "l3"
+        assert moved.grant.layer == "l3"
         assert f"{name} {value:g} (measured)" in moved.reason
         rig.broker.release(moved.id)
         bad.clear()
     bad["delay"] = Metric(3.0, "measured", 901.0)
-    assert rig.ask("c", "mu", "tacc", template="careful").layer == "l2"
+    assert rig.ask("c", "mu", "tacc", template="careful").grant.layer == "l2"
 
 
 def test_an_archive_that_fails_costs_its_opinion_only(tmp_path: Path) -> None:
@@ -217,14 +217,18 @@ def test_on_the_simulated_network(tmp_path: Path) -> None:
 
     rig = Rig(tmp_path / "s", clock=clock, controller=simulated, metrics_of=slow)
     got = rig.ask("a", "mu", "tacc", template="soykb", lease_s=60)
-    assert (got.state, got.layer, got.granted_bps) == (TransitState.INSTALLED, "l2", 150e6)
+    assert (got.state, got.grant.layer, got.grant.granted_bps) == (
+        TransitState.INSTALLED,
+        "l2",
+        150e6,
+    )
     back = rig.ask("b", "tacc", "mu")
-    assert back.path == got.path[::-1]
+    assert back.grant.path == got.grant.path[::-1]
     assert rig.ask("c", "local", "iplant").state is TransitState.INSTALLED
     assert simulated.installed() == ["a", "b", "c"]
     assert not measured  # there is nothing that a measurement could have measured
     ended = rig.broker.release("a", 5000, 1.0)
-    assert ended.switch_bytes == 5000
+    assert ended.usage.switch_bytes == 5000
     sent = {(c["a"], c["b"]): c["bytes"] for c in rig.broker.on_switches()["counters"]}
     assert sent["s1", "s2"] == 5000 and sent["s2", "s1"] == 0
     rig.broker.release("b")
@@ -256,8 +260,8 @@ def test_what_needs_no_circuit_gets_none(
     assert words in got.reason
     assert rig.reserved() == {} and rig.controller.applied == [[]]
     ended = rig.broker.release("a", 1000, 0.5)
-    assert (ended.state, ended.goodput_bps) == (TransitState.BEST_EFFORT, 16_000)
-    assert ended.released_at == rig.clock.now
+    assert (ended.state, ended.usage.goodput_bps) == (TransitState.BEST_EFFORT, 16_000)
+    assert ended.grant.released_at == rig.clock.now
     assert rig.recorder.transits == [ended]
 
 

@@ -10,7 +10,7 @@ from controller_worlds import two_switches
 
 from network_provisioner.base.controller import Circuit
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import RateChange, TransitState
 from network_provisioner.controllers.plan import Planner
 from network_provisioner.controllers.shaping import htb
 from network_provisioner.selection.limits import BrokerLimits
@@ -26,20 +26,23 @@ def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> Non
     rig.clock.now += 5
     told = len(rig.controller.applied)
     got = rig.broker.change("a", 100e6, 120e6)
-    assert (got.state, got.path) == (TransitState.INSTALLED, before.path)
-    assert (got.requested_bps, got.max_bps, got.granted_bps) == (100e6, 120e6, 120e6)
+    assert (got.state, got.grant.path) == (TransitState.INSTALLED, before.grant.path)
+    assert (got.request.min_bps, got.request.max_bps, got.grant.granted_bps) == (
+        100e6,
+        120e6,
+        120e6,
+    )
     assert rig.reserved()["s1>s2"] == 100e6
     circuit = rig.controller.circuits["a"]
     assert (circuit.min_bps, circuit.max_bps) == (120e6, 120e6)
     # One word to the switches, and at no time did they not carry it.
     assert rig.controller.applied[told:] == [["a"]]
-    assert got.changes == [{"at": rig.clock.now, "min_bps": 100e6, "max_bps": 120e6,
-                            "was_min_bps": 25e6, "was_max_bps": 150e6, "why": ""}]  # fmt: skip
+    assert got.grant.changes == [RateChange(rig.clock.now, 100e6, 120e6, 25e6, 150e6)]
     assert rig.broker.change("a", 100e6) == got == rig.broker.get("a")  # nothing to change
-    assert rig.broker.change("a", min_bps=10e6).granted_bps == 120e6
+    assert rig.broker.change("a", min_bps=10e6).grant.granted_bps == 120e6
     assert rig.reserved()["s1>s2"] == 10e6
     # Asked again as at first, it is still the same transit.
-    assert rig.ask("a", "mu", "tacc", template="soykb").requested_bps == 10e6
+    assert rig.ask("a", "mu", "tacc", template="soykb").request.min_bps == 10e6
 
 
 def test_what_has_no_room_changes_nothing_and_says_who_holds_it(rig: Rig) -> None:
@@ -63,8 +66,8 @@ def test_switches_and_stores_that_refuse_leave_it_as_it_was(rig: Rig) -> None:
     assert rig.broker.get("a") == before and rig.reserved()["s1>s2"] == 25e6
     rig.controller.broken = None
     rig.let_pass(6)
-    assert rig.controller.circuits["a"].min_bps == before.granted_bps
-    assert rig.broker.change("a", 100e6).requested_bps == 100e6
+    assert rig.controller.circuits["a"].min_bps == before.grant.granted_bps
+    assert rig.broker.change("a", 100e6).request.min_bps == 100e6
 
 
 def test_what_is_given_up_serves_who_waits_and_nobody_takes_it_from_them(rig: Rig) -> None:
@@ -75,7 +78,7 @@ def test_what_is_given_up_serves_who_waits_and_nobody_takes_it_from_them(rig: Ri
     waits = rig.ask("waits", "local", "tacc", min_bps=70e6)
     assert waits.state is TransitState.QUEUED
     assert rig.broker.change("waits", 60e6).state is TransitState.QUEUED
-    assert rig.broker.change("a", 120e6).requested_bps == 120e6
+    assert rig.broker.change("a", 120e6).request.min_bps == 120e6
     assert rig.broker.get("waits").state is TransitState.QUEUED
     rig.clock.now += 1
     rig.broker.change("b", 1e6, 30e6)

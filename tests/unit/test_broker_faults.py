@@ -33,9 +33,9 @@ def test_switches_that_refuse_fail_the_transit_and_free_everything(
     keeps = rig.ask("keeps", "mu", "iplant")
     rig.controller.broken = error
     got = rig.ask("a", "mu", "tacc")
-    assert (got.state, got.path, got.granted_bps) == (TransitState.FAILED, [], 0)
+    assert (got.state, got.grant.path, got.grant.granted_bps) == (TransitState.FAILED, [], 0)
     assert got.reason.startswith("the switches refused: ")
-    assert rig.reserved()["s1>s2"] == keeps.requested_bps
+    assert rig.reserved()["s1>s2"] == keeps.request.min_bps
     assert rig.broker.get("keeps") == keeps  # also what it is given
     assert rig.broker.health()["status"] == "degraded"
     assert rig.broker.release("a", 10, 1.0).state is TransitState.FAILED
@@ -45,7 +45,7 @@ def test_a_release_that_the_switches_miss_is_made_good_later(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc")
     rig.controller.broken = refusing()
     ended = rig.broker.release("a", 10, 1.0)
-    assert (ended.state, ended.switch_bytes) == (TransitState.RELEASED, 0)
+    assert (ended.state, ended.usage.switch_bytes) == (TransitState.RELEASED, 0)
     assert rig.reserved() == {} and list(rig.controller.circuits) == ["a"]
     rig.controller.broken = None
     rig.let_pass(10)
@@ -76,7 +76,7 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
         assert rig.broker.health()["status"] == "degraded"
     assert rig.reserved() == {} and rig.controller.circuits == {}
     ended = rig.broker.release("a")  # asked again, it is written down
-    assert rig.store.get("a") == ended and (ended.bytes, ended.seconds) == (10, 1.0)
+    assert rig.store.get("a") == ended and (ended.usage.bytes, ended.usage.seconds) == (10, 1.0)
     assert len(rig.recorder.transits) == 1
     assert rig.broker.health()["status"] == "ok"
 
@@ -134,7 +134,7 @@ def test_a_restart_brings_store_ledger_and_switches_together(rig: Rig) -> None:
     assert new.reserved() == {"s1>s2": 5e6, "s2>tacc": 5e6, "mu>s1": 5e6}
     states = {t.id: str(t.state) for t in new.broker.list()}
     assert states == {"lives": "installed", "dies": "expired", "done": "released"}
-    assert new.broker.get("lives").installed_at == rig.clock.now - 50
+    assert new.broker.get("lives").grant.installed_at == rig.clock.now - 50
     new.let_pass(50)
     assert new.broker.get("lives").state is TransitState.EXPIRED
     assert new.reserved() == {}
@@ -148,19 +148,22 @@ def test_who_waited_goes_on_waiting_after_a_restart(rig: Rig) -> None:
     assert new.broker.get("q").state is TransitState.QUEUED
     new.broker.release("l2b")
     started = new.broker.get("q")
-    assert (started.state, started.lease_until) == (TransitState.INSTALLED, rig.clock.now + 33)
+    assert (started.state, started.grant.lease_until) == (
+        TransitState.INSTALLED,
+        rig.clock.now + 33,
+    )
 
 
 def test_what_no_longer_fits_the_configuration_takes_another_path(rig: Rig) -> None:
-    until = rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6).lease_until
+    until = rig.ask("a", "mu", "tacc", template="soykb", min_bps=150e6).grant.lease_until
     for network, path in (
         (demo_network(l2="100 Mb/s", l3="200 Mb/s"), ["mu", "s1", "r1", "s2", "tacc"]),
         (demo_network(l2="200 Mb/s", l3="20 Mb/s"), ["mu", "s1", "s2", "tacc"]),
     ):
         rig = again(rig, topology=network)
         moved = rig.broker.get("a")
-        assert (moved.state, moved.path) == (TransitState.INSTALLED, path)
-        assert moved.granted_bps >= 150e6 and moved.lease_until == until
+        assert (moved.state, moved.grant.path) == (TransitState.INSTALLED, path)
+        assert moved.grant.granted_bps >= 150e6 and moved.grant.lease_until == until
         assert rig.controller.circuits["a"].path == tuple(path)
 
 

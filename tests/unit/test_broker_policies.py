@@ -110,10 +110,10 @@ def test_a_policy_takes_hold_of_what_is_live(rig: Rig) -> None:
     before = dict(rig.controller.circuits)
     rig.post()
     made = rig.policies.get("cms first")
-    assert [rig.broker.get(i).queue for i in "ab"] == made["queues"]
+    assert [rig.broker.get(i).grant.queue for i in "ab"] == made["queues"]
     assert [rig.controller.circuits[i].queue for i in "ab"] == made["queues"]
     assert rig.rates() == pytest.approx({"1": 140e6, "2": 60e6})
-    assert rig.broker.get("b").granted_bps <= 60e6
+    assert rig.broker.get("b").grant.granted_bps <= 60e6
     rig.policies.delete(made["id"])
     rig.broker.sweep()
     assert rig.controller.circuits == before
@@ -127,15 +127,15 @@ def test_a_class_reserves_no_more_than_its_part(rig: Rig) -> None:
     assert "s1>s2, where policy 'cms first' leaves its class 54 Mb/s to reserve" in big.reason
     assert rig.ask("a", "ligo", min_bps=40e6).state is TransitState.INSTALLED
     more = rig.ask("more", "ligo", template="waits", min_bps=20e6)
-    assert more.state is TransitState.QUEUED and more.earliest == 0
-    (blocked,) = [b for b in more.blocking if b["link"] == "s1>s2"]
+    assert more.state is TransitState.QUEUED and more.grant.earliest == 0
+    (blocked,) = [b for b in more.grant.blocking if b["link"] == "s1>s2"]
     assert (blocked["free_bps"], blocked["holders"]) == (14e6, ["a"])
     # It is its own class that it waits for: the other, and who is in none, go on.
     assert rig.ask("c", "cms", min_bps=100e6).state is TransitState.INSTALLED
     assert rig.ask("d", "others", min_bps=20e6).state is TransitState.INSTALLED
     with pytest.raises(BrokerError, match="s1>s2 has 54 Mb/s free, 55 Mb/s asked: where policy"):
         rig.broker.change("a", min_bps=55e6)
-    assert rig.broker.change("a", min_bps=34e6).requested_bps == 34e6
+    assert rig.broker.change("a", min_bps=34e6).request.min_bps == 34e6
     assert rig.broker.get("more").state is TransitState.INSTALLED
 
 
@@ -155,15 +155,15 @@ def test_it_ends_by_itself(rig: Rig) -> None:
     assert rig.controller.queues
     rig.wait(1.5)
     assert rig.controller.queues == []
-    assert rig.broker.get("a").queue == ""
+    assert rig.broker.get("a").grant.queue == ""
 
 
 def test_it_begins_by_itself(rig: Rig) -> None:
     rig.post(time=[NOW + 30, None])
     rig.ask("a", "cms")
-    assert rig.broker.get("a").queue == ""
+    assert rig.broker.get("a").grant.queue == ""
     rig.wait(30.5)
-    assert rig.broker.get("a").queue.endswith("/1")
+    assert rig.broker.get("a").grant.queue.endswith("/1")
 
 
 def test_a_restart_goes_on(rig: Rig) -> None:
@@ -171,7 +171,7 @@ def test_a_restart_goes_on(rig: Rig) -> None:
     rig.post()
     rig.store.close()
     rig.open()
-    assert rig.broker.get("a").queue.endswith("/1")
+    assert rig.broker.get("a").grant.queue.endswith("/1")
     assert rig.rates() == pytest.approx({"1": 140e6, "2": 60e6})
 
 
@@ -180,13 +180,15 @@ def test_grants_stay_within_what_queues_are_sure_of(rig: Rig, strategy: str) -> 
     rig.post(strategy=strategy)
     for number in range(6):
         rig.ask(f"t{number}", ("cms", "ligo", "atlas")[number % 3])
-        live = [t for t in rig.broker.list() if t.path]
+        live = [t for t in rig.broker.list() if t.grant.path]
         for digit, rate in rig.rates().items():
-            members = [t for t in live if t.queue.endswith(f"/{digit}") and "r1" not in t.path]
-            assert sum(t.granted_bps for t in members) <= max(
-                rate, sum(t.requested_bps for t in members)
+            members = [
+                t for t in live if t.grant.queue.endswith(f"/{digit}") and "r1" not in t.grant.path
+            ]
+            assert sum(t.grant.granted_bps for t in members) <= max(
+                rate, sum(t.request.min_bps for t in members)
             ) + len(members)
-            assert all(t.granted_bps >= t.requested_bps for t in members)
+            assert all(t.grant.granted_bps >= t.request.min_bps for t in members)
 
 
 def test_who_used_more_gets_less(rig: Rig) -> None:
@@ -231,7 +233,7 @@ def test_accounts_are_exact_and_once_each(
             elif what == "wait":
                 for transit in rig.broker.list():
                     if transit.state in ("installed", "active"):
-                        more = transit.granted_bps / 8 * seconds
+                        more = transit.grant.granted_bps / 8 * seconds
                         given_bytes[transit.id] = given_bytes.get(transit.id, 0.0) + more
                 rig.wait(seconds)
         for transit in rig.broker.list():

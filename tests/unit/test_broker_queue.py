@@ -24,15 +24,15 @@ def rig(tmp_path: Path) -> Rig:
 def test_what_does_not_fit_waits_says_why_and_starts_by_itself(rig: Rig) -> None:
     fill(rig)
     got = rig.ask("q", "local", "tacc", size_bytes=BIG)
-    assert (got.state, got.path, got.lease_until) == (TransitState.QUEUED, [], 0)
+    assert (got.state, got.grant.path, got.grant.lease_until) == (TransitState.QUEUED, [], 0)
     assert "L2 local-s1-s2-tacc: 0 b/s free, 5 Mb/s needed (s1>s2, held by l2, l2b)" in got.reason
     assert "earliest start 1970-01-12T13:47:30Z" in got.reason  # when the lease of l2b ends
     rig.clock.now += 3
     rig.broker.release("l2b")
     started = rig.broker.get("q")
-    assert (started.state, started.layer) == (TransitState.INSTALLED, "l2")
-    assert started.installed_at == rig.clock.now == started.requested_at + 3
-    assert started.lease_until > rig.clock.now + 60
+    assert (started.state, started.grant.layer) == (TransitState.INSTALLED, "l2")
+    assert started.grant.installed_at == rig.clock.now == started.request.requested_at + 3
+    assert started.grant.lease_until > rig.clock.now + 60
 
 
 def test_a_lease_that_ends_serves_the_queue_too(rig: Rig) -> None:
@@ -70,15 +70,15 @@ def test_those_behind_in_the_queue_do_not_take_what_it_waits_for(rig: Rig) -> No
     assert small.state is TransitState.QUEUED
     assert "big waits for it first" in small.reason
     other = rig.ask("other", "local", "iplant", min_bps=16e6, max_bps=16e6, lease_s=1000)
-    assert other.layer == "l3"  # where big does not fit, and so does not wait
+    assert other.grant.layer == "l3"  # where big does not fit, and so does not wait
     urgent = rig.ask("urgent", "mu", "iplant", template="soykb")  # of higher priority
-    assert urgent.layer == "l2"
+    assert urgent.grant.layer == "l2"
     rig.broker.release("l2")
     rig.broker.release("urgent")
     assert rig.broker.get("big").state is TransitState.INSTALLED
     assert rig.broker.get("small").state is TransitState.QUEUED
     beside = rig.ask("beside", "mu", "iplant", min_bps=15e6, lease_s=1000)
-    assert beside.layer == "l2"  # as there will be room for small
+    assert beside.grant.layer == "l2"  # as there will be room for small
 
 
 HOUR = {
@@ -95,7 +95,7 @@ def early(tmp_path: Path) -> Rig:
     rig = Rig(tmp_path / "s", templates={"t": HOUR}, limits=limits)
     rig.ask("held", "mu", "tacc", template="t", min_bps=20e6, lease_s=100)
     waits = rig.ask("waits", "local", "tacc", template="t", min_bps=165e6, lease_s=3600)
-    assert waits.state is TransitState.QUEUED and waits.earliest == rig.clock.now + 100
+    assert waits.state is TransitState.QUEUED and waits.grant.earliest == rig.clock.now + 100
     rig.clock.now += 1
     return rig
 
@@ -104,28 +104,34 @@ def test_what_ends_before_who_waits_can_start_begins_now(early: Rig) -> None:
     start = early.clock.now
     for name in ("a", "b", "c"):
         got = early.ask(name, "mu", "iplant", template="t", lease_s=30)
-        assert (got.state, got.lease_until) == (TransitState.INSTALLED, start + 30)
+        assert (got.state, got.grant.lease_until) == (TransitState.INSTALLED, start + 30)
     long = early.ask("long", "mu", "iplant", template="t", lease_s=100)
     assert long.state is TransitState.QUEUED and "waits waits for it first" in long.reason
     early.let_pass(99)
     waits = early.broker.get("waits")
-    assert (waits.state, waits.installed_at) == (TransitState.INSTALLED, start + 99)
+    assert (waits.state, waits.grant.installed_at) == (TransitState.INSTALLED, start + 99)
 
 
 def test_what_overruns_keeps_its_path_until_who_waits_can_start(early: Rig) -> None:
     start = early.clock.now
     size = round(25e6 / 8 * 20)  # 20 s and what is added to them; its lease would be 120 s
     got = early.ask("a", "mu", "iplant", template="t", size_bytes=size)
-    assert got.expected_end == pytest.approx(start + 23) and got.lease_until == start + 99
+    assert (
+        got.grant.expected_end == pytest.approx(start + 23) and got.grant.lease_until == start + 99
+    )
     assert code_of(early.broker.renew, "a", 200) == "conflict"
     early.let_pass(60)  # nobody could use its room
     assert early.broker.get("a").state is TransitState.INSTALLED
     early.broker.release("held")
     waits, over = early.broker.get("waits"), early.broker.get("a")
-    assert (waits.state, waits.installed_at) == (TransitState.INSTALLED, start + 60)
-    assert (over.state, over.path, over.released_at) == (TransitState.BEST_EFFORT, [], start + 60)
+    assert (waits.state, waits.grant.installed_at) == (TransitState.INSTALLED, start + 60)
+    assert (over.state, over.grant.path, over.grant.released_at) == (
+        TransitState.BEST_EFFORT,
+        [],
+        start + 60,
+    )
     assert "began before waits, and was not done by 1970-01-12T13:47:04Z" in over.reason
-    assert early.broker.release("a", size, 70.0, "success").goodput_bps > 0
+    assert early.broker.release("a", size, 70.0, "success").usage.goodput_bps > 0
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -139,12 +145,12 @@ def test_what_began_before_another_goes_on_only_where_that_one_has_gone(
     early.let_pass(99)
     one = early.broker.get("a")
     if gone:
-        assert (one.state, one.lease_until) == (TransitState.INSTALLED, start + 120)
+        assert (one.state, one.grant.lease_until) == (TransitState.INSTALLED, start + 120)
         early.let_pass(21)
         assert early.broker.get("a").state is TransitState.EXPIRED  # as any whose lease is over
     else:
         assert one.state is TransitState.BEST_EFFORT
-        assert early.broker.get("waits").installed_at == start + 99
+        assert early.broker.get("waits").grant.installed_at == start + 99
 
 
 def test_the_first_that_waits_is_reckoned_with_when_it_is_likely_to_start(tmp_path: Path) -> None:
@@ -154,7 +160,7 @@ def test_the_first_that_waits_is_reckoned_with_when_it_is_likely_to_start(tmp_pa
     rig.ask("held", "mu", "tacc", template="t", size_bytes=size)
     rig.clock.now += 1
     waits = rig.ask("waits", "local", "tacc", template="t", min_bps=165e6, lease_s=3600)
-    assert waits.earliest == rig.clock.now + 119
+    assert waits.grant.earliest == rig.clock.now + 119
     rig.clock.now += 1
     long = rig.ask("long", "mu", "iplant", template="t", lease_s=30)
     assert long.state is TransitState.QUEUED and "waits waits for it first" in long.reason
@@ -191,11 +197,11 @@ def test_who_waits_may_give_up_and_report_later(rig: Rig) -> None:
     fill(rig)
     rig.ask("q", "local", "tacc")
     left = rig.broker.release("q", outcome="gave_up")
-    assert (left.state, left.installed_at) == (TransitState.RELEASED, 0)
+    assert (left.state, left.grant.installed_at) == (TransitState.RELEASED, 0)
     assert left.reason.endswith("the transfer ended with 'gave_up'")
     assert rig.recorder.transits == []
     told = rig.broker.release("q", 1000, 8.0)
-    assert (told.goodput_bps, told.released_at) == (1000, left.released_at)
+    assert (told.usage.goodput_bps, told.grant.released_at) == (1000, left.grant.released_at)
     assert rig.recorder.transits == [told]
 
 
@@ -243,28 +249,28 @@ def test_a_lease_ends_by_itself_and_a_late_report_still_counts(rig: Rig) -> None
     rig.controller.bytes["a"] = 77
     rig.let_pass(29)
     seen = rig.broker.get("a")
-    assert (seen.state, seen.active_at) == (TransitState.ACTIVE, rig.clock.now)
+    assert (seen.state, seen.grant.active_at) == (TransitState.ACTIVE, rig.clock.now)
     rig.let_pass(1)
     gone = rig.broker.get("a")
-    assert (gone.state, gone.released_at) == (TransitState.EXPIRED, rig.clock.now)
-    assert gone.switch_bytes == 77
+    assert (gone.state, gone.grant.released_at) == (TransitState.EXPIRED, rig.clock.now)
+    assert gone.usage.switch_bytes == 77
     assert rig.reserved() == {} and rig.controller.circuits == {}
     late = rig.broker.release("a", 1000, 8.0)
-    assert (late.state, late.goodput_bps) == (TransitState.EXPIRED, 1000)
-    assert late.released_at == gone.released_at
-    assert rig.broker.release("a", 2000, 8.0).bytes == 1000
+    assert (late.state, late.usage.goodput_bps) == (TransitState.EXPIRED, 1000)
+    assert late.grant.released_at == gone.grant.released_at
+    assert rig.broker.release("a", 2000, 8.0).usage.bytes == 1000
     assert rig.recorder.transits == [late]
 
 
 def test_leases_are_bounded_and_renewals_only_lengthen(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", limits=BrokerLimits(max_lease_s=100, unsized_lease_s=50))
     start = rig.clock.now
-    assert rig.ask("a", "mu", "tacc").lease_until == start + 50
-    assert rig.ask("b", "mu", "tacc", lease_s=1e9).lease_until == start + 100
-    assert rig.ask("c", "mu", "tacc", size_bytes=10**12).lease_until == start + 100
+    assert rig.ask("a", "mu", "tacc").grant.lease_until == start + 50
+    assert rig.ask("b", "mu", "tacc", lease_s=1e9).grant.lease_until == start + 100
+    assert rig.ask("c", "mu", "tacc", size_bytes=10**12).grant.lease_until == start + 100
     rig.clock.now += 40
-    assert rig.broker.renew("a", 5).lease_until == start + 50
-    assert rig.broker.renew("a", 70).lease_until == start + 110
+    assert rig.broker.renew("a", 5).grant.lease_until == start + 50
+    assert rig.broker.renew("a", 70).grant.lease_until == start + 110
     assert rig.controller.circuits["a"].lease_until == start + 110
     rig.let_pass(60)
     states = {t.id: str(t.state) for t in rig.broker.list()}

@@ -70,16 +70,16 @@ def test_a_renewal_that_is_not_stored_is_refused_and_promises_nothing(
     before = two.a.ask("t", "mu", "tacc", min_bps=150 * MBPS, lease_s=50)
     two.breaks.break_after(0, secretly)
     assert code_of(two.a.broker.renew, "t", 1000) == "store_unavailable"
-    assert two.a.controller.circuits["t"].lease_until == before.lease_until
+    assert two.a.controller.circuits["t"].lease_until == before.grant.lease_until
     two.breaks.mend()
     start = two.clock.now + 60
     after = two.b.ask("after", "mu", "tacc", min_bps=150 * MBPS, start=start, end=start + 100)
     two.sweep()
-    until = two.b.broker.get("t").lease_until
+    until = two.b.broker.get("t").grant.lease_until
     if secretly:  # it had taken effect, as b knew before it decided
         assert (until, after.state) == (two.clock.now + 1000, TransitState.QUEUED)
     else:
-        assert (until, after.state) == (before.lease_until, TransitState.HELD)
+        assert (until, after.state) == (before.grant.lease_until, TransitState.HELD)
     assert two.a.controller.circuits["t"].lease_until == until
     assert (
         two.a.broker.describe_topology(start)["links"]
@@ -96,7 +96,7 @@ def test_what_was_given_back_stays_so_whatever_others_did_with_it(two: Two) -> N
     two.breaks.mend()
     two.sweep()
     ended = two.b.broker.get("t")
-    assert (ended.state, ended.bytes) == (TransitState.RELEASED, 10)
+    assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, 10)
     assert two.a.reserved() == two.b.reserved() == {}
     assert two.a.controller.circuits == two.b.controller.circuits == {}
 
@@ -125,14 +125,14 @@ def test_what_moved_for_one_that_is_refused_moves_back_with_its_end(writes: int)
     failed = two.a.ask("great", "mu", "tacc", template="high", min_bps=140 * MBPS)
     assert failed.state is TransitState.FAILED
     two.b.broker.sweep()  # whose switches take it, where it is still held
-    great, there = two.rows["great"].state, two.rows["moves"].path
+    great, there = two.rows["great"].state, two.rows["moves"].grant.path
     if writes == 1:
         assert great is TransitState.INSTALLED and "r1" in there
     else:
-        assert (great, there) == (TransitState.FAILED, moves.path)
+        assert (great, there) == (TransitState.FAILED, moves.grant.path)
     two.a.controller.cursed = set()
     two.breaks.mend()
     two.sweep()
-    assert (two.rows["great"].state, two.rows["moves"].path) == (great, there)
+    assert (two.rows["great"].state, two.rows["moves"].grant.path) == (great, there)
     assert two.a.reserved() == two.b.reserved()
     assert two.a.controller.circuits == two.b.controller.circuits

@@ -25,14 +25,18 @@ def states(rig: Rig) -> dict[str, str]:
 
 def test_a_transit_in_advance_is_held_installed_and_ended_by_the_clock(rig: Rig) -> None:
     got = rig.ask("a", "mu", "tacc", min_bps=100e6, start=T0 + 60, end=T0 + 120)
-    assert (got.state, got.path, got.installed_at) == (TransitState.HELD, L2, 0)
-    assert (got.start, got.end, got.lease_until) == (T0 + 60, T0 + 120, T0 + 120)
+    assert (got.state, got.grant.path, got.grant.installed_at) == (TransitState.HELD, L2, 0)
+    assert (got.request.start, got.request.end, got.grant.lease_until) == (
+        T0 + 60,
+        T0 + 120,
+        T0 + 120,
+    )
     assert rig.controller.circuits == {} and rig.reserved() == {}
     rig.let_pass(59)
     assert states(rig) == {"a": "held"}
     rig.let_pass(1)
     assert states(rig) == {"a": "installed"}
-    assert rig.broker.get("a").installed_at == T0 + 60
+    assert rig.broker.get("a").grant.installed_at == T0 + 60
     assert rig.controller.circuits["a"].min_bps == 180e6
     assert rig.reserved()["s1>s2"] == 100e6
     rig.controller.bytes["a"] = 1
@@ -54,16 +58,16 @@ def test_any_call_notices_that_a_start_has_come(rig: Rig) -> None:
 def test_time_is_booked_before_and_after_as_it_is_free(rig: Rig) -> None:
     rig.ask("noon", "mu", "tacc", min_bps=150e6, start=T0 + 600, end=T0 + 1200)
     before = rig.ask("before", "local", "iplant", min_bps=150e6, end=T0 + 600)
-    assert (before.state, before.lease_until) == (TransitState.INSTALLED, T0 + 600)
+    assert (before.state, before.grant.lease_until) == (TransitState.INSTALLED, T0 + 600)
     after = rig.ask("after", "local", "iplant", min_bps=150e6, start=T0 + 1200, end=T0 + 1800)
     assert after.state is TransitState.HELD
     within = rig.ask("within", "mu", "iplant", min_bps=50e6, start=T0 + 700, lease_s=60)
     assert within.state is TransitState.QUEUED
-    assert within.earliest == T0 + 1800
-    assert {"link": "s1>s2", "free_bps": 30_000_000, "holders": ["noon"]} in within.blocking
+    assert within.grant.earliest == T0 + 1800
+    assert {"link": "s1>s2", "free_bps": 30_000_000, "holders": ["noon"]} in within.grant.blocking
     rig.broker.release("noon")
     assert states(rig)["within"] == "held"
-    assert rig.broker.get("within").lease_until == T0 + 760
+    assert rig.broker.get("within").grant.lease_until == T0 + 760
 
 
 def test_the_rest_is_shared_anew_at_every_start_and_end(rig: Rig) -> None:
@@ -81,12 +85,12 @@ def test_the_rest_is_shared_anew_at_every_start_and_end(rig: Rig) -> None:
 
 def test_a_lease_ends_before_the_end_unless_it_is_renewed_up_to_it(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", min_bps=100e6, end=T0 + 100, lease_s=30)
-    assert rig.broker.get("a").lease_until == T0 + 30
+    assert rig.broker.get("a").grant.lease_until == T0 + 30
     # What it asked for is kept for it, so that it can be renewed.
     other = rig.ask("b", "local", "iplant", min_bps=100e6, start=T0 + 50, end=T0 + 60)
     assert other.state is TransitState.QUEUED
-    assert rig.broker.renew("a", 50).lease_until == T0 + 50
-    assert rig.broker.renew("a", 500).lease_until == T0 + 100
+    assert rig.broker.renew("a", 50).grant.lease_until == T0 + 50
+    assert rig.broker.renew("a", 500).grant.lease_until == T0 + 100
     rig.let_pass(100)
     assert states(rig)["a"] == "expired"
 
@@ -94,9 +98,9 @@ def test_a_lease_ends_before_the_end_unless_it_is_renewed_up_to_it(rig: Rig) -> 
 def test_a_lease_is_not_renewed_into_time_that_others_booked(rig: Rig) -> None:
     before = rig.ask("a", "mu", "tacc", min_bps=100e6, lease_s=50)
     rig.ask("b", "local", "iplant", min_bps=100e6, start=T0 + 60, end=T0 + 70)
-    assert rig.broker.renew("a", 60).lease_until == T0 + 60
+    assert rig.broker.renew("a", 60).grant.lease_until == T0 + 60
     assert code_of(rig.broker.renew, "a", 61) == "conflict"
-    assert rig.broker.get("a").lease_until == before.lease_until + 10
+    assert rig.broker.get("a").grant.lease_until == before.grant.lease_until + 10
 
 
 @pytest.mark.parametrize(

@@ -33,12 +33,12 @@ def telling(tmp_path: Path) -> Rig:
 def test_flows_of_one_pair_take_paths_of_their_own(telling: Rig) -> None:
     telling.ask("a", "mu", "tacc", min_bps=170e6, flows=port(5000))
     other = telling.ask("b", "mu", "tacc", min_bps=15e6, flows=port(6000))
-    assert other.layer == "l3"
+    assert other.grant.layer == "l3"
     assert telling.controller.circuits["b"].flows == port(6000)
     assert telling.controller.circuits["a"].path == tuple(L2)
     # What names no flow is apart from both.
     rest = telling.ask("rest", "mu", "tacc", min_bps=9e6)
-    assert (rest.layer, rest.flows) == ("l2", [])
+    assert (rest.grant.layer, rest.request.flows) == ("l2", ())
 
 
 def test_the_same_flows_share_their_path(telling: Rig) -> None:
@@ -53,7 +53,7 @@ def test_flows_that_overlap_in_part_are_a_conflict(telling: Rig) -> None:
     assert code_of(telling.ask, "b", "mu", "tacc", flows=port(5010, 5020)) == "conflict"
     assert telling.ask("c", "tacc", "mu", flows=port(5010, 5020)).state is TransitState.INSTALLED
     telling.broker.release("a")
-    assert telling.ask("b", "mu", "tacc", flows=port(5010, 5020)).path == L2
+    assert telling.ask("b", "mu", "tacc", flows=port(5010, 5020)).grant.path == L2
 
 
 def test_where_switches_match_addresses_alone_flows_are_not_looked_at(tmp_path: Path) -> None:
@@ -84,19 +84,19 @@ def wide(tmp_path: Path) -> Rig:
 
 def test_one_request_over_two_paths(wide: Rig) -> None:
     got = wide.ask("a", "mu", "tacc", template="wide", min_bps=250e6)
-    assert (got.state, got.granted_bps) == (TransitState.INSTALLED, 315e6)
-    assert [part["layer"] for part in got.parts] == ["l2", "l3"]
-    assert [part["granted_bps"] for part in got.parts] == [180e6, 135e6]
-    assert sum(part["min_bps"] for part in got.parts) == 250e6
+    assert (got.state, got.grant.granted_bps) == (TransitState.INSTALLED, 315e6)
+    assert [part.layer for part in got.grant.parts] == ["l2", "l3"]
+    assert [part.granted_bps for part in got.grant.parts] == [180e6, 135e6]
+    assert sum(part.min_bps for part in got.grant.parts) == 250e6
     circuit = wide.controller.circuits["a"]
-    assert [part.path for part in circuit.parts] == [tuple(p["path"]) for p in got.parts]
+    assert [part.path for part in circuit.parts] == [tuple(p.path) for p in got.grant.parts]
     assert circuit.min_bps == sum(part.min_bps for part in circuit.parts) == 315e6
     assert wide.reserved()["mu>s1"] == 250e6
 
     # Another one's share comes off the path it is on.
     wide.ask("b", "local", "iplant", max_bps=30e6)
     again = wide.broker.get("a")
-    assert again.granted_bps == sum(part["granted_bps"] for part in again.parts) < 315e6
+    assert again.grant.granted_bps == sum(part.granted_bps for part in again.grant.parts) < 315e6
     new = Rig(wide.file, wide.topology, WIDE, clock=wide.clock, multipath=True, matches=True)
     assert new.broker.get("a") == again
     assert new.controller.circuits["a"] == wide.controller.circuits["a"]
@@ -137,12 +137,12 @@ def dmz(tmp_path: Path) -> Rig:
 
 def test_a_small_transfer_into_a_dmz_gets_a_door_and_no_rate(dmz: Rig) -> None:
     got = dmz.ask("a", "mu", "tacc", size_bytes=1000, lease_s=30)
-    assert (got.state, got.requested_bps, got.granted_bps) == (TransitState.INSTALLED, 0, 0)
+    assert (got.state, got.request.min_bps, got.grant.granted_bps) == (TransitState.INSTALLED, 0, 0)
     assert got.reason.startswith("open, without a rate of its own: 1 kB is below")
     assert dmz.controller.circuits["a"].min_bps == 0 and dmz.reserved() == {}
     assert dmz.ask("b", "mu", "iplant", size_bytes=1000).state is TransitState.BEST_EFFORT
     assert dmz.ask("c", "tacc", "tacc").state is TransitState.BEST_EFFORT
-    assert dmz.broker.renew("a", 50).lease_until == dmz.clock.now + 50
+    assert dmz.broker.renew("a", 50).grant.lease_until == dmz.clock.now + 50
     new = Rig(dmz.file, guarded(), clock=dmz.clock)
     assert list(new.controller.circuits) == ["a"]
     new.let_pass(50)
@@ -158,14 +158,14 @@ def test_who_waited_in_vain_gets_a_door(dmz: Rig) -> None:
     assert "waits" not in dmz.controller.circuits
     dmz.let_pass(20)
     door = dmz.broker.get("waits")
-    assert (door.state, door.granted_bps) == (TransitState.INSTALLED, 0)
+    assert (door.state, door.grant.granted_bps) == (TransitState.INSTALLED, 0)
     assert dmz.controller.circuits["waits"].min_bps == 0
 
 
 def test_a_door_goes_where_its_pair_goes(dmz: Rig) -> None:
     dmz.ask("a", "mu", "tacc", template="soykb", min_bps=150e6)
     got = dmz.ask("b", "mu", "tacc", min_bps=100e6)
-    assert (got.state, got.path, got.granted_bps) == (TransitState.INSTALLED, L2, 0)
+    assert (got.state, got.grant.path, got.grant.granted_bps) == (TransitState.INSTALLED, L2, 0)
 
 
 def test_patience_that_ends_while_the_store_is_full_costs_the_door_alone(
@@ -200,7 +200,7 @@ class Halves:
         self.over: list[Transit] = []
 
     def queue_of(self, transit: Transit, now: float) -> str:
-        return "small" if transit.project == "x" else "large"
+        return "small" if transit.request.project == "x" else "large"
 
     def queues(self, live: Sequence[Transit], now: float) -> list[Queue]:
         hop = ("s1", "s2")
@@ -244,8 +244,8 @@ def test_policies_hear_of_every_end_and_of_late_reports(ruled: Rig, halves: Halv
     assert [t.id for t in halves.over] == ["b", "a"]
     ruled.broker.release("a", 1000, 1.0)
     ruled.broker.release("a", 1000, 1.0)
-    assert [(t.id, t.bytes) for t in halves.over] == [("b", 1000), ("a", 0), ("a", 1000)]
-    assert ruled.broker.get("a").byte_seconds == 126e6 / 8 * 10
+    assert [(t.id, t.usage.bytes) for t in halves.over] == [("b", 1000), ("a", 0), ("a", 1000)]
+    assert ruled.broker.get("a").usage.byte_seconds == 126e6 / 8 * 10
 
 
 def test_what_ended_is_accounted_for_once_while_another_has_its_turn(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import adon
+from made_transit import made_transit
 
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import Transit, TransitState
@@ -67,7 +67,9 @@ def test_what_others_leave_idle_is_everybodys(tmp_path: Path, keep: str) -> None
     rig = Rig(tmp_path / "s", network("10 Gb/s"), bandwidth=keep, matches=True)
     for number in range(20):
         got = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
-        assert got.uncapped and got.max_bps == 10e9 and got.granted_bps >= 400e6
+        assert (
+            got.request.uncapped and got.request.max_bps == 10e9 and got.grant.granted_bps >= 400e6
+        )
     circuits = list(rig.controller.circuits.values())
     assert len(circuits) == 20
     plan = make_plan(rig.topology, circuits, rig.clock.now, keep=keep)
@@ -85,7 +87,7 @@ def test_a_slow_and_far_network_is_no_reason_to_refuse(tmp_path: Path) -> None:
     for number in range(9):  # none waits, though 5 Mb/s are usual
         got = rig.ask(f"t{number}", "oak", "elm", flows=flows(5000 + number))
         assert got.state is TransitState.INSTALLED, got.reason
-        assert got.requested_bps == DEFAULT_PART * 2e6
+        assert got.request.min_bps == DEFAULT_PART * 2e6
     # Somebody asked for more than there is: its transfer begins at once, without.
     much = rig.ask("much", "oak", "elm", template="soykb")
     assert much.state is TransitState.BEST_EFFORT and "25 Mb/s needed" in much.reason
@@ -94,13 +96,13 @@ def test_a_slow_and_far_network_is_no_reason_to_refuse(tmp_path: Path) -> None:
 def test_the_ceiling_is_that_of_the_path_it_is_on(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", network("10 Gb/s", "40 Gb/s", access="100 Gb/s"), matches=True)
     got = rig.ask("t", "oak", "elm")
-    assert (got.max_bps, got.granted_bps) == (40e9, 36e9)
-    assert rig.ask("m", "oak", "elm", flows=flows(5), max_bps=7e9).max_bps == 7e9
+    assert (got.request.max_bps, got.grant.granted_bps) == (40e9, 36e9)
+    assert rig.ask("m", "oak", "elm", flows=flows(5), max_bps=7e9).request.max_bps == 7e9
     changed = rig.broker.change("t", max_bps=3e9)
-    assert (changed.uncapped, changed.granted_bps) == (False, 3e9)
+    assert (changed.request.uncapped, changed.grant.granted_bps) == (False, 3e9)
     more = rig.broker.change("m", min_bps=1e9)  # its own ceiling stays
-    assert (more.uncapped, more.max_bps) == (False, 7e9)
-    assert rig.broker.change("t", max_bps=50e9).granted_bps > 20e9
+    assert (more.request.uncapped, more.request.max_bps) == (False, 7e9)
+    assert rig.broker.change("t", max_bps=50e9).grant.granted_bps > 20e9
 
 
 def test_a_split_request_has_all_of_its_paths(tmp_path: Path) -> None:
@@ -108,14 +110,14 @@ def test_a_split_request_has_all_of_its_paths(tmp_path: Path) -> None:
     topology = network("10 Gb/s", "40 Gb/s", access="100 Gb/s")
     rig = Rig(tmp_path / "s", topology, templates, matches=True, multipath=True)
     got = rig.ask("t", "oak", "elm", template="wide", min_bps=40e9)
-    assert sorted(part["max_bps"] for part in got.parts) == [10e9, 40e9]
-    assert (got.max_bps, got.granted_bps) == (50e9, 45e9)
+    assert sorted(part.max_bps for part in got.grant.parts) == [10e9, 40e9]
+    assert (got.request.max_bps, got.grant.granted_bps) == (50e9, 45e9)
 
 
 def test_a_transit_of_an_earlier_version_keeps_its_ceiling() -> None:
-    kept = Transit("t", "a", "b", TransitState.INSTALLED, max_bps=1e9).as_dict()
+    kept = made_transit("t", "a", "b", TransitState.INSTALLED, max_bps=1e9).as_dict()
     del kept["uncapped"], kept["warnings"]
-    assert not Transit.from_dict(kept).uncapped
+    assert not Transit.from_dict(kept).request.uncapped
 
 
 def test_what_is_slower_than_it_could_be_is_said(
@@ -125,19 +127,19 @@ def test_what_is_slower_than_it_could_be_is_said(
     small = "template 'bulk' allows at most 150 Mb/s of the 10 Gb/s that a path has"
     with caplog.at_level(logging.WARNING):
         got = rig.ask("t", "oak", "elm", size_bytes=2 * 10**12, template="bulk", flows=flows(1))
-        assert got.warnings[0].startswith(small)
+        assert got.grant.warnings[0].startswith(small)
         late = "ends after 86400 s, before 2 TB can have moved: at 150 Mb/s they take 106667 s"
-        assert late in got.warnings[1]
+        assert late in got.grant.warnings[1]
         rig.ask("u", "oak", "elm", size_bytes=2 * 10**12, template="bulk", flows=flows(2))
     assert [caplog.text.count(words) for words in (small, late)] == [1, 1]  # not of each of many
     brief = rig.ask("v", "oak", "elm", size_bytes=2 * 10**12, lease_s=600, flows=flows(3))
-    assert "at 10 Gb/s they take 1600 s" in " ".join(brief.warnings)
-    assert rig.broker.renew("v", 3600).warnings == []
+    assert "at 10 Gb/s they take 1600 s" in " ".join(brief.grant.warnings)
+    assert rig.broker.renew("v", 3600).grant.warnings == []
     more = rig.ask("w", "oak", "elm", max_bps=2e9, template="bulk", flows=flows(4))
-    assert more.warnings[0] == "2 Gb/s asked for: template 'bulk' allows at most 150 Mb/s"
+    assert more.grant.warnings[0] == "2 Gb/s asked for: template 'bulk' allows at most 150 Mb/s"
     less = rig.ask("x", "oak", "elm", max_bps=100e6, template="bulk", flows=flows(5))
-    assert less.warnings == []  # its owner wants no more
-    assert rig.ask("y", "oak", "elm", size_bytes=10**9, flows=flows(6)).warnings == []
+    assert less.grant.warnings == []  # its owner wants no more
+    assert rig.ask("y", "oak", "elm", size_bytes=10**9, flows=flows(6)).grant.warnings == []
     config = {
         "topology": {"nodes": [], "links": []}, "templates": FAST,
         "broker": {"state": str(tmp_path / "state"), "archive": str(tmp_path / "archive")},
@@ -172,7 +174,8 @@ def test_the_largest_path_of_a_network() -> None:
     assert network("10 Gb/s", access="1 Gb/s").largest_bps == 1e9
     alone = topology_from_dict({"nodes": [{"name": "a", "kind": "site"}], "links": []})
     assert alone.largest_bps == 0
-    assert replace(Transit("t", "a", "b", TransitState.HELD), warnings=["w"]).copy().warnings
+    kept = made_transit("t", "a", "b", TransitState.HELD, warnings=["w"])
+    assert kept.copy().grant.warnings == ["w"]
 
 
 def test_a_packet_queue_of_a_far_and_fast_link_is_one_that_the_kernel_takes() -> None:

@@ -17,12 +17,13 @@ import yaml
 from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import REPLICAS, SITES, adon, changed, config_file, write_world
+from made_transit import made_transit
 from test_docs import leaves
 
 from adon.cli import doctor
 from adon.cli.main import NOUNS, build_parser
 from monitors.archive.archive import Archive
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 
 VERBS = {
@@ -293,7 +294,7 @@ def test_doctor_names_what_is_wrong_in_the_configuration(tmp_path: Path) -> None
 def test_doctor_reads_the_state_and_writes_it(tmp_path: Path) -> None:
     file, state = config_file(tmp_path), tmp_path / "s.sqlite"
     with closing(SqliteStore(state)) as store:
-        store.put(Transit("row-1", "mu", "tacc", TransitState.RELEASED))
+        store.put(made_transit("row-1", "mu", "tacc", TransitState.RELEASED))
     os.utime(state, (0, 0))
     assert f"ok       the broker's state as {file} has it" in adon("doctor", "--config", file).out
     assert state.stat().st_mtime > 0  # it was written

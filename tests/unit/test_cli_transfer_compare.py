@@ -71,7 +71,7 @@ class TestCompare:
         assert found["unit"] == "b/s"
         assert [len(found[kind]["values"]) for kind in (WITHOUT, WITH)] == [3, 3]
         assert found["change"] == found[WITH]["mean"] / found[WITHOUT]["mean"] - 1
-        assert [(t.state, t.outcome, t.bytes) for t in transits(rig)] == [
+        assert [(t.state, t.usage.outcome, t.usage.bytes) for t in transits(rig)] == [
             (TransitState.RELEASED, "success", 10**9)
         ] * 3
 
@@ -90,7 +90,7 @@ class TestCompare:
         assert (ran.code, ran.out) == (1, "")
         assert ran.err.count("a path: exit code 1: no such file\n") == 4
         assert "no transfer without a path succeeded" in ran.err
-        assert {t.outcome for t in transits(rig)} == {"exit code 1: no such file"}
+        assert {t.usage.outcome for t in transits(rig)} == {"exit code 1: no such file"}
         assert {t.state for t in transits(rig)} == {TransitState.RELEASED}
 
     def test_so_are_those_without_room(self, rig: Rig) -> None:
@@ -120,7 +120,7 @@ class TestCompare:
         monkeypatch.setattr(transfer_compare, "_timed", run)
         ran = compare("--command", NOTHING)
         assert (ran.code, ran.err) == (130, "adon: interrupted\n")
-        assert [(t.state, t.outcome) for t in transits(rig)] == [
+        assert [(t.state, t.usage.outcome) for t in transits(rig)] == [
             (TransitState.RELEASED, "interrupted")
         ]
 

@@ -14,11 +14,12 @@ import yaml
 from api_rig import application, bearer, keyring, serving, token_of
 from broker_rig import Clock, Rig
 from cli_world import adon, config_file, refusal
+from made_transit import made_transit
 
 from adon.cli.transit import _STATES, _packets, explained
 from adon.config.sections import TokenConfig
 from network_provisioner.access import hash_of
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import IoRecord, TransitState
 
 
 @pytest.fixture
@@ -75,7 +76,8 @@ def test_everything_a_request_can_say(rig: Rig) -> None:
 )
 def test_how_packets_are_told_apart_is_explained(how: dict[str, Any], said: str) -> None:
     hosts = ["192.0.2.1", "192.0.2.2"]
-    assert said in _packets(Transit("a", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, **how))
+    transit = made_transit("a", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, **how)
+    assert said in _packets(transit)
 
 
 UNSAYABLE = [
@@ -118,13 +120,13 @@ def test_who_waits_is_told_for_what_and_until_when(rig: Rig) -> None:
 def test_renew_flows_and_release_say_what_became_of_it(rig: Rig) -> None:
     ask("--id", "a")
     assert adon("transit", "renew", "a", "2 h").code == 0
-    assert rig.broker.get("a").lease_until == rig.clock.now + 7200
+    assert rig.broker.get("a").grant.lease_until == rig.clock.now + 7200
     assert adon("transit", "flows", "a", "50000", "src:2811").code == 0
-    assert [f["protocol"] for f in rig.broker.get("a").flows] == ["tcp", "tcp"]
+    assert [f.protocol for f in rig.broker.get("a").request.flows] == ["tcp", "tcp"]
     ran = adon(
         "transit", "release", "a", "--moved", "1 GB", "--took", "80 s", "--outcome", "success"
     )
-    assert ran.code == 0 and rig.broker.get("a").goodput_bps == 1e8
+    assert ran.code == 0 and rig.broker.get("a").usage.goodput_bps == 1e8
     assert adon("transit", "renew", "a", "2 h").code == 1
     assert "'a' is released" in refusal("transit", "flows", "a", "50000")
     assert refusal("transit", "renew", "a", "0 s") == "TIME: found '0 s', expected more than 0"
@@ -134,19 +136,19 @@ def test_a_transit_that_follows_a_disk_says_so(rig: Rig) -> None:
     knee = {"bps": 30e6, "low_bps": 29e6, "high_bps": 31e6, "cause": "I/O wait", "site": "tacc",
             "way": "write", "io_wait": 0.93, "at": 1.0, "asked_min_bps": 5e6,
             "asked_max_bps": 1e8}  # fmt: skip
-    asked = Transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
+    asked = made_transit("a", "mu", "tacc", TransitState.ACTIVE, max_bps=31e6, knee=knee)
     assert (
         "knee at 30 Mb/s (29 Mb/s to 31 Mb/s): the disk of tacc writes no more (I/O wait 93%); "
         "69 Mb/s of its ceiling given back"
     ) in explained(asked)
-    remembered = replace(asked, knee={"remembered_bps": 30e6, "asked_max_bps": 1e8})
+    remembered = replace(asked, io=IoRecord(asked_max_bps=1e8, remembered_bps=30e6))
     assert "began at 30 Mb/s, which disks were found to take; 69 Mb/s of" in explained(remembered)
 
 
 def test_rates_are_changed_while_it_runs(rig: Rig) -> None:
     ask("--id", "a")
     assert adon("transit", "change", "a", "--min", "8 Mb/s", "--max", "20 Mb/s").code == 0
-    assert (rig.broker.get("a").requested_bps, rig.broker.get("a").max_bps) == (8e6, 20e6)
+    assert (rig.broker.get("a").request.min_bps, rig.broker.get("a").request.max_bps) == (8e6, 20e6)
     assert "8 Mb/s to 20 Mb/s, before 5 Mb/s to 200 Mb/s" in adon("transit", "explain", "a").out
     assert "expected at most 180 Mb/s" in refusal("transit", "change", "a", "--min", "190 Mb/s",
                                                   "--max", "200 Mb/s")  # fmt: skip

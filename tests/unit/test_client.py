@@ -44,9 +44,9 @@ def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     asked = TransitRequest(name, "mu", "tacc", size_bytes=10**9, template="soykb", workflow="w w")
     made = client.request(asked)
     assert made == rig.broker.get(name) == client.request(asked) == client.get(name)
-    assert (made.state, made.granted_bps) == (TransitState.INSTALLED, 150e6)
-    assert client.renew(name, 5000).lease_until == rig.clock.now + 5000
-    assert client.change(name, max_bps=140e6).granted_bps == 140e6
+    assert (made.state, made.grant.granted_bps) == (TransitState.INSTALLED, 150e6)
+    assert client.renew(name, 5000).grant.lease_until == rig.clock.now + 5000
+    assert client.change(name, max_bps=140e6).grant.granted_bps == 140e6
     client.request(TransitRequest("other", "mu", "iplant"))
     assert [t.id for t in client.list()] == [name, "other"]
     assert [t.id for t in client.list(state="installed", workflow="w w")] == [name]
@@ -54,7 +54,7 @@ def test_every_call_over_a_real_server(client: BrokerClient, rig: Rig) -> None:
     assert {link["layer"] for link in client.topology()["links"]} == {"lan", "l2", "l3"}
     assert client.counters()["installed"] == ["other", name]
     ended = client.release(name, 10**9, 80.0, "success")
-    assert (ended.state, ended.goodput_bps) == (TransitState.RELEASED, 1e8)
+    assert (ended.state, ended.usage.goodput_bps) == (TransitState.RELEASED, 1e8)
     assert client.release(name) == ended
 
 
@@ -73,7 +73,7 @@ def test_asking_for_several_over_a_real_server(client: BrokerClient, rig: Rig) -
     assert none.transit.reason.startswith("no") and none.transit.reason.isprintable()
     assert mars.transit is None and mars.error is not None and mars.error.code == "unknown_site"
     ended = client.release(name, 10**9, 80.0, "success", streams=8, retries=2)
-    assert (ended.streams, ended.threads, ended.retries) == (8, 0, 2)
+    assert (ended.usage.streams, ended.usage.threads, ended.usage.retries) == (8, 0, 2)
     (again,) = client.ask([TransitRequest(name, "mu", "tacc", template="soykb")])
     assert again.transit is not None and again.transit.id == f"{name}.2"
     assert client.ask([]) == []

@@ -12,6 +12,7 @@ import pytest
 from broker_rig import L2, Rig
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from request_sequences import RESERVABLE, TEMPLATES, MemoryStore, OneSequence, Sequences
 
 from network_provisioner.base.clock import (
@@ -139,27 +140,32 @@ _AT = st.one_of(st.just(0.0), st.floats(T0 - 1e5, T0))
 def test_a_lease_that_runs_keeps_its_length(
     state: TransitState, asked: float, since: float, until: float, by_s: float
 ) -> None:
-    was = Transit(
+    was = made_transit(
         "a", "mu", "tacc", state, requested_at=asked, start=since, installed_at=since,
         metered_at=since, lease_until=until,
     )  # fmt: skip
     found = was.copy()
     move_times(found, by_s, T0)
-    assert found.lease_until - (T0 + by_s) == pytest.approx(until - T0)
+    assert found.grant.lease_until - (T0 + by_s) == pytest.approx(until - T0)
+    before, after = was.as_dict(), found.as_dict()
     for name in ("requested_at", "start", "installed_at", "metered_at"):
-        at = getattr(was, name)
-        assert getattr(found, name) == pytest.approx(at + by_s if at else 0.0)
+        at = before[name]
+        assert after[name] == pytest.approx(at + by_s if at else 0.0)
 
 
 @given(st.floats(T0 + 1, T0 + 1e5), st.floats(1, 1e5), st.floats(-2e5, 2e5))
 def test_a_time_in_advance_is_the_wall_clocks(start: float, length: float, by_s: float) -> None:
-    ahead = Transit(
+    ahead = made_transit(
         "a", "mu", "tacc", TransitState.HELD, requested_at=T0 - 5, start=start, end=start + length,
         lease_until=start + length,
     )  # fmt: skip
     move_times(ahead, by_s, T0)
-    assert (ahead.start, ahead.end, ahead.lease_until) == (start, start + length, start + length)
-    assert ahead.requested_at == pytest.approx(T0 - 5 + by_s)
+    assert (ahead.request.start, ahead.request.end, ahead.grant.lease_until) == (
+        start,
+        start + length,
+        start + length,
+    )
+    assert ahead.request.requested_at == pytest.approx(T0 - 5 + by_s)
 
 
 # -- a broker whose clock is set --------------------------------------------------------------
@@ -177,10 +183,10 @@ def test_transits_that_run_go_on(
     rig.broker.sweep()
     assert f"the wall clock was set by {by_s:+.1f} s" in caplog.text
     found = rig.broker.get("a")
-    assert (found.state, found.path) == (TransitState.INSTALLED, L2)
-    assert found.lease_until == pytest.approx(T0 + by_s + 100)
-    assert found.installed_at == pytest.approx(T0 + by_s)
-    assert rig.controller.circuits["a"].lease_until == found.lease_until
+    assert (found.state, found.grant.path) == (TransitState.INSTALLED, L2)
+    assert found.grant.lease_until == pytest.approx(T0 + by_s + 100)
+    assert found.grant.installed_at == pytest.approx(T0 + by_s)
+    assert rig.controller.circuits["a"].lease_until == found.grant.lease_until
     assert rig.broker.get("b").state is TransitState.QUEUED
     times.steady += 9.5  # patience is 20 s
     rig.broker.sweep()
@@ -195,7 +201,7 @@ def test_transits_that_run_go_on(
     rig.broker.sweep()
     ended = rig.broker.get("a")
     assert ended.state is TransitState.EXPIRED
-    assert ended.byte_seconds == pytest.approx(180e6 / 8 * 100)
+    assert ended.usage.byte_seconds == pytest.approx(180e6 / 8 * 100)
     assert rig.reserved() == {} and rig.controller.circuits == {}
 
 
@@ -203,7 +209,7 @@ def test_what_was_set_is_stored(rig: Rig, times: Times) -> None:
     rig.ask("a", "mu", "tacc", lease_s=100)
     times.offset += HOUR
     rig.broker.sweep()
-    assert rig.store.get("a").lease_until == T0 + HOUR + 100  # type: ignore[union-attr]
+    assert rig.store.get("a").grant.lease_until == T0 + HOUR + 100  # type: ignore[union-attr]
 
 
 def test_a_request_comes_before_the_sweep(rig: Rig, times: Times) -> None:
@@ -212,7 +218,7 @@ def test_a_request_comes_before_the_sweep(rig: Rig, times: Times) -> None:
     assert rig.ask("b", "local", "iplant", min_bps=100e6).state is TransitState.QUEUED
     rig.broker.release("a")
     assert rig.broker.get("b").state is TransitState.INSTALLED
-    assert rig.broker.get("b").lease_until <= times.clock() + HOUR
+    assert rig.broker.get("b").grant.lease_until <= times.clock() + HOUR
 
 
 def test_a_start_in_advance_follows_the_wall(rig: Rig, times: Times) -> None:
@@ -249,7 +255,7 @@ def test_one_in_advance_survives_a_glitch(rig: Rig, times: Times, by_s: float) -
         times.offset -= by_s
         rig.broker.sweep()
         assert rig.broker.get("a").state is state
-    assert rig.broker.get("runs").lease_until == T0 + 15
+    assert rig.broker.get("runs").grant.lease_until == T0 + 15
 
 
 def test_no_path_is_decided_by_a_clock_that_others_do_not_have(
@@ -276,7 +282,7 @@ def test_one_in_advance_that_finds_its_time_taken_waits(rig: Rig, times: Times) 
     rig.ask("ahead", "local", "iplant", min_bps=150e6, start=T0 + 600, end=T0 + 900)
     times.offset += 300  # now there are 300 s until then, and "runs" has 500 s left
     rig.broker.sweep()
-    assert rig.broker.get("runs").lease_until == T0 + 800
+    assert rig.broker.get("runs").grant.lease_until == T0 + 800
     ahead = rig.broker.get("ahead")
     assert ahead.state is TransitState.QUEUED
     assert "held by runs" in ahead.reason or "free" in ahead.reason
@@ -335,11 +341,13 @@ class SetClock(OneSequence):
         self.broker.sweep()
         after = self.broker._active.all
         for name, was in before.items():
-            if was.state in LIVE and was.start <= now and not was.end:
-                left_s = after[name].lease_until - self.clock.now
-                assert left_s == pytest.approx(was.lease_until - now, abs=1e-6), (was, by_s)
-                moved = after[name].moves > was.moves  # to a better path that was given back
-                assert moved or after[name].path == was.path
+            if was.state in LIVE and was.request.start <= now and not was.request.end:
+                left_s = after[name].grant.lease_until - self.clock.now
+                assert left_s == pytest.approx(was.grant.lease_until - now, abs=1e-6), (was, by_s)
+                moved = (
+                    after[name].grant.moves > was.grant.moves
+                )  # to a better path that was given back
+                assert moved or after[name].grant.path == was.grant.path
             elif was.state in LIVE and name in after and after[name].state is TransitState.QUEUED:
                 del self.accepted[name]  # others have its time now: it waits like a new one
 

@@ -70,7 +70,7 @@ def test_certificates_stand_for_the_keys_of_their_names(
             return BrokerClient(f"https://127.0.0.1:{port}", FOR_EVER_S, token, tls)
 
         made = by("ada").request(TransitRequest("a", "mu", "tacc"))
-        assert made.user == "ada"
+        assert made.request.user == "ada"
         assert by("noc").release("a").state == "released"
         for client, code in (
             (by("noc"), "forbidden"),
@@ -82,7 +82,10 @@ def test_certificates_stand_for_the_keys_of_their_names(
                 client.request(TransitRequest("b", "mu", "tacc"))
             assert caught.value.code == code
         # A token goes before the certificate it came with.
-        assert by("noc", token="h" * 20).request(TransitRequest("c", "mu", "tacc")).user == "hub"
+        assert (
+            by("noc", token="h" * 20).request(TransitRequest("c", "mu", "tacc")).request.user
+            == "hub"
+        )
         url = f"https://127.0.0.1:{port}"
         (tmp_path / "other").mkdir()
         other = Authority(tmp_path / "other", "other")

@@ -14,6 +14,7 @@ from dashboard_world import WORKFLOW, everything, measured, placement
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from test_api_documented import EXAMPLE, part_of
 
 from adon.dashboard import decisions
@@ -26,7 +27,7 @@ from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.topology.data import topology_from_dict
 
 ROOT_DIR = Path(__file__).resolve().parents[2]
@@ -128,7 +129,7 @@ def test_a_researcher_sees_its_own_transits(tmp_path: Path, archive: Archive) ->
 
 
 def test_what_waits_says_for_what() -> None:
-    waiting = Transit("a", "mu", "tacc", TransitState.QUEUED, blocking=[{"link": "s1>s2"}])
+    waiting = made_transit("a", "mu", "tacc", TransitState.QUEUED, blocking=[{"link": "s1>s2"}])
     assert decisions.of_transit(waiting).why == "there is no room yet on s1>s2"
 
 

@@ -71,9 +71,9 @@ class Day:
         """State, layer, and rate in thesis Mb/s."""
         t = self.rig.broker.get(name)
         assert t.state is TransitState.QUEUED or self.rig.controller.circuits[name].path == tuple(
-            t.path
+            t.grant.path
         )
-        return str(t.state), t.layer, round(t.granted_bps / SCALE / 1e6)
+        return str(t.state), t.grant.layer, round(t.grant.granted_bps / SCALE / 1e6)
 
 
 @pytest.fixture(params=[True, False], ids=["one pair of sites", "a pair for each"])
@@ -91,18 +91,18 @@ def test_figure_18(day: Day) -> None:
 
     t4 = day.ask("t4", "soykb", 600e6)
     assert day.now("t4") == ("installed", "l3", 600)
-    l2 = next(c for c in t4.candidates if c["layer"] == "l2")
+    l2 = next(c for c in t4.grant.candidates if c["layer"] == "l2")
     assert "15 Mb/s free, 18 Mb/s needed" in l2["rejected"]  # 500 Mb/s left, 600 needed
 
     t6 = day.ask("t6", "soykb", 700e6)
     assert day.now("t6") == ("queued", "", 0)
     assert "held by t3" in t6.reason and "earliest start" in t6.reason
-    assert {"link": "s1>s2", "free_bps": 15_000_000, "holders": ["t3"]} in t6.blocking
-    assert t6.earliest == day.rig.broker.get("t3").lease_until
+    assert {"link": "s1>s2", "free_bps": 15_000_000, "holders": ["t3"]} in t6.grant.blocking
+    assert t6.grant.earliest == day.rig.broker.get("t3").grant.lease_until
 
     day.end("t3")
     assert day.now("t6") == ("installed", "l2", 6000)
-    assert day.rig.broker.get("t6").installed_at == day.rig.clock.now
+    assert day.rig.broker.get("t6").grant.installed_at == day.rig.clock.now
     assert day.now("t4") == ("installed", "l3", 600)  # where it may stay
 
 
@@ -115,7 +115,7 @@ def test_who_runs_already_makes_room_where_it_can(day: Day) -> None:
     assert day.now("t3") == ("installed", "l2", 5500)
     assert day.now("t4") == ("installed", "l3", 600)
     moved = day.rig.broker.get("t4")
-    assert (moved.moves, moved.lease_until) == (1, before.lease_until)
+    assert (moved.grant.moves, moved.grant.lease_until) == (1, before.grant.lease_until)
     assert "t4 moves from s1>s2 to" in t3.reason
     assert moved.reason.endswith("for t3, of priority 9")
     assert day.rig.reserved()["s1>r1"] == 600e6 * SCALE
@@ -165,5 +165,5 @@ def snapshot(day: Day) -> object:
     saved, now = day.rig.store.get("t4"), day.rig.broker.get("t4")
     assert saved is not None
     for t4 in (saved, now):
-        t4.byte_seconds = t4.metered_at = 0.0  # time went on
+        t4.usage.byte_seconds = t4.usage.metered_at = 0.0  # time went on
     return saved, now, day.rig.reserved(), day.rig.controller.circuits

@@ -78,11 +78,11 @@ def test_a_transit_is_for_the_hosts_it_names(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", topology=with_hosts(demo_network()), matches=True)
     named = {"src_host": "dtn2.mu", "dst_host": "10.10.2.9"}
     first = rig.ask("a", "mu", "tacc", min_bps=170e6, **named)
-    assert first.hosts == ["10.10.1.2", "10.10.2.9"]
-    assert rig.controller.circuits["a"].hosts == tuple(first.hosts)
+    assert first.request.hosts == ("10.10.1.2", "10.10.2.9")
+    assert rig.controller.circuits["a"].hosts == tuple(first.request.hosts)
     # Others between the same sites are told apart, and may have a path of their own.
     other = rig.ask("b", "mu", "tacc", min_bps=15e6)
-    assert (other.hosts, other.layer) == ([], "l3")
+    assert (other.request.hosts, other.grant.layer) == ((), "l3")
     # Who is not known may be anybody of the site.
     stranger = rig.ask("c", "mu", "tacc", min_bps=1e6, src_host="nobody", dst_host="10.10.2.9")
-    assert (stranger.hosts, stranger.layer) == ([], "l3")
+    assert (stranger.request.hosts, stranger.grant.layer) == ((), "l3")

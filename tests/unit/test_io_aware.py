@@ -35,12 +35,14 @@ class World(Rig):
         """Let time pass, with all that a broker does meanwhile."""
         for n in range(1, round(seconds * 10) + 1):
             live = [self.broker.get(name) for name in self.controller.circuits]
-            into = [t for t in live if t.template == "mosaic" and self.moves(self.clock.now)]
-            wanted = sum(t.granted_bps for t in into)
+            into = [
+                t for t in live if t.request.template == "mosaic" and self.moves(self.clock.now)
+            ]
+            wanted = sum(t.grant.granted_bps for t in into)
             share = min(1.0, self.disk_bps / wanted) if wanted else 1.0
             for transit in into:
                 carried = self.controller.bytes.get(transit.id, 0)
-                moved = int(transit.granted_bps * share / 80)
+                moved = int(transit.grant.granted_bps * share / 80)
                 self.controller.bytes[transit.id] = carried + moved
             self.clock.now += 0.1
             if n % 10 == 0 and self.reports:
@@ -57,7 +59,7 @@ def world(tmp_path: Path) -> World:
 
 
 def within(transit: Transit, disk_bps: float) -> bool:
-    return 0.95 * disk_bps <= transit.max_bps <= 1.05 * disk_bps
+    return 0.95 * disk_bps <= transit.request.max_bps <= 1.05 * disk_bps
 
 
 def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) -> None:
@@ -66,22 +68,21 @@ def test_what_the_disk_does_not_take_is_given_back_to_who_waits(world: World) ->
     assert waits.state is TransitState.QUEUED
     world.run(45)
     found = world.broker.get("a")
-    assert within(found, DISK_BPS) and found.requested_bps == found.max_bps
+    assert within(found, DISK_BPS) and found.request.min_bps == found.request.max_bps
     assert world.broker.get("b").state is TransitState.INSTALLED
-    knee = found.knee
-    assert (knee["site"], knee["way"], knee["asked_max_bps"]) == ("tacc", "write", 150e6)
-    assert knee["low_bps"] <= 63e6 and knee["high_bps"] >= 57e6 and knee["io_wait"] > 0.5
-    assert "the disk of tacc" in described(found.knee) and found.changes[-1]["why"] == described(
-        found.knee
-    )
+    knee = found.io
+    assert knee is not None and knee.knee is not None
+    assert (knee.knee.site, knee.knee.way, knee.asked_max_bps) == ("tacc", "write", 150e6)
+    assert knee.knee.low_bps <= 63e6 and knee.knee.high_bps >= 57e6 and knee.knee.io_wait > 0.5
+    assert "the disk of tacc" in described(knee) and found.grant.changes[-1].why == described(knee)
 
 
 def test_other_templates_keep_what_they_asked_for(world: World) -> None:
     before = world.ask("a", "mu", "tacc", template="plain")
     world.run(45)
     after = world.broker.get("a")
-    assert (after.requested_bps, after.max_bps, after.knee) == (100e6, 150e6, {})
-    assert before.changes == after.changes == []
+    assert (after.request.min_bps, after.request.max_bps, after.io) == (100e6, 150e6, None)
+    assert before.grant.changes == after.grant.changes == []
 
 
 def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
@@ -93,14 +94,14 @@ def test_the_rate_follows_neighbours_of_the_disk(world: World) -> None:
     world.disk_bps = 1e9  # faster than all that was asked for
     world.run(400)
     found = world.broker.get("a")
-    assert (found.requested_bps, found.max_bps) == (100e6, 150e6)
+    assert (found.request.min_bps, found.request.max_bps) == (100e6, 150e6)
 
 
 def test_two_transfers_into_one_disk_share_what_it_takes(world: World) -> None:
     for name, src in (("a", "mu"), ("b", "local")):
         world.ask(name, src, "tacc", template="mosaic", min_bps=20e6)
     world.run(60)
-    both = [world.broker.get(name).max_bps for name in ("a", "b")]
+    both = [world.broker.get(name).request.max_bps for name in ("a", "b")]
     assert 0.9 * DISK_BPS < sum(both) < 1.1 * DISK_BPS and max(both) < 1.2 * min(both)
 
 
@@ -111,8 +112,8 @@ def test_a_minimum_that_others_have_by_now_is_gone_but_not_what_is_shared(world:
     world.disk_bps = 1e9
     world.run(400)
     found = world.broker.get("a")
-    assert found.max_bps == 150e6 and found.requested_bps <= 70e6
-    assert found.granted_bps == 70e6  # all that is left
+    assert found.request.max_bps == 150e6 and found.request.min_bps <= 70e6
+    assert found.grant.granted_bps == 70e6  # all that is left
 
 
 def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
@@ -120,7 +121,7 @@ def test_where_the_path_is_the_limit_nothing_changes(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
     found = world.broker.get("a")
-    assert (found.requested_bps, found.max_bps) == (100e6, 150e6) and "bps" not in found.knee
+    assert (found.request.min_bps, found.request.max_bps) == (100e6, 150e6) and found.io is None
 
 
 def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
@@ -128,7 +129,7 @@ def test_where_no_host_reports_its_disks_nothing_changes(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(60)
     found = world.broker.get("a")
-    assert (found.max_bps, found.knee, found.changes) == (150e6, {}, [])
+    assert (found.request.max_bps, found.io, found.grant.changes) == (150e6, None, [])
 
 
 def test_pauses_between_files_are_no_disk(world: World) -> None:
@@ -137,7 +138,7 @@ def test_pauses_between_files_are_no_disk(world: World) -> None:
     world.ask("a", "mu", "tacc", template="mosaic")
     world.run(90)
     found = world.broker.get("a")
-    assert (found.max_bps, found.knee, found.changes) == (150e6, {}, [])
+    assert (found.request.max_bps, found.io, found.grant.changes) == (150e6, None, [])
 
 
 def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
@@ -146,7 +147,7 @@ def test_an_owner_who_changes_the_rates_begins_anew(world: World) -> None:
     world.broker.change("a", min_bps=20e6, max_bps=50e6)
     world.run(45)
     found = world.broker.get("a")
-    assert (found.requested_bps, found.max_bps) == (20e6, 50e6)
+    assert (found.request.min_bps, found.request.max_bps) == (20e6, 50e6)
 
 
 def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(world: World) -> None:
@@ -155,7 +156,7 @@ def test_what_was_found_holds_after_a_restart_and_goes_when_the_disk_is_free(wor
     again = World(world.file, templates=TEMPLATES, clock=world.clock)
     again.disk_bps, again.controller.bytes = 1e9, world.controller.bytes
     again.run(400)
-    assert again.broker.get("a").max_bps == 150e6
+    assert again.broker.get("a").request.max_bps == 150e6
 
 
 @pytest.mark.parametrize(
@@ -178,12 +179,12 @@ def test_a_transfer_begins_with_what_others_of_its_application_found(
 
     rig = World(tmp_path / "state.sqlite", templates=TEMPLATES, disk_rate_of=rate_of)
     got = rig.ask("a", "mu", "tacc", template="mosaic", application="montage")
-    assert most <= got.max_bps <= 1.05 * most and {*asked} == {"montage"}
-    assert got.requested_bps == min(100e6, got.max_bps)
-    assert ("remembered_bps" in got.knee) == (most < 150e6) == bool(described(got.knee))
+    assert most <= got.request.max_bps <= 1.05 * most and {*asked} == {"montage"}
+    assert got.request.min_bps == min(100e6, got.request.max_bps)
+    assert (got.io is not None) == (most < 150e6) == bool(described(got.io))
     rig.disk_bps = 1e9
     rig.run(400)
-    assert rig.broker.get("a").max_bps == 150e6  # the disk is free now
+    assert rig.broker.get("a").request.max_bps == 150e6  # the disk is free now
 
 
 def meter_of(bps: Callable[[float], float], every_s: float) -> list[float]:

@@ -28,11 +28,11 @@ def fail_l2(rig: Rig) -> None:
 def test_nothing_new_is_put_on_a_link_that_has_failed(rig: Rig) -> None:
     fail_l2(rig)
     got = rig.ask("a", "mu", "tacc")
-    assert (got.state, got.path) == (TransitState.INSTALLED, L3)
-    (refused,) = [c for c in got.candidates if c["path"] == L2]
+    assert (got.state, got.grant.path) == (TransitState.INSTALLED, L3)
+    (refused,) = [c for c in got.grant.candidates if c["path"] == L2]
     assert refused["rejected"] == "link s1-s2 has failed: port 10 of s1 is down"
     rig.controller.failed = {}
-    assert rig.ask("b", "mu", "iplant").path == ["mu", "s1", "s2", "iplant"]
+    assert rig.ask("b", "mu", "iplant").grant.path == ["mu", "s1", "s2", "iplant"]
 
 
 def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> None:
@@ -43,7 +43,7 @@ def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> 
     assert rig.broker.links_changed()
     rig.let_pass(1)
     moved = rig.broker.get("a")
-    assert (moved.state, moved.path, moved.moves) == (TransitState.ACTIVE, L3, 1)
+    assert (moved.state, moved.grant.path, moved.grant.moves) == (TransitState.ACTIVE, L3, 1)
     assert moved.reason.endswith(
         "; moved to mu-s1-r1-s2-tacc: link s1-s2 has failed: port 10 of s1 is down"
     )
@@ -55,21 +55,25 @@ def test_what_runs_there_moves_and_keeps_its_state_and_its_minimum(rig: Rig) -> 
 def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
     soykb = {"template": "soykb", "min_bps": 60e6}
-    until = rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1)).lease_until
+    until = rig.ask("low", "mu", "tacc", min_bps=60e6, flows=port(1)).grant.lease_until
     high = rig.ask("high", "mu", "tacc", **soykb, flows=port(2))
-    assert rig.broker.get("low").path == high.path == L2 and high.priority > 0
+    assert rig.broker.get("low").grant.path == high.grant.path == L2 and high.request.priority > 0
     fail_l2(rig)
     rig.let_pass(1)
-    assert rig.broker.get("high").path == L3
+    assert rig.broker.get("high").grant.path == L3
     left = rig.broker.get("low")
-    assert (left.state, left.path, left.granted_bps) == (TransitState.QUEUED, [], 0)
-    assert "link s1-s2 has failed" in str(left.reason) + str(left.candidates)
+    assert (left.state, left.grant.path, left.grant.granted_bps) == (TransitState.QUEUED, [], 0)
+    assert "link s1-s2 has failed" in str(left.reason) + str(left.grant.candidates)
     assert list(rig.controller.circuits) == ["high"]
     rig.controller.failed = {}
     rig.let_pass(1)
     back = rig.broker.get("low")
-    assert (back.state, back.path, back.lease_until) == (TransitState.INSTALLED, L2, until)
-    assert back.granted_bps >= 60e6
+    assert (back.state, back.grant.path, back.grant.lease_until) == (
+        TransitState.INSTALLED,
+        L2,
+        until,
+    )
+    assert back.grant.granted_bps >= 60e6
 
 
 @pytest.mark.parametrize("hop", [("s1", "s2"), ("s1", "r1")])
@@ -84,9 +88,9 @@ def test_both_parts_come_back_where_one_has_failed(tmp_path: Path, hop: tuple[st
     rig.controller.failed = {}
     rig.let_pass(1)
     back = rig.broker.get("a")
-    assert back.state is TransitState.INSTALLED and len(back.parts) == 2
-    assert [(p["path"], p["min_bps"]) for p in back.parts] == [
-        (p["path"], p["min_bps"]) for p in before.parts
+    assert back.state is TransitState.INSTALLED and len(back.grant.parts) == 2
+    assert [(p.path, p.min_bps) for p in back.grant.parts] == [
+        (p.path, p.min_bps) for p in before.grant.parts
     ]
 
 
@@ -94,16 +98,20 @@ def test_a_move_that_the_switches_refuse_waits_for_a_path_and_keeps_no_other_bac
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
-    until = rig.ask("a", "mu", "tacc", min_bps=20e6, flows=port(1)).lease_until
+    until = rig.ask("a", "mu", "tacc", min_bps=20e6, flows=port(1)).grant.lease_until
     rig.ask("b", "mu", "tacc", min_bps=20e6, flows=port(2))
     fail_l2(rig)
     rig.controller.cursed = {"a"}
     for _ in range(20):
         rig.let_pass(1)
         left = rig.broker.get("a")
-        assert (left.state, left.path, left.lease_until) == (TransitState.QUEUED, [], until)
+        assert (left.state, left.grant.path, left.grant.lease_until) == (
+            TransitState.QUEUED,
+            [],
+            until,
+        )
         assert left.reason == "the switches refused: switch 2 does not take that rule"
-        assert rig.broker.get("b").path == L3 and list(rig.controller.circuits) == ["b"]
+        assert rig.broker.get("b").grant.path == L3 and list(rig.controller.circuits) == ["b"]
         assert "switches" not in rig.broker.problem()
     rig.ask("c", "mu", "tacc", min_bps=20e6, flows=port(3))
     assert rig.broker.get("c").state is TransitState.INSTALLED
@@ -113,7 +121,11 @@ def test_a_move_that_the_switches_refuse_waits_for_a_path_and_keeps_no_other_bac
     rig.controller.cursed = set()
     rig.let_pass(6)
     back = rig.broker.get("a")
-    assert (back.state, back.path, back.lease_until) == (TransitState.INSTALLED, L3, until)
+    assert (back.state, back.grant.path, back.grant.lease_until) == (
+        TransitState.INSTALLED,
+        L3,
+        until,
+    )
 
 
 def test_who_starts_with_a_move_that_is_refused_starts_all_the_same(tmp_path: Path) -> None:
@@ -136,7 +148,7 @@ def test_who_waits_for_a_path_again_ends_with_its_lease_unless_it_is_renewed(rig
     assert {t.state for t in rig.broker.list()} == {TransitState.QUEUED}
     rig.broker.renew("renewed", 60.0)
     rig.broker.release("released", 10**9, 8.0)  # nothing is learned of a path that it left
-    assert rig.recorder.transits[-1].path == []
+    assert rig.recorder.transits[-1].grant.path == []
     rig.let_pass(10)
     ended = rig.broker.get("ends")
     assert ended.state is TransitState.EXPIRED
@@ -179,10 +191,10 @@ def test_a_link_that_fails_again_and_again_is_left_alone_until_it_is_quiet(rig: 
     (failed,) = rig.broker.health()["links_failed"]
     assert failed["reason"] == "it has failed 3 times or more within a minute"
     assert len(told) == 5  # it failed and came back twice, and failed for good
-    assert rig.ask("a", "mu", "tacc").path == L3
+    assert rig.ask("a", "mu", "tacc").grant.path == L3
     rig.let_pass(16)
     assert len(told) == 6
-    assert rig.ask("b", "iplant", "tacc").path == ["iplant", "s2", "tacc"]
+    assert rig.ask("b", "iplant", "tacc").grant.path == ["iplant", "s2", "tacc"]
 
 
 def test_what_leaves_a_link_is_written_down_together(
@@ -198,7 +210,7 @@ def test_what_leaves_a_link_is_written_down_together(
         rig.store, "put_many", lambda ts: (written.append(sorted(t.id for t in ts)), put(ts))[1]
     )
     rig.let_pass(1)
-    assert [rig.broker.get(f"t{n}").path for n in (1, 2)] == [L3, []]  # the third was on L3
+    assert [rig.broker.get(f"t{n}").grant.path for n in (1, 2)] == [L3, []]  # the third was on L3
     assert written[0] == ["t1", "t2"]
 
 
@@ -208,7 +220,7 @@ def test_those_whose_packets_are_alike_move_together_or_stay_behind(rig: Rig) ->
     rig.ask("c", "mu", "tacc", min_bps=60e6)
     fail_l2(rig)
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3 and rig.broker.get("b").path == L3[::-1]
+    assert rig.broker.get("a").grant.path == L3 and rig.broker.get("b").grant.path == L3[::-1]
     assert rig.broker.get("c").state is TransitState.QUEUED
 
 
@@ -217,9 +229,12 @@ def test_a_reservation_in_advance_is_kept_and_moved_when_it_is_to_start(rig: Rig
     rig.ask("a", "mu", "tacc", start=start, end=start + 50)
     fail_l2(rig)
     rig.let_pass(50)
-    assert rig.broker.get("a").path == L2
+    assert rig.broker.get("a").grant.path == L2
     rig.let_pass(50)
-    assert (rig.broker.get("a").state, rig.broker.get("a").path) == (TransitState.INSTALLED, L3)
+    assert (rig.broker.get("a").state, rig.broker.get("a").grant.path) == (
+        TransitState.INSTALLED,
+        L3,
+    )
 
 
 def test_one_whose_only_path_failed_waits_and_starts_when_it_works_again(rig: Rig) -> None:
@@ -228,7 +243,7 @@ def test_one_whose_only_path_failed_waits_and_starts_when_it_works_again(rig: Ri
     assert waits.state is TransitState.QUEUED and "link tacc-s2 has failed" in waits.reason
     rig.controller.failed = {}
     rig.let_pass(0.2)
-    assert rig.broker.get("a").path == L2
+    assert rig.broker.get("a").grant.path == L2
 
 
 def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> None:
@@ -237,7 +252,11 @@ def test_at_a_science_dmz_the_way_stays_open_without_a_rate(tmp_path: Path) -> N
     fail_l2(rig)
     rig.let_pass(1)
     opened = rig.broker.get("a")
-    assert (opened.state, opened.path, opened.requested_bps) == (TransitState.INSTALLED, L3, 0)
+    assert (opened.state, opened.grant.path, opened.request.min_bps) == (
+        TransitState.INSTALLED,
+        L3,
+        0,
+    )
     assert rig.controller.circuits["a"].path == tuple(L3) and rig.reserved() == {}
 
 
@@ -269,7 +288,7 @@ def test_switches_that_refuse_the_move_are_told_again_and_the_dead_link_stays_em
     fail_l2(rig)
     rig.controller.broken = refusing()
     rig.let_pass(1)
-    assert rig.broker.get("a").path == L3 and "s1>s2" not in rig.reserved()
+    assert rig.broker.get("a").grant.path == L3 and "s1>s2" not in rig.reserved()
     rig.controller.broken = None
     rig.let_pass(6)
     assert rig.controller.circuits["a"].path == tuple(L3)
@@ -286,14 +305,14 @@ def test_a_dead_link_stays_dead_over_a_restart_until_something_comes_through(
     again = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), clock=rig.clock)
     assert again.controller.ways == rig.controller.ways
     assert again.broker.health()["links_failed"][0]["reason"] == "port 10 of s1 is down"
-    assert again.ask("a", "mu", "tacc").path == L3
+    assert again.ask("a", "mu", "tacc").grant.path == L3
     told: list[News] = []
     again.broker.link_listeners.append(told.append)
     again.controller.failed = {}
     again.let_pass(1)
     assert again.broker.health()["status"] == "ok"
     assert [str(one) for one in told] == ["link s1-s2 works again after 2 s"]
-    assert again.ask("b", "iplant", "tacc").path == ["iplant", "s2", "tacc"]
+    assert again.ask("b", "iplant", "tacc").grant.path == ["iplant", "s2", "tacc"]
 
 
 def test_what_the_store_did_not_take_of_failed_links_is_written_later(

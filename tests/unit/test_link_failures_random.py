@@ -64,17 +64,17 @@ class LinksFail(OneSequence):
             return  # of several, some have not taken their turn yet
         for row in self.rows.values():
             if row.state in ON_SWITCHES:
-                for path in (row.path, *(part["path"] for part in row.parts)):
+                for path in (row.grant.path, *(part.path for part in row.grant.parts)):
                     assert self.failing.failed.keys().isdisjoint(pairwise(path)), row
 
     def kept(self, transit: Transit, accepted: Transit, now: float) -> None:
         if transit.lost_path or transit.reason.endswith("without another path"):
             return
         if "has failed" in transit.reason:
-            if transit.state is State.BEST_EFFORT or not transit.requested_bps:
+            if transit.state is State.BEST_EFFORT or not transit.request.min_bps:
                 return  # no other path had room; at a Science DMZ the way stays open
             if transit.state is State.QUEUED:
-                assert transit.start > now or not accepted.installed_at
+                assert transit.request.start > now or not accepted.grant.installed_at
                 return
         super().kept(transit, accepted, now)
 
@@ -102,7 +102,7 @@ def test_promises_hold_while_links_fail(world: Sequences, brokers: int) -> None:
             for _ in range(rng.randint(4, 14)):
                 one.step()
                 one.judge()
-            moved += sum(row.moves for row in one.rows.values())
+            moved += sum(row.grant.moves for row in one.rows.values())
             one.end()
         except BaseException as error:
             error.add_note(f"sequence {seed} of {brokers} brokers")

@@ -105,16 +105,16 @@ def test_the_room_of_each_and_the_failure_of_one(tmp_path: Path) -> None:
     got = [
         rig.ask(name, "mu", "tacc", min_bps=150e6, flows=port(n)) for n, name in enumerate("ab", 1)
     ]
-    assert [tuple(t.path) for t in got] == [FIRST, SECOND]
+    assert [tuple(t.grant.path) for t in got] == [FIRST, SECOND]
     reserved = rig.reserved()
     assert reserved["s1>s2"] == reserved["s1>s1-s2.2"] == reserved["s1-s2.2>s2"] == 150e6
     rig.broker.release("a")
     rig.controller.failed = dict.fromkeys(pairwise(SECOND[1:4]), "port 12 of s1 is down")
     rig.let_pass(1)
-    assert tuple(rig.broker.get("b").path) == FIRST
+    assert tuple(rig.broker.get("b").grant.path) == FIRST
     assert rig.broker.health()["links_failed"][0]["link"] == "s1-s2.2"
     again = Rig(rig.file, twins(), clock=rig.clock, matches=True)
-    assert tuple(again.broker.get("b").path) == FIRST
+    assert tuple(again.broker.get("b").grant.path) == FIRST
 
 
 def test_discovery_knows_both() -> None:

@@ -10,7 +10,7 @@ from policy_world import L2, L3, NOW, PolicyRig, ended, live
 
 from network_provisioner.base.controller import Queue
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import TransitState
+from network_provisioner.base.model import TransitPart, TransitState
 from network_provisioner.policies import queues as policyqueues
 from network_provisioner.policies.links import demand_bps
 from network_provisioner.policies.strategies import Situation
@@ -85,8 +85,8 @@ class TestQueues:
     def test_parts_on_several_paths(self, rig: PolicyRig) -> None:
         rig.post()
         parts = [
-            {"path": list(L2), "layer": "l2", "min_bps": 150e6, "granted_bps": 150e6},
-            {"path": list(L3), "layer": "l3", "min_bps": 8e6, "granted_bps": 8e6},
+            TransitPart(list(L2), "l2", 150_000_000, 150e6, 150e6).as_dict(),
+            TransitPart(list(L3), "l3", 8_000_000, 8e6, 8e6).as_dict(),
         ]
         transit = live("a", project="ligo", requested_bps=158e6, parts=parts)
         queues = rig.book.queues([transit], NOW)
@@ -260,5 +260,5 @@ def test_threads(rig: PolicyRig) -> None:
 def test_best_effort_has_no_links(rig: PolicyRig) -> None:
     rig.post()
     transit = live("a", project="cms")
-    transit.state, transit.path = TransitState.BEST_EFFORT, []
+    transit.state, transit.grant.path = TransitState.BEST_EFFORT, []
     assert rig.book.queue_of(transit, NOW) == ""

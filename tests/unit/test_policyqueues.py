@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import changed
 from policy_world import L2, L3, LISTING_1, NOW, TOPOLOGY, live
 
-from network_provisioner.base.model import Transit
+from network_provisioner.base.model import Transit, TransitPart
 from network_provisioner.policies.links import governing, reserved
 from network_provisioner.policies.policy import Policy
 from network_provisioner.policies.queues import LinkQueues
@@ -58,11 +59,13 @@ def test_as_if_made_anew(
         elif what == "go":
             del there[name]
         elif what == "move":
-            there[name].path = list(path)
+            there[name].grant.path = list(path)
         elif what == "change":
-            there[name].requested_bps = mbps * 1e6
+            there[name] = changed(there[name], requested_bps=mbps * 1e6)
         else:
-            there[name].parts = [{"path": list(p), "min_bps": mbps * 1e6} for p in (path, L2)]
+            there[name].grant.parts = [
+                TransitPart(list(p), "l2", mbps * 10**6, 0.0, 0.0) for p in (path, L2)
+            ]
         transits = list(there.values())
         queues = kept.queues(by_hop, transits, unused, NOW, everywhere=False)
         assert queues == LinkQueues(TOPOLOGY).queues(by_hop, transits, unused, NOW, everywhere=True)
@@ -84,9 +87,9 @@ def test_another_policy_is_another_layout() -> None:
 
 def test_parts_that_share_a_link_add_up() -> None:
     transit = live("a")
-    transit.parts = [
-        {"path": list(L2), "min_bps": 5e6},
-        {"path": list(L3), "min_bps": 2e6},
+    transit.grant.parts = [
+        TransitPart(list(L2), "l2", 5_000_000, 5e6, 5e6),
+        TransitPart(list(L3), "l3", 2_000_000, 2e6, 2e6),
     ]
     assert dict(reserved(transit)) == {
         **dict.fromkeys(pairwise(L2), 5e6),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from broker_rig import Rig, demo_network
+from made_transit import made_transit
 
 from monitors.measurements.agent.connections import ConnectionReporter, carrying, has_clients
 from network_provisioner.base.errors import BrokerError
@@ -28,7 +29,7 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def transit(name: str, src: str = "mu", dst: str = "tacc", **more: Any) -> Transit:
-    return Transit(name, src, dst, TransitState.QUEUED, **more)
+    return made_transit(name, src, dst, TransitState.QUEUED, **more)
 
 
 def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
@@ -36,15 +37,15 @@ def test_blocks_are_given_in_turns_and_to_one_at_a_time() -> None:
     given = []
     for name in "abcd":
         one = transit(name, job=name)
-        one.ports = blocks.choose(one)
+        one.grant.ports = blocks.choose(one)
         blocks.enter(one)
         given.append(one)
-    assert [t.ports for t in given] == [[1024, 1279], [1280, 1535], [1536, 1791], []]
+    assert [t.grant.ports for t in given] == [[1024, 1279], [1280, 1535], [1536, 1791], []]
     blocks.leave(given[0])
     again = transit("e", job="e")
-    again.ports = blocks.choose(again)
+    again.grant.ports = blocks.choose(again)
     blocks.enter(again)
-    assert again.ports == [1024, 1279]
+    assert again.grant.ports == [1024, 1279]
     assert blocks.choose(transit("f", "tacc", "local", job="f")) == [1280, 1535]
     blocks.leave(again)
     assert blocks.holder("tacc", "mu", 1300) == "b" and blocks.holder("tacc", "mu", 1100) is None
@@ -57,21 +58,21 @@ def test_all_pairs_of_a_job_use_the_same_ports(rig: Rig) -> None:
     ]
     one, other = (answer.transit for answer in rig.broker.ask(asked))
     assert one is not None and other is not None
-    assert one.ports == other.ports and one.flows == other.flows
-    assert one.flows == [{"protocol": "tcp", "dst_ports": one.ports}]
+    assert one.grant.ports == other.grant.ports and one.request.flows == other.request.flows
+    assert one.request.flows == (Flow("tcp", dst_ports=tuple(one.grant.ports)),)
     alone = rig.ask("t", "mu", "tacc", min_bps=1e6, ports_at="dst", job="another")
-    assert alone.ports != one.ports
+    assert alone.grant.ports != one.grant.ports
 
 
 def test_what_a_client_moves_itself_has_a_path_of_its_own(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="src", job="a")
     other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="src", job="b")
-    assert other.layer == "l3"
+    assert other.grant.layer == "l3"
     waits = rig.ask("c", "mu", "tacc", min_bps=170e6, ports_at="src", job="c")
     assert waits.state is TransitState.QUEUED
     rig.broker.release("a")
     assert rig.broker.get("c").state is TransitState.INSTALLED
-    assert rig.controller.circuits["c"].flows == (Flow(src_ports=tuple(waits.ports)),)
+    assert rig.controller.circuits["c"].flows == (Flow(src_ports=tuple(waits.grant.ports)),)
 
 
 def test_what_is_reserved_in_advance_gets_its_ports_when_it_begins(rig: Rig) -> None:
@@ -81,13 +82,15 @@ def test_what_is_reserved_in_advance_gets_its_ports_when_it_begins(rig: Rig) -> 
         for n, bps in enumerate((170e6, 15e6))
     ]
     booked = [answer.transit for answer in rig.broker.ask(requests)]
-    assert [(t and t.layer, t and t.ports) for t in booked] == [("l2", []), ("l3", [])]
+    assert [(t and t.grant.layer, t and t.grant.ports) for t in booked] == [("l2", []), ("l3", [])]
     rig.clock.now += 70
     rig.broker.sweep()
     assert not rig.controller.circuits  # nobody knows their packets yet
     claims = [replace(r, start=None, end=None) for r in requests]
     begun = [answer.transit for answer in rig.broker.ask(claims)]
-    assert [t and t.layer for t in begun] == ["l2", "l3"] and all(t and t.ports for t in begun)
+    assert [t and t.grant.layer for t in begun] == ["l2", "l3"] and all(
+        t and t.grant.ports for t in begun
+    )
     assert set(rig.controller.circuits) == {"t-0", "t-1"}
 
 
@@ -100,16 +103,17 @@ def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     first = rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="client", job="a")
     other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="client", job="b")
     if not known:
-        assert first.ports == [] and other.state is TransitState.BEST_EFFORT
+        assert first.grant.ports == [] and other.state is TransitState.BEST_EFFORT
         return
-    assert other.layer == "l3"
+    assert other.grant.layer == "l3"
     assert not rig.controller.circuits  # nobody knows their packets yet
     nodes = demo_network().nodes
     ends = nodes["tacc"].address, nodes["mu"].address
     opened = [
-        Connection(other.ports[0] + 3, (ends[0], 50_000), (ends[1], 40_000 + n)) for n in range(4)
+        Connection(other.grant.ports[0] + 3, (ends[0], 50_000), (ends[1], 40_000 + n))
+        for n in range(4)
     ]
-    stray = Connection(other.ports[1] + 999, (ends[0], 50_001), (ends[1], 40_100))
+    stray = Connection(other.grant.ports[1] + 999, (ends[0], 50_001), (ends[1], 40_100))
     rig.broker.report_connections("tacc", "tacc", [*opened, stray])
     assert set(rig.controller.circuits) == {"b"}
     assert rig.controller.circuits["b"].flows == (Flow(dst_ports=(50_000, 50_000)),)
@@ -117,13 +121,13 @@ def test_two_servers_are_told_apart_where_somebody_sees_their_connections(
     assert set(rig.controller.circuits) == {"b"}
     rig.clock.now += 60
     late = rig.ask("c", "mu", "tacc", min_bps=1e6, ports_at="client", job="c")
-    assert late.ports == []
+    assert late.grant.ports == []
 
 
 def test_what_is_told_apart_as_it_opens_has_a_path_of_its_own_before(rig: Rig) -> None:
     first = rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="seen", job="a")
     other = rig.ask("b", "mu", "tacc", min_bps=15e6, ports_at="seen", job="b")
-    assert (first.layer, other.layer, other.ports) == ("l2", "l3", [])
+    assert (first.grant.layer, other.grant.layer, other.grant.ports) == ("l2", "l3", [])
     assert not rig.controller.circuits  # nobody knows their packets yet
     rig.clock.now += 2 * COUNTED_S
     for name, port in (("a", 40_000), ("b", 40_001)):
@@ -144,9 +148,9 @@ def test_where_a_transit_opens_the_way_it_does_not_wait_for_connections(tmp_path
     rig = Rig(tmp_path / "s", Topology(nodes, network.links), matches=True)
     rig.broker.report_connections("mu", "mu", [])
     for name in ("seen", "client"):
-        assert rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at=name).ports_at == ""
+        assert rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at=name).request.ports_at == ""
         assert rig.controller.circuits[name].flows == ()
-    assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").ports_at == "seen"
+    assert rig.ask("b", "mu", "iplant", min_bps=1e6, ports_at="seen").request.ports_at == "seen"
 
 
 @pytest.mark.parametrize("counted", [0, 900])
@@ -165,7 +169,7 @@ def test_room_of_rules_that_met_no_packet_is_given_back_while_bytes_move(
     assert (got.state, UNMET in got.reason) == (TransitState.BEST_EFFORT, True)
     assert rig.broker.get("b").state is TransitState.INSTALLED
     done = rig.broker.release("a", 10**7, 8.0, "success")
-    assert (done.bytes, done.path) == (10**7, [])
+    assert (done.usage.bytes, done.grant.path) == (10**7, [])
 
 
 def test_rules_that_met_no_packet_are_told(rig: Rig) -> None:
@@ -239,17 +243,17 @@ def test_an_agent_speaks_for_its_own_site(rig: Rig) -> None:
     given = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="client", job="a")
     nodes = demo_network().nodes
     ends = (nodes["tacc"].address, 50_000), (nodes["mu"].address, 40_000)
-    rig.broker.report_connections("local", "local", [Connection(given.ports[0], *ends)])
+    rig.broker.report_connections("local", "local", [Connection(given.grant.ports[0], *ends)])
     assert not rig.controller.circuits
 
 
 def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", min_bps=170e6, ports_at="src", job="a")
     waits = rig.ask("b", "mu", "tacc", min_bps=170e6, ports_at="src", job="b")
-    assert waits.state is TransitState.QUEUED and waits.ports
+    assert waits.state is TransitState.QUEUED and waits.grant.ports
     rig.let_pass(1000)
     late = rig.broker.get("b")
-    assert (late.state, late.ports, late.flows) == (TransitState.BEST_EFFORT, [], [])
+    assert (late.state, late.grant.ports, late.request.flows) == (TransitState.BEST_EFFORT, [], ())
 
 
 def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> None:
@@ -258,7 +262,7 @@ def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> No
     for number, name in enumerate("ab"):
         got = rig.ask(name, "mu", "tacc", min_bps=1e6, ports_at="client", job=name)
         ends = (nodes["tacc"].address, 50_000 + number), (nodes["mu"].address, 40_000)
-        opened.append(Connection(got.ports[0], *ends))
+        opened.append(Connection(got.grant.ports[0], *ends))
     rig.controller.cursed = {"a"}
     rig.broker.report_connections("tacc", "tacc", opened)
     assert set(rig.controller.circuits) == {"b"} and rig.broker.health()["status"] == "ok"
@@ -267,4 +271,4 @@ def test_flows_that_the_switches_refuse_are_those_of_one_transit(rig: Rig) -> No
 def test_nobody_keeps_others_from_a_path_by_naming_all_ports(rig: Rig) -> None:
     rig.ask("wide", "mu", "tacc", min_bps=1e6, user="eve", flows=(Flow(dst_ports=(1, 65_535)),))
     got = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="dst", job="a", user="ada")
-    assert (got.state, got.ports, got.flows) == (TransitState.INSTALLED, [], [])
+    assert (got.state, got.grant.ports, got.request.flows) == (TransitState.INSTALLED, [], ())

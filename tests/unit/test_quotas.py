@@ -48,9 +48,9 @@ def test_so_many_bits_per_second_at_any_time(rig: Rig) -> None:
     assert over.reason.endswith(
         "'bob' is reached: found 40 Mb/s promised and 21 Mb/s asked for, expected at most 60 Mb/s"
     )
-    assert rig.ask("c", "mu", "tacc", user="bob", min_bps=20e6).requested_bps == 20e6
+    assert rig.ask("c", "mu", "tacc", user="bob", min_bps=20e6).request.min_bps == 20e6
     assert code_of(rig.broker.change, "c", 21e6) == "conflict"
-    assert rig.broker.change("c", 19e6).requested_bps == 19e6
+    assert rig.broker.change("c", 19e6).request.min_bps == 19e6
     later = rig.ask("d", "mu", "tacc", user="bob", min_bps=21e6, start=rig.clock.now + 50)
     assert later.state is TransitState.HELD  # the first has ended by then
 

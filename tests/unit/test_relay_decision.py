@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from network_provisioner.base.model import TransitRelay
 from network_provisioner.relay.decision import described, helps, settings
 from network_provisioner.templates.advice import ENOUGH, HostTcp, PathFigures, Tried
 
@@ -49,10 +50,10 @@ def test_buffers_hold_four_times_what_is_under_way(path: PathFigures, buffer_byt
 
 
 def test_in_words() -> None:
-    relay = {"src": "ra", "dst": "rb", "port": 27_001, **settings(LONG), "tls": False, "why": "w"}
+    relay = TransitRelay("ra", "rb", 27_001, **settings(LONG), why="w")
     assert described(relay) == (
         "ra and rb carry it over one connection (bbr, 13.2 MB) to port 27001: w"
     )
-    many = described(relay | {"streams": 4, "tls": True})
+    many = described(replace(relay, streams=4, tls=True))
     assert many == "ra and rb carry it over 4 connections (bbr, 13.2 MB, TLS) to port 27001: w"
-    assert (described({"why": "no relay"}), described({})) == ("direct: no relay", "")
+    assert (described(TransitRelay(why="no relay")), described(None)) == ("direct: no relay", "")

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from broker_rig import refusing
+from made_transit import changed
 from relay_world import RelayRig, relay_network
 
 from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.flows import Flow
-from network_provisioner.base.model import Transit, TransitRequest, TransitState
+from network_provisioner.base.model import Transit, TransitRelay, TransitRequest, TransitState
 from network_provisioner.relay.sessions import Session
 from network_provisioner.templates.advice import PathFigures
 from network_provisioner.transits.relaying import DRAIN_S, PORTS
@@ -37,14 +38,14 @@ def told(rig: RelayRig, relay: str) -> dict[str, Session]:
 def test_a_transit_is_carried_between_the_relays_at_its_ends(rig: RelayRig) -> None:
     transit = ask(rig, flows=WEB)
     relay = transit.relay
-    assert (relay["src"], relay["dst"], relay["port"]) == ("ra", "rb", 27_001)
-    assert (relay["streams"], relay["congestion"], relay["tls"]) == (1, "bbr", False)
-    assert relay["why"].startswith("template 'always' always asks for it; 1 stream, buffers by")
-    assert transit.path == ["mu", "s1", "s2", "tacc"]  # and what it reserves is as ever
+    assert (relay.src, relay.dst, relay.port) == ("ra", "rb", 27_001)
+    assert (relay.streams, relay.congestion, relay.tls) == (1, "bbr", False)
+    assert relay.why.startswith("template 'always' always asks for it; 1 stream, buffers by")
+    assert transit.grant.path == ["mu", "s1", "s2", "tacc"]  # and what it reserves is as ever
     assert rig.reserved()["mu>s1"] == 50e6
     at = (27_001, 27_001)
     assert rig.controller.circuits["a"] == Circuit(
-        "a", ("ra", "s1", "s2", "rb"), 150e6, 150e6, transit.lease_until,
+        "a", ("ra", "s1", "s2", "rb"), 150e6, 150e6, transit.grant.lease_until,
         (Flow("tcp", None, at), Flow("tcp", at, None)), redirect=Redirect("mu", "tacc", WEB),
     )  # fmt: skip
 
@@ -70,21 +71,21 @@ def test_both_agents_are_told_before_the_switches(rig: RelayRig) -> None:
 
 
 def test_templates_that_do_not_ask_for_it_are_left_alone(rig: RelayRig) -> None:
-    assert ask(rig, template="plain").relay == {}
+    assert ask(rig, template="plain").relay is None
     assert rig.controller.circuits["a"].redirect is None and told(rig, "ra") == {}
 
 
 def test_a_relay_where_it_helps(tmp_path: Path) -> None:
     figures = PathFigures(1e9, 0.0, measured=True)
     rig = RelayRig(tmp_path / "s.sqlite", figures_of=lambda path, user: figures)
-    assert ask(rig, template="auto").relay == {
-        "why": "1 stream, buffers by the system would reach 100% directly, of 150 Mb/s times 0 ms "
+    assert ask(rig, template="auto").relay == TransitRelay(
+        why="1 stream, buffers by the system would reach 100% directly, of 150 Mb/s times 0 ms "
         "are 0 B under way, of which one stream may have 2.1 MB"
-    }
+    )
     figures = PathFigures(1e9, 0.3, measured=True)
     rig.broker.release("a")
     relay = ask(rig, "b", "auto").relay
-    assert relay["buffer_bytes"] == 22_500_000 and "would reach 37% directly" in relay["why"]
+    assert relay.buffer_bytes == 22_500_000 and "would reach 37% directly" in relay.why
 
 
 def test_it_counts_with_how_the_transfer_is_tuned(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_it_counts_with_how_the_transfer_is_tuned(tmp_path: Path) -> None:
     (answer,) = rig.broker.ask([asked])
     streams = answer.service.streams
     assert streams > 1 and answer.transit is not None
-    assert answer.transit.relay["why"].startswith(f"{streams} streams")
+    assert answer.transit.relay.why.startswith(f"{streams} streams")
 
 
 @pytest.mark.parametrize(
@@ -116,12 +117,13 @@ def test_why_a_transit_is_not_relayed(
 ) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", **world)
     transit = ask(rig, **more)
-    assert transit.state is TransitState.INSTALLED and transit.relay == {"why": why}
+    assert transit.state is TransitState.INSTALLED and transit.relay == TransitRelay(why=why)
     assert all(circuit.redirect is None for circuit in rig.controller.circuits.values())
 
 
 def test_sites_at_one_switch_need_none(rig: RelayRig) -> None:
-    assert rig.ask("a", "mu", "local", template="always").relay == {"why": "both sites are at s1"}
+    relay = rig.ask("a", "mu", "local", template="always").relay
+    assert relay == TransitRelay(why="both sites are at s1")
 
 
 def test_named_hosts_need_addresses_of_their_own_alone(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_named_hosts_need_addresses_of_their_own_alone(tmp_path: Path) -> None:
 
 def test_whose_packets_are_not_its_own_is_carried_with_who_has_them(rig: RelayRig) -> None:
     ask(rig)
-    assert ask(rig, "b").relay == {"why": "its packets are those of transit a too"}
+    assert ask(rig, "b").relay == TransitRelay(why="its packets are those of transit a too")
 
 
 @pytest.mark.parametrize(
@@ -157,11 +159,11 @@ def test_an_agent_that_is_lost_carries_nothing_more(
     lose(rig)
     assert rig.relaying.stirs()
     rig.broker.sweep()
-    assert rig.broker.get("a").relay == {"why": f"relayed until {why}"}
-    assert rig.store.find(None, None, 1)[0].relay == {"why": f"relayed until {why}"}
+    assert rig.broker.get("a").relay == TransitRelay(why=f"relayed until {why}")
+    assert rig.store.find(None, None, 1)[0].relay == TransitRelay(why=f"relayed until {why}")
     assert rig.controller.circuits["a"].path == ("mu", "s1", "s2", "tacc")
     assert told(rig, "ra") == told(rig, "rb") == {} and not rig.relaying.stirs()
-    assert ask(rig, "b", flows=WEB).relay == {"why": why}
+    assert ask(rig, "b", flows=WEB).relay == TransitRelay(why=why)
     rig.poll()
     rig.broker.sweep()
     assert not rig.broker.get("a").relayed  # its connections run
@@ -170,24 +172,24 @@ def test_an_agent_that_is_lost_carries_nothing_more(
 
 def test_no_agent_has_asked_yet(tmp_path: Path) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", found=False)
-    assert ask(rig).relay == {"why": "no agent of relay 'ra' has asked yet"}
+    assert ask(rig).relay == TransitRelay(why="no agent of relay 'ra' has asked yet")
 
 
 def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:
     rig = RelayRig(tmp_path / "s.sqlite", relay_network(capacity="120 Mb/s"))
     flows = [(Flow("tcp", None, (port, port)),) for port in (1, 2, 3)]
     a, b, c = (ask(rig, name, flows=its) for name, its in zip("abc", flows, strict=True))
-    assert [t.relay.get("port") for t in (a, b)] == [27_001, 27_002]
-    assert c.relay["why"] == "relay 'ra' has 20 Mb/s left of 120 Mb/s, expected 50 Mb/s"
+    assert [t.relay.port for t in (a, b)] == [27_001, 27_002]
+    assert c.relay.why == "relay 'ra' has 20 Mb/s left of 120 Mb/s, expected 50 Mb/s"
     rig.broker.release("a")
     rig.pass_polled(2)
-    assert ask(rig, "d", flows=flows[0]).relay["port"] == 27_001
+    assert ask(rig, "d", flows=flows[0]).relay.port == 27_001
 
 
 def test_no_port_is_left(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("network_provisioner.transits.relaying.PORTS", PORTS[:1])
     ask(rig, flows=WEB)
-    why = ask(rig, "b", flows=(Flow("tcp", None, (1, 1)),)).relay["why"]
+    why = ask(rig, "b", flows=(Flow("tcp", None, (1, 1)),)).relay.why
     assert why == "all ports of ra and rb are taken"
 
 
@@ -241,7 +243,7 @@ def test_who_came_to_anothers_session_keeps_it(rig: RelayRig) -> None:
     shares = ask(rig, "b", lease_s=100)
     rig.broker.release("a")
     rig.pass_polled(40, connections={"a": 1})
-    assert rig.controller.circuits["a drains"].lease_until == shares.lease_until
+    assert rig.controller.circuits["a drains"].lease_until == shares.grant.lease_until
     rig.broker.release("b")
     rig.pass_polled(1, connections={"a": 1})
     assert "a drains" not in rig.controller.circuits
@@ -250,26 +252,26 @@ def test_who_came_to_anothers_session_keeps_it(rig: RelayRig) -> None:
 def test_a_new_connection_goes_to_who_lives(rig: RelayRig) -> None:
     ask(rig)
     rig.broker.release("a")
-    assert ask(rig, "b").relay["port"] == 27_002
+    assert ask(rig, "b").relay.port == 27_002
     assert [session.id for session in rig.agents.told("ra")[1]] == ["b", "a"]
 
 
 def test_who_names_ports_goes_before_who_does_not(rig: RelayRig) -> None:
     ask(rig)
-    assert ask(rig, "b", flows=WEB).relay["port"] == 27_002
+    assert ask(rig, "b", flows=WEB).relay.port == 27_002
     assert [session.id for session in rig.agents.told("rb")[1]] == ["b", "a"]
 
 
 def test_the_same_packets_go_to_the_same_relays(tmp_path: Path) -> None:
     network = relay_network("ra", "ra2", "rb")
     rig = RelayRig(tmp_path / "s.sqlite", network)
-    assert ask(rig).relay["src"] == "ra"
+    assert ask(rig).relay.src == "ra"
     rig.poll("ra2")
     rig.broker.release("a")
     rig.agents.lost("ra")
     why = "other relays hold packets of transit a"
-    assert ask(rig, "b").relay == {"why": why}
-    assert ask(rig, "c", flows=WEB).relay["src"] == "ra2"  # which can be told apart
+    assert ask(rig, "b").relay == TransitRelay(why=why)
+    assert ask(rig, "c", flows=WEB).relay.src == "ra2"  # which can be told apart
 
 
 def test_other_packets_are_told(rig: RelayRig) -> None:
@@ -277,7 +279,7 @@ def test_other_packets_are_told(rig: RelayRig) -> None:
     rig.broker.report_flows("a", WEB)
     assert told(rig, "ra")["a"].flows == WEB
     rig.broker.report_flows("a", [Flow("udp", None, (1, 1))])
-    assert rig.broker.get("a").relay == {"why": "relayed until its flows were not all TCP"}
+    assert rig.broker.get("a").relay == TransitRelay(why="relayed until its flows were not all TCP")
     assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
 
 
@@ -296,7 +298,7 @@ def test_nothing_is_relayed_without_a_path(rig: RelayRig) -> None:
     rig.poll()
     rig.broker.sweep()
     found = rig.broker.get("a")
-    assert (found.state, found.relay) == (TransitState.QUEUED, {})
+    assert (found.state, found.relay) == (TransitState.QUEUED, None)
     assert rig.controller.circuits == {} and told(rig, "ra") == {}
 
 
@@ -306,9 +308,10 @@ def test_a_path_that_leads_elsewhere_is_direct(rig: RelayRig) -> None:
         (["mu", "s1", "r1", "s2", "tacc"], None),
         (["mu", "s1", "r1", "s3", "tacc"], "relayed until its path led elsewhere"),
     ):
-        moved = replace(transit, path=path, relay=dict(transit.relay))
+        moved = changed(transit, path=path)
         rig.relaying.check(moved)
-        assert moved.relayed is (why is None) and (why is None or moved.relay == {"why": why})
+        assert moved.relayed is (why is None)
+        assert moved.relay == (transit.relay if why is None else TransitRelay(why=why))
 
 
 def test_all_parts_of_a_transit_are_relayed(tmp_path: Path) -> None:
@@ -339,17 +342,17 @@ def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None
     again.poll()
     again.broker.renew("a", 3000)
     session = told(again, "ra")["a"]
-    assert session.port == before.relay["port"] and session.secret != secret
+    assert session.port == before.relay.port and session.secret != secret
     assert again.controller.circuits["a"].redirect == Redirect("mu", "tacc")
     again.let_pass(2)
-    assert again.broker.get("a").relay["why"].startswith("relayed until the agent of relay 'ra'")
+    assert again.broker.get("a").relay.why.startswith("relayed until the agent of relay 'ra'")
 
 
 def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:
     rig.controller.no_redirects = True
     transit = ask(rig)
     assert transit.state is TransitState.INSTALLED
-    assert transit.relay == {"why": "the switches refused: no eth_dst here"}
+    assert transit.relay == TransitRelay(why="the switches refused: no eth_dst here")
     assert told(rig, "ra") == {} and rig.controller.circuits["a"].redirect is None
     rig.controller.cursed.add("b")
     assert ask(rig, "b", flows=WEB).state is TransitState.FAILED
@@ -357,7 +360,7 @@ def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:
 
 def test_switches_that_do_not_answer_change_nothing_of_it(rig: RelayRig) -> None:
     before = ask(rig, "a", start=rig.clock.now + 10, end=rig.clock.now + 100)
-    assert before.relay == {}
+    assert before.relay is None
     rig.controller.broken = refusing()
     rig.pass_polled(11)
     assert rig.broker.get("a").state is TransitState.HELD

@@ -11,6 +11,7 @@ from broker_rig import BIG, Rig
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from template_world import succeeded
 
 from monitors.archive.transfers import transfer_facts
@@ -44,9 +45,10 @@ def test_no_report_keeps_others_from_reading(rig: Rig) -> None:
 
 
 def test_what_an_earlier_version_kept_is_read_again() -> None:
-    old = Transit("a", "mu", "tacc", TransitState.RELEASED, goodput_bps=float("inf")).as_dict()
+    old = made_transit("a", "mu", "tacc", TransitState.RELEASED).as_dict()
+    old["goodput_bps"] = float("inf")
     read = Transit.from_dict(json.loads(json.dumps({k: old[k] for k in old if k != "doubt"})))
-    assert read.goodput_bps == 0.0 and read.doubt
+    assert read.usage.goodput_bps == 0.0 and read.usage.doubt
 
 
 @pytest.mark.parametrize(
@@ -64,12 +66,12 @@ def test_what_an_earlier_version_kept_is_read_again() -> None:
 def test_what_cannot_be_is_marked(
     rig: Rig, n_bytes: int, seconds: float, counted: int, words: str
 ) -> None:
-    assert rig.ask("a", "mu", "tacc").layer == "l2"
+    assert rig.ask("a", "mu", "tacc").grant.layer == "l2"
     rig.controller.bytes["a"] = counted
     rig.clock.now += 50
     ended = rig.broker.release("a", n_bytes, seconds, "success")
-    assert (ended.bytes, ended.seconds) == (n_bytes, seconds)  # as it was claimed
-    assert words in ended.doubt and bool(words) == bool(ended.doubt)
+    assert (ended.usage.bytes, ended.usage.seconds) == (n_bytes, seconds)  # as it was claimed
+    assert words in ended.usage.doubt and bool(words) == bool(ended.usage.doubt)
     believed = bool(transfer_facts(ended)), not failure(ended)
     assert believed == ((not words,) * 2)
     (used,) = usage([ended], "user")
@@ -81,17 +83,17 @@ def test_who_shares_rules_is_not_held_against_its_part_of_their_count(rig: Rig) 
     for name in "ab":
         rig.ask(name, "mu", "tacc")
         rig.controller.bytes[name] = BIG // 20
-    assert rig.broker.release("a", BIG, 80.0).doubt == ""
-    assert "counted 50 MB" in rig.broker.release("b", BIG, 80.0).doubt
+    assert rig.broker.release("a", BIG, 80.0).usage.doubt == ""
+    assert "counted 50 MB" in rig.broker.release("b", BIG, 80.0).usage.doubt
 
 
 def test_what_went_without_a_path_is_bounded_too(rig: Rig) -> None:
     rig.ask("a", "mu", "tacc", best_effort="it runs already")
-    assert rig.broker.release("a", BIG, 9000.0).doubt == ""  # it is told of when it is over
+    assert rig.broker.release("a", BIG, 9000.0).usage.doubt == ""  # it is told of when it is over
     rig.ask("b", "mu", "tacc", best_effort="it runs already")
-    assert "at most 200 Mb/s" in rig.broker.release("b", BIG, 1.0).doubt
+    assert "at most 200 Mb/s" in rig.broker.release("b", BIG, 1.0).usage.doubt
     rig.ask("c", "mu", "mu")
-    assert rig.broker.release("c", BIG, 1.0).doubt == ""  # no link is in its way
+    assert rig.broker.release("c", BIG, 1.0).usage.doubt == ""  # no link is in its way
 
 
 def test_where_the_network_carries_no_packets_only_what_no_network_can_do_is_marked(
@@ -99,9 +101,9 @@ def test_where_the_network_carries_no_packets_only_what_no_network_can_do_is_mar
 ) -> None:
     rig.broker._state.can = Capabilities("none")
     rig.ask("a", "mu", "tacc")
-    assert rig.broker.release("a", BIG, 1.0).doubt == ""
+    assert rig.broker.release("a", BIG, 1.0).usage.doubt == ""
     rig.ask("b", "mu", "tacc")
-    assert "at most 1000 Tb/s" in rig.broker.release("b", 2**60, 1e-3).doubt
+    assert "at most 1000 Tb/s" in rig.broker.release("b", 2**60, 1e-3).usage.doubt
 
 
 def test_what_a_researcher_reports_counts_for_the_researcher_alone(rig: Rig) -> None:

@@ -9,6 +9,7 @@ import pytest
 from broker_rig import MBPS, Rig, demo_network
 from hypothesis import given
 from hypothesis import strategies as st
+from made_transit import made_transit
 from test_elastic import share
 
 from network_provisioner.base.controller import Queue
@@ -36,7 +37,7 @@ def arrivals(draw: st.DrawFn) -> list[Transit]:
         low = draw(st.integers(0, int(most) // 3))
         for hop in path.hops:
             left[hop] -= low
-        transit = Transit(
+        transit = made_transit(
             str(number), path.nodes[0], path.nodes[-1], TransitState.INSTALLED,
             path=list(path.nodes), requested_bps=low, granted_bps=low,
             max_bps=low + draw(st.integers(1, 300)) * MBPS, priority=draw(st.integers(0, 2)),
@@ -49,12 +50,12 @@ def arrivals(draw: st.DrawFn) -> list[Transit]:
 def check(transits: list[Transit]) -> None:
     load: dict[tuple[str, str], float] = {}
     for transit in transits:
-        if transit.requested_bps:
-            assert transit.requested_bps <= transit.granted_bps <= transit.max_bps
+        if transit.request.min_bps:
+            assert transit.request.min_bps <= transit.grant.granted_bps <= transit.request.max_bps
         else:
-            assert transit.granted_bps == 0
-        for hop in pairwise(transit.path):
-            load[hop] = load.get(hop, 0) + transit.granted_bps
+            assert transit.grant.granted_bps == 0
+        for hop in pairwise(transit.grant.path):
+            load[hop] = load.get(hop, 0) + transit.grant.granted_bps
     assert all(bps <= CAPACITY[hop] for hop, bps in load.items())
 
 
@@ -82,11 +83,15 @@ def test_never_too_much_and_fair_in_the_end(
     assert not kept.behind
     if not queues:
         demands = [d for t in there for d in circuits.demands(t, circuits.ways(t, NETWORK), {})]
-        assert {t.id: t.granted_bps for t in there if t.requested_bps} == share(CAPACITY, demands)
+        assert {t.id: t.grant.granted_bps for t in there if t.request.min_bps} == share(
+            CAPACITY, demands
+        )
     else:
-        queued = [t for t in there if t.queue == "q" and ("s1", "s2") in pairwise(t.path)]
-        least = sum(t.requested_bps for t in queued)
-        assert sum(t.granted_bps for t in queued) <= max(least, QUEUES[0].ceil_bps)
+        queued = [
+            t for t in there if t.grant.queue == "q" and ("s1", "s2") in pairwise(t.grant.path)
+        ]
+        least = sum(t.request.min_bps for t in queued)
+        assert sum(t.grant.granted_bps for t in queued) <= max(least, QUEUES[0].ceil_bps)
     kept.limit(())
     kept.settle(0.0, everything=True)
     check(there)

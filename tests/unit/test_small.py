@@ -112,8 +112,8 @@ def test_small_ones_share_a_standing_circuit(rig: Rig) -> None:
     rig.clock.now += 20
     small(rig, "b")
     (circuit,) = standing(rig)
-    assert (circuit.id, circuit.state, circuit.requested_bps) == (NAME, "installed", 5e6)
-    assert circuit.lease_until == rig.clock.now + STANDING_S
+    assert (circuit.id, circuit.state, circuit.request.min_bps) == (NAME, "installed", 5e6)
+    assert circuit.grant.lease_until == rig.clock.now + STANDING_S
     assert list(rig.controller.circuits) == [NAME]
     rig.let_pass(STANDING_S - 1)
     assert rig.broker.get(NAME).state in LIVE
@@ -198,7 +198,7 @@ def test_never_more_than_one_and_none_after_its_lease(course: list[Any]) -> None
         live = [t for t in standing(rig) if t.state not in ENDED]
         assert len({t.id.partition(".")[0] for t in live}) == len(live)
         for transit in live:
-            assert rig.clock.now < transit.lease_until <= rig.clock.now + STANDING_S
+            assert rig.clock.now < transit.grant.lease_until <= rig.clock.now + STANDING_S
     rig.controller.broken = None
     for transit in rig.broker.list():
         if not transit.id.startswith("standing:"):

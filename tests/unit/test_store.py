@@ -15,9 +15,10 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from made_transit import made_transit
 from store_suite import AT, StoreSuite, World, transit
 
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.base.wal import use_wal
 from network_provisioner.stores.opening import copy_state
 from network_provisioner.stores.sqlite import SqliteStore, faults
@@ -54,10 +55,11 @@ class TestSqlite(StoreSuite):
 def test_a_row_that_was_put_survives_kill_9(file: Path) -> None:
     code = (
         "import os, signal, sys\n"
-        "from network_provisioner.base.model import Transit, TransitState\n"
+        "from network_provisioner.base.model import Transit\n"
         "from network_provisioner.stores.sqlite import SqliteStore\n"
         "store = SqliteStore(sys.argv[1])\n"
-        "store.put(Transit('a', 'mu', 'tacc', TransitState.HELD))\n"
+        "row = dict(id='a', src='mu', dst='tacc', state='held')\n"
+        "store.put(Transit.from_dict(row))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(file)], env=_ENV, check=False)
@@ -114,7 +116,7 @@ def test_a_file_of_the_first_layout_goes_on(file: Path) -> None:
     for _ in range(2):
         store = SqliteStore(file)
         assert store.active() == [
-            Transit(
+            made_transit(
                 "a", "mu", "tacc", TransitState.INSTALLED, "soykb", path=["mu", "s1", "tacc"],
                 layer="l2", requested_bps=1.5, granted_bps=2.5,
             )

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_transit import changed, made_transit
 from network_world import TEMPLATES
 from template_world import BASE, bodies, body, succeeded
 
 from network_provisioner.access import Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.stores.sqlite import SqliteStore
 from network_provisioner.stores.store import Store, StoreError
 from network_provisioner.templates.data import template_from_dict, templates_from_dict
@@ -394,7 +395,7 @@ def test_self_service_is_found_for_its_own_users(store: Store) -> None:
 def test_what_nobody_vouches_for_is_learned_for_its_user_alone(store: Store) -> None:
     book = book_of(store, {"mine": BASE})
     false = succeeded("t1", goodput=9e8, streams=1000, user="eve", vouched=False)
-    assert book.learn(false) and not book.learn(replace(false, id="t2", goodput_bps=8e8))
+    assert book.learn(false) and not book.learn(changed(false, id="t2", goodput_bps=8e8))
     assert peak(book) == 0 and book.tuning_of("mine", "ada") is None
     assert book.tuning_of("mine", "eve") == Tuning(1000)
     assert book.learn(succeeded("t3", goodput=3e8, streams=8, user="ada"))
@@ -486,7 +487,7 @@ def test_saved_from_a_run(store: Store) -> None:
     assert book.match("neuro") == t
     near = book.match("other", Specification(min_bps=2e8))
     assert near == replace(t, priority=0)
-    entry, _ = book.save_from("all", replace(run, uncapped=True), engineer("eve"))
+    entry, _ = book.save_from("all", changed(run, uncapped=True), engineer("eve"))
     assert entry.template.rspec.max_bps is None  # not what the path of that run had
 
 
@@ -502,7 +503,7 @@ def test_saved_from_a_run_keeps_the_version_it_was_decided_with(store: Store) ->
 def test_who_waits_keeps_the_version_of_then(store: Store) -> None:
     book = book_of(store)
     book.save("x", body(1e8, 1e9, patience=10))
-    waiting = Transit("t", "mu", "tacc", TransitState.QUEUED, "x", template_version=1)
+    waiting = made_transit("t", "mu", "tacc", TransitState.QUEUED, "x", template_version=1)
     assert template_of(waiting, book) == book.get("x")
     book.save("x", body(2e8, 1e9, patience=99))
     kept = template_of(waiting, book)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_transit import changed
 from transfers_world import JOB, event, move, running, transit
 
 from condor_plugins.jobs.request_builder import Run
@@ -136,7 +137,7 @@ def test_common_files_hold_their_path_until_they_are_there() -> None:
     assert found(nothing, {JOB: running(RUN)}) == [Release(name, 0, 0.0, "success")]
     assert found(nothing, {JOB: QueuedJob(1, 1)}) == [Release(name, 0, 0.0, "broken off")]
     assert found(nothing, {}) == [Release(name, 0, 0.0, "gone")]
-    short = replace(transit(name), lease_until=1010.0)
+    short = changed(transit(name), lease_until=1010.0)
     assert actions_for([short], Observed(nothing, BLOCKED, 1000.0)) == [Renew(name, 180.0)]
     moving = transferring([transit(name)], after(begun))
     assert moving == {name: ((12, -1000), "in")}
@@ -144,7 +145,7 @@ def test_common_files_hold_their_path_until_they_are_there() -> None:
 
 def test_leases_last_as_long_as_what_they_are_for_and_no_longer_without_proof() -> None:
     short = transit(IN)
-    short.lease_until = 1030.0
+    short.grant.lease_until = 1030.0
     known = Observed(RunStates(), {JOB: running(RUN)}, 1000.0)
     assert actions_for([short], known) == [Renew(IN, 180.0)]
     assert actions_for([short], Observed(RunStates(), None, 1000.0)) == []

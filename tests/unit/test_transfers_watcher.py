@@ -21,6 +21,7 @@ from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.events import Kind
 from monitors.workflows.logs.events import TransferStep as Step
 from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import TransitRequest, TransitState
 from network_provisioner.client.hookconfig import HookConfig
 
@@ -69,7 +70,10 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     assert world.broker.released == [(IN, 1000, 2.0, "success")]
     world.look(move(Step.OUT_STARTED, 110, DiskUsage=10, **TOLD))
     assert world.broker.live() == [OUT]
-    assert (world.broker.transits[OUT].src, world.broker.transits[OUT].size_bytes) == (
+    assert (
+        world.broker.transits[OUT].request.src,
+        world.broker.transits[OUT].request.size_bytes,
+    ) == (
         "tacc",
         10240,
     )
@@ -81,28 +85,25 @@ def test_input_goes_back_when_the_job_runs_and_output_is_asked_for(world: World)
     # The next of its kind is known by what this one sent.
     world.schedd.queue[JOB] = QueuedJob(2, 2)
     world.look(move(Step.OUT_STARTED, 120, 2, DiskUsage=10, **TOLD))
-    assert world.broker.transits[Run(JOB, 2).transit("out")].size_bytes == 9000
+    assert world.broker.transits[Run(JOB, 2).transit("out")].request.size_bytes == 9000
 
 
 def test_whose_packets_are_whose_is_said_as_shadows_open_connections(world: World) -> None:
     world.broker.ask([REQUEST])
     world.look(move(Step.IN_STARTED, 105, **TOLD))
-    assert world.broker.transits[IN].flows == []  # its two hosts are the finest
+    assert world.broker.transits[IN].request.flows == ()  # its two hosts are the finest
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(later=0.5)  # soon, and not at the next sweep
-    one = {"protocol": "tcp", "src_ports": [9618, 9618], "dst_ports": [40001, 40001]}
-    assert world.broker.transits[IN].flows == [one]
+    assert world.broker.transits[IN].request.flows == (Flow("tcp", (9618, 9618), (40001, 40001)),)
     world.shadows[12, 0] = ((9618, 40001), (9618, 40002))
     world.look()
     world.look()
-    assert [f["dst_ports"][0] for f in world.broker.transits[IN].flows] == [40001, 40002]
+    assert [f.dst_ports[0] for f in world.broker.transits[IN].request.flows] == [40001, 40002]
     assert [call for call, _ in world.broker.calls].count("flows") == 2  # not what is known
     world.look(move(Step.IN_FINISHED, 120, **TOLD), event(Kind.EXECUTE, 120, **TOLD))
     world.look(move(Step.OUT_STARTED, 130, DiskUsage=10, **TOLD))
     world.look()
-    assert world.broker.transits[OUT].flows[0] == {
-        "protocol": "tcp", "src_ports": [40001, 40001], "dst_ports": [9618, 9618],
-    }  # fmt: skip
+    assert world.broker.transits[OUT].request.flows[0] == Flow("tcp", (40001, 40001), (9618, 9618))
 
 
 def run(world: World, starts: int, at: float, ran_s: float, sent_s: float) -> list[str]:
@@ -126,7 +127,11 @@ def test_output_that_is_too_quick_to_be_asked_for_has_its_path_before(world: Wor
     # What it will send, and when, is known by what its like did.
     assert run(world, 2, 2000, 60.0, 0.2) == [second]
     got = world.broker.transits[second]
-    assert (got.src, got.size_bytes, got.state) == ("tacc", 9000000, TransitState.RELEASED)
+    assert (got.request.src, got.request.size_bytes, got.state) == (
+        "tacc",
+        9000000,
+        TransitState.RELEASED,
+    )
     assert world.broker.released[-1] == (second, 9000000, pytest.approx(0.2), "success")
     world.schedd.queue[JOB] = QueuedJob(2, 3)
     world.now = 3000
@@ -197,7 +202,7 @@ def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
     world.broker.away = False
     world.look()
     told = world.broker.transits[IN]
-    assert (told.state, told.reason, told.size_bytes) == (
+    assert (told.state, told.reason, told.request.size_bytes) == (
         TransitState.BEST_EFFORT,
         "best effort: nobody",
         7,
@@ -230,12 +235,19 @@ def test_what_best_effort_reached_is_told_once(
     world.look(event(Kind.EXECUTE, 103, **said))
     world.look(move(Step.OUT_STARTED, 110, **said), move(Step.OUT_FINISHED, 111, **said))
     world.look(event(Kind.TERMINATED, 111, SentBytes=9.0, **said))
-    assert (world.broker.transits[IN].bytes, world.broker.transits[IN].seconds) == (500, 2.0)
+    assert (world.broker.transits[IN].usage.bytes, world.broker.transits[IN].usage.seconds) == (
+        500,
+        2.0,
+    )
     world.look()
     assert calls == [IN, OUT]
     # Of that, short as it was, nobody had asked.
     short = world.broker.transits[OUT]
-    assert (short.state, short.bytes, short.seconds) == (TransitState.BEST_EFFORT, 9, 1.0)
+    assert (short.state, short.usage.bytes, short.usage.seconds) == (
+        TransitState.BEST_EFFORT,
+        9,
+        1.0,
+    )
     assert "before a path could be asked for" in short.reason
 
 
@@ -263,8 +275,12 @@ def test_what_was_fetched_by_url_is_told_as_the_history_has_it(world: World) -> 
     world.schedd.history[RUN] = history(5_000_000, 10)
     world.look()
     told = {name: world.broker.transits[name] for name in (IN, URL)}
-    assert (told[URL].bytes, told[URL].seconds, told[URL].reason) == (5_000_000, 10.0, "")
-    assert (told[IN].bytes, told[IN].seconds) == (1000, 8.0)
+    assert (told[URL].usage.bytes, told[URL].usage.seconds, told[URL].reason) == (
+        5_000_000,
+        10.0,
+        "",
+    )
+    assert (told[IN].usage.bytes, told[IN].usage.seconds) == (1000, 8.0)
     calls = len(world.broker.calls)
     world.look()
     assert [call for call, _ in world.broker.calls[calls:]] == ["list"] * 4
@@ -277,7 +293,7 @@ def test_what_was_slow_says_why(world: World) -> None:
     assert world.broker.transits[URL].reason == (
         "slow: disk of the slot (800 kb/s of 8 Mb/s granted)"
     )
-    assert world.broker.transits[URL].outcome == "success"
+    assert world.broker.transits[URL].usage.outcome == "success"
 
 
 def test_a_history_that_tells_nothing_is_left_in_the_end(
@@ -312,7 +328,7 @@ def test_the_broker_is_told_of_urls_that_had_no_path(world: World) -> None:
     why = {"AdonInState": "none", "AdonInTold": False, "AdonInReason": "best effort: nobody"}
     world.look(move(Step.IN_STARTED, 101, **{**FETCHED, **why}))
     told = world.broker.transits[URL]
-    assert (told.src, told.state, told.reason, told.size_bytes) == (
+    assert (told.request.src, told.state, told.reason, told.request.size_bytes) == (
         "mu", TransitState.BEST_EFFORT, "best effort: nobody", 5000,
     )  # fmt: skip
     assert IN not in world.broker.transits
@@ -322,7 +338,7 @@ def test_the_shadows_ports_are_not_those_of_what_the_slot_fetches(world: World) 
     world.broker.ask([TransitRequest(URL, "mu", "tacc", 5000)])
     world.shadows[12, 0] = ((9618, 40001),)
     world.look(move(Step.IN_STARTED, 105, **FETCHED))
-    assert world.broker.transits[URL].flows == []
+    assert world.broker.transits[URL].request.flows == ()
 
 
 def test_jobs_of_no_concern_are_left_alone(world: World) -> None:

@@ -19,7 +19,7 @@ from monitors.archive.archive import Archive, Measurement
 from monitors.archive.transfers import transfer_facts
 from monitors.archive.tuning import host_tcp
 from monitors.measurements.probes.hostload import tcp_limits
-from network_provisioner.base.model import RequestAnswer, TransitRequest
+from network_provisioner.base.model import RequestAnswer, TransitRequest, TuningSettings
 from network_provisioner.templates.advice import ENOUGH, HostTcp, Tried
 
 TCP = {
@@ -70,13 +70,11 @@ def test_a_path_that_was_measured_says_how_its_transfers_are_tuned(
     service, transit = answer.service, rig.broker.get("b")
     assert (service.streams, service.buffer_bytes, service.threads) == (ADVISED, 0, 0)
     assert service.why.startswith("150 Mb/s times 53 ms are 994 kB under way")
-    assert transit.tuning == {
-        "streams": ADVISED, "buffer_bytes": 0, "threads": 0, "why": service.why,
-    }  # fmt: skip
+    assert transit.grant.tuning == TuningSettings(ADVISED, 0, 0, service.why)
     own = one(rig, "c", template="own").service
     assert (own.streams, own.why) == (8, "as the template says")
     rig.broker.release("b", BIG, 60.0, "success", streams=ADVISED)
-    assert rig.broker.get("b").tuning == transit.tuning
+    assert rig.broker.get("b").grant.tuning == transit.grant.tuning
 
 
 def test_an_archive_that_fails_costs_its_opinion_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from irods.password_obfuscation import encode
 from irods_zone import Zone
+from made_transit import made_transit
 from transfers_world import AD, JOB
 
 from condor_plugins.jobs.jobad import bytes_sent, urls
@@ -22,7 +23,7 @@ from condor_plugins.jobs.request_builder import Run, is_url, parsed
 from condor_plugins.urls import moved, sizes, sources
 from condor_plugins.urls.moved import Moved, UsualRates, slow
 from condor_plugins.urls.sources import UrlPath, paths_of, url_paths, written
-from network_provisioner.base.model import Service, Transit, TransitState
+from network_provisioner.base.model import Service, TransitState
 from network_provisioner.base.urls import host_of, site_of_url
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import RequestOutcome
@@ -160,7 +161,7 @@ def test_one_path_for_each_site() -> None:
 def test_plug_ins_are_told_of_the_fastest_path() -> None:
     slow, fast = (UrlPath(RUN.transit("in", site), site, None, "") for site in ("mu", "tacc"))
     score = {"path": ["tacc", "s1"], "scores": {"delay": {"value": 0.05}}}
-    got = Transit("x.2", "tacc", "mu", TransitState.INSTALLED, path=["tacc", "s1"],
+    got = made_transit("x.2", "tacc", "mu", TransitState.INSTALLED, path=["tacc", "s1"],
                   granted_bps=5e8, candidates=[{"path": [], "scores": {}}, score])  # fmt: skip
     answers = [RequestOutcome(slow.id, "queued"), RequestOutcome("x.2", "installed", transit=got)]
     said = sources.granted([slow, fast], answers, [Service(threads=2), Service(threads=8)])

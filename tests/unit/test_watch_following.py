@@ -13,6 +13,7 @@ from broker_model import BrokerModel
 from hypothesis import given
 from hypothesis import strategies as st
 from job_events import EventKind, happened
+from made_transit import made_transit
 
 from monitors.jobs.jobs import AnyEvent, DagEvent, Jobs
 from monitors.watcher.actions import Moved
@@ -22,7 +23,7 @@ from monitors.watcher.events import Watched
 from monitors.watcher.held_paths import HeldPaths
 from monitors.watcher.pending import PendingActions
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import SEEN, Transit, TransitRequest, TransitState
+from network_provisioner.base.model import SEEN, TransitRequest, TransitState
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.client.path_requests import UNASKED, RequestOutcome, ids_of
@@ -174,7 +175,7 @@ def test_post_goes_first(world: World) -> None:
     world.look(3.0)
     world.post()
     world.look(20.0)
-    assert world.broker.transits[world.file.ids[0]].outcome == "post"
+    assert world.broker.transits[world.file.ids[0]].usage.outcome == "post"
     assert world.lines == []
 
 
@@ -195,7 +196,7 @@ def test_held_then_running_again(world: World) -> None:
     world.tell(EventKind.ENDED, code=0)
     world.look(9.0)
     assert world.broker.live() == []
-    assert world.broker.transits[again].outcome == "success"
+    assert world.broker.transits[again].usage.outcome == "success"
 
 
 def test_a_transfer_that_meets_no_rule_gives_its_room_back_while_it_runs(world: World) -> None:
@@ -224,7 +225,7 @@ def test_connections_are_reported_where_the_broker_waits_for_them(
     client: str, ports_at: str, found: tuple[str, str]
 ) -> None:
     hosts = ["192.0.2.1", "192.0.2.2"]
-    given = Transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
+    given = made_transit("t", "mu", "tacc", TransitState.INSTALLED, hosts=hosts, ports_at=ports_at)
     answer = RequestOutcome("t", str(given.state), "", True, given)
     pair = Pair("t", "mu", "tacc", client=client).answered(answer)
     assert (pair.client, pair.far) == found
@@ -239,7 +240,8 @@ def fetching(world: World) -> str:
     """A job that fetches files itself, and whose connections are to be reported; its transit."""
     world.client = "dst"
     world.pre()
-    world.broker.transits[world.file.ids[0]].ports_at = SEEN
+    transit = world.broker.transits[world.file.ids[0]]
+    transit.request = replace(transit.request, ports_at=SEEN)
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     return world.file.ids[0]
@@ -252,10 +254,10 @@ def test_connections_that_last_say_which_packets_are_meant(world: World) -> None
     def meant(*now: int) -> list[int]:
         world.open = seen(*now) | seen(9, far="192.0.2.2")
         world.look(1.0)
-        assert all(flow["src_ports"] == [80, 80] for flow in told[name].flows)
-        return [flow["dst_ports"][0] for flow in told[name].flows]
+        assert all(flow.src_ports == (80, 80) for flow in told[name].request.flows)
+        return [flow.dst_ports[0] for flow in told[name].request.flows]
 
-    assert meant() == [] and told[name].ports_at == SEEN
+    assert meant() == [] and told[name].request.ports_at == SEEN
     assert (meant(5), meant(5)) == ([], [5])  # at first it may be over soon
     assert (meant(5, 6), meant(5, 6), meant(6)) == ([5], [5, 6], [6])
     assert meant() == [6]  # between two files
@@ -272,7 +274,10 @@ def test_where_nobody_sees_connections_all_packets_are_meant_once_files_arrive(
 ) -> None:
     name = fetching(world)
     world.look(1.0)
-    assert (world.broker.transits[name].ports_at, world.broker.transits[name].flows) == ("", [])
+    assert (
+        world.broker.transits[name].request.ports_at,
+        world.broker.transits[name].request.flows,
+    ) == ("", ())
 
 
 def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> None:
@@ -292,7 +297,7 @@ def test_asking_again_is_dropped_where_the_job_ended_meanwhile(world: World) -> 
 
 def test_a_killed_pre_that_got_another_number(world: World) -> None:
     base = f"wf:{JOB}:0:mu-tacc"
-    world.broker.transits[base] = Transit(base, "mu", "tacc", TransitState.RELEASED)
+    world.broker.transits[base] = made_transit(base, "mu", "tacc", TransitState.RELEASED)
     world.pre(dies="late")
     assert world.broker.live() == [f"{base}.2"]
     world.look(5.0)
@@ -325,7 +330,7 @@ def test_an_answer_that_was_lost_is_left_alone_until_the_job_ends(world: World) 
 def test_a_dag_that_ended_is_swept_and_finished(world: World) -> None:
     world.tell(EventKind.DAG_STARTED)
     world.pre()
-    other = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    other = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[other.id] = other
     world.look(5.0)
     assert not world.held.finished()
@@ -339,7 +344,7 @@ def test_what_a_rescue_leaves_is_swept_as_well(world: World) -> None:
     for code in (1, 0):
         world.tell(EventKind.DAG_STARTED)
         world.look(1.0)
-        left = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+        left = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
         world.broker.transits[left.id] = left
         world.tell(EventKind.DAG_ENDED, code=code)
         world.look(9.0)
@@ -352,7 +357,7 @@ def test_a_dagman_that_stays_away_is_swept_and_finished(world: World) -> None:
     world.tell(EventKind.SUBMITTED)
     world.tell(EventKind.RUNNING)
     world.tell(EventKind.DAG_GONE)
-    ahead = Transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
+    ahead = made_transit("wf:other:0:a-b", "a", "b", TransitState.INSTALLED)
     world.broker.transits[ahead.id] = ahead
     world.look(150.0)
     assert world.broker.live() == [*world.file.ids, ahead.id]
@@ -463,7 +468,7 @@ class FakeAction:
 
 def test_an_action_at_one_broker_does_not_wait_for_another() -> None:
     away = BrokerModel(away=True)
-    here = BrokerModel({"b": Transit("b", "mu", "tacc", TransitState.INSTALLED)})
+    here = BrokerModel({"b": made_transit("b", "mu", "tacc", TransitState.INSTALLED)})
     now = [0.0]
     pending = PendingActions(
         lambda config: away if config.broker == "http://a" else here, lambda: now[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
+from made_transit import made_transit
 
 from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Tell
 from monitors.watcher.decision_file import DecisionFile, Pair
@@ -84,7 +85,7 @@ def decision_of(run: Path) -> DecisionFile:
 
 
 def live(transit_id: str) -> Transit:
-    return Transit(transit_id, "a", "b", TransitState.INSTALLED)
+    return made_transit(transit_id, "a", "b", TransitState.INSTALLED)
 
 
 class Journal(list[dict[str, Any]]):
@@ -123,7 +124,7 @@ def test_nothing_is_measured_of_another_run_or_a_damaged_directory(run: Path) ->
 
 def test_what_ended_is_not_given_back_again(run: Path) -> None:
     decision = decision_of(run)
-    ended = Transit(BASE, "a", "b", TransitState.EXPIRED)
+    ended = made_transit(BASE, "a", "b", TransitState.EXPIRED)
     broker = Broker(ended)
     give_back(run, Journal(), decision.pairs[0]).do(broker)
     assert broker.released == []
@@ -135,10 +136,10 @@ def test_what_was_moved_is_told_also_where_nothing_is_held_any_more(
 ) -> None:
     (run / "00/00" / f"{JOB}.multipart/1000-transfer").write_text(RECORD.format(success="True"))
     pair = decision_of(run).pairs[0]
-    broker = Broker(Transit(BASE, "a", "b", state))
+    broker = Broker(made_transit(BASE, "a", "b", state))
     give_back(run, Journal(), pair).do(broker)
     assert broker.released == [(BASE, 500, 2.0, "exit 1")]
-    told = Broker(Transit(BASE, "a", "b", TransitState.EXPIRED, bytes=500, seconds=2.0))
+    told = Broker(made_transit(BASE, "a", "b", TransitState.EXPIRED, bytes=500, seconds=2.0))
     give_back(run, Journal(), pair).do(told)
     assert told.released == [(BASE, 0, 0.0, "")]  # changes nothing, but fails where it is not kept
 
@@ -186,7 +187,7 @@ def test_a_reason_that_is_refused_is_on_record_here(run: Path) -> None:
 
 def test_asking_again_is_written_down_for_post(run: Path) -> None:
     decision, at = decision_of(run), watched(run)
-    broker = Broker(Transit(BASE, "a", "b", TransitState.RELEASED))
+    broker = Broker(made_transit(BASE, "a", "b", TransitState.RELEASED))
     got: list[DecisionFile] = []
     journal = Journal()
     RequestAgain(at, journal, decision, watched_jobs, lambda: True, got.append).do(broker)

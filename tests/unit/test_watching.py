@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from broker_model import BrokerModel
 from hooks_world import FakeBroker, make_submit_dir, move
+from made_transit import made_transit
 
 from adon.cli.main import main
 from monitors.jobs.jobs import DagmanState, Jobs
@@ -23,7 +24,7 @@ from monitors.watcher.watcher import Watcher
 from monitors.workflows.logs.watch import FileWatch, StatWatch
 from monitors.workflows.planned import job_files
 from network_provisioner.base.errors import InputError
-from network_provisioner.base.model import Transit, TransitState
+from network_provisioner.base.model import TransitState
 from network_provisioner.client.hookconfig import HookConfig
 from pegasus_hooks.prepost import watched_jobs
 
@@ -149,7 +150,7 @@ def test_what_a_deleted_directory_held_is_back_within_10_s(
 ) -> None:
     """No log tells how it ended, no decision file what it holds; the watcher may be another one."""
     ids = [f"wf:{JOB}:{retry}:mu-tacc" for retry in (0, 1)]
-    broker = BrokerModel({i: Transit(i, "mu", "tacc", TransitState.INSTALLED) for i in ids})
+    broker = BrokerModel({i: made_transit(i, "mu", "tacc", TransitState.INSTALLED) for i in ids})
     monkeypatch.setattr(world, "client_of", lambda _config: broker)
     world.restart()
     if followed:

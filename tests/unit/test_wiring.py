@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cli_world import CONFIG
+from made_transit import made_transit
 from network_world import TEMPLATES, star
 
 from adon.config.adon_yml import parse_config
@@ -134,13 +135,15 @@ def test_a_broker_with_its_books(tmp_path: Path) -> None:
             broker.request(TransitRequest("a", "mu", "tacc", size, template="soykb", user="ada"))
             broker.sweep()
             # One book: what is started over REST is what the broker follows.
-            assert broker.get("a").queue == made["queues"][0]
+            assert broker.get("a").grant.queue == made["queues"][0]
             assert books.templates.policy.max_priority == 1
             ended = broker.release("a", size, 80.0, "success")
             learned = books.templates.get("soykb")
-            assert learned is not None and learned.peak_bps == ended.goodput_bps
-            assert archive.estimate("throughput", "mu>tacc", ended.released_at + 1) is not None
-            assert [t.user for t in books.store.each()] == ["ada"]
+            assert learned is not None and learned.peak_bps == ended.usage.goodput_bps
+            assert (
+                archive.estimate("throughput", "mu>tacc", ended.grant.released_at + 1) is not None
+            )
+            assert [t.request.user for t in books.store.each()] == ["ada"]
         finally:
             broker.stop()
 
@@ -172,7 +175,7 @@ def test_templates_learn_also_where_the_archive_fails() -> None:
 
     book: Any = Book()
     with pytest.raises(OSError, match="disk full"):
-        Learning(Full(), book).record(Transit("a", "x", "y", TransitState.RELEASED))
+        Learning(Full(), book).record(made_transit("a", "x", "y", TransitState.RELEASED))
     assert book.learned == ["a"]
 
 
@@ -180,8 +183,8 @@ def test_best_effort_and_paths_are_looked_up_apart() -> None:
     moved = {"bytes": 10**9, "seconds": 80.0, "released_at": 100.0, "requested_at": 10.0}
     with Archive(":memory:") as archive:
         for transit in (
-            Transit("a", "mu", "tacc", TransitState.BEST_EFFORT, **moved),
-            Transit(
+            made_transit("a", "mu", "tacc", TransitState.BEST_EFFORT, **moved),
+            made_transit(
                 "b", "mu", "tacc", TransitState.RELEASED, path=["mu", "s1", "tacc"], layer="lan",
                 **{**moved, "seconds": 40.0},
             ),
@@ -207,7 +210,7 @@ def test_what_others_claim_of_a_path_moves_nobody() -> None:
         for number, (user, gbps) in enumerate([("ada", 6.0)] + [("eve", 0.9)] * 200):
             archive.record_many(
                 transfer_facts(
-                    Transit(
+                    made_transit(
                         str(number), "mu", "tacc", TransitState.RELEASED, user=user, layer="lan",
                         path=["mu", "s1", "tacc"], bytes=10**9, seconds=8.0 / gbps,
                         released_at=100.0, vouched=False,

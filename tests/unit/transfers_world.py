@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from made_transit import made_transit
+
 from condor_plugins.jobs.request_builder import Run
 from condor_plugins.transfers.decide import QueuedJob
 from condor_plugins.transfers.events import RunEvent
@@ -36,7 +38,7 @@ def move(moving: TransferStep, at: float = 0.0, starts: int = 1, **more: Any) ->
 
 
 def transit(transit_id: str, at: float = 0.0, size: int | None = 1000) -> Transit:
-    return Transit(
+    return made_transit(
         transit_id, "local", "tacc", TransitState.INSTALLED, size_bytes=size, requested_at=at,
         lease_until=at + 1e6,
     )  # fmt: skip

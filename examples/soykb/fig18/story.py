@@ -157,7 +157,7 @@ def tell(broker: Broker, world: World, say: Callable[[Event], None]) -> Story:
         running[transfer.name] = transfer
         begun[transfer.name] = world.elapsed()
         counted[transfer.name] = (world.elapsed(), 0)
-        story.layers[transfer.name] = transit.layer
+        story.layers[transfer.name] = transit.grant.layer
         world.start(transfer)
 
     while coming or waiting or running:
@@ -171,7 +171,7 @@ def tell(broker: Broker, world: World, say: Callable[[Event], None]) -> Story:
             transfer = coming.pop(0)
             transit = broker.request(transfer.request())
             if transit.state in ON_SWITCHES:
-                note(transfer.name, f"{transfer.title}: {_got(transit)}", transit.layer)
+                note(transfer.name, f"{transfer.title}: {_got(transit)}", transit.grant.layer)
                 begin(transfer, transit)
             elif transit.state in ENDED:
                 raise TimeoutError(f"{transfer.name} got no path: {transit.reason}")
@@ -192,7 +192,7 @@ def tell(broker: Broker, world: World, say: Callable[[Event], None]) -> Story:
             transit = broker.get(transfer.name)
             if transit.state in ON_SWITCHES:
                 del waiting[transfer.name]
-                note("", f"{transfer.name} starts by itself: {_got(transit)}", transit.layer)
+                note("", f"{transfer.name} starts by itself: {_got(transit)}", transit.grant.layer)
                 begin(transfer, transit)
         story.samples.append(_sample(broker, world, running, counted))
         world.wait(TICK_S)
@@ -200,8 +200,8 @@ def tell(broker: Broker, world: World, say: Callable[[Event], None]) -> Story:
 
 
 def _got(transit: Transit) -> str:
-    path = f"{transit.layer.upper()} ({'-'.join(transit.path)})"
-    return f"{path}, {format_rate(transit.granted_bps)} granted. {transit.reason}"
+    path = f"{transit.grant.layer.upper()} ({'-'.join(transit.grant.path)})"
+    return f"{path}, {format_rate(transit.grant.granted_bps)} granted. {transit.reason}"
 
 
 def _sample(

@@ -21,5 +21,5 @@ def rig(network: Network) -> Iterator[OvsRig]:
 
 def test_what_a_disk_does_not_take_is_given_back(rig: OvsRig, tmp_path: Path) -> None:
     with transfer_into(rig, tmp_path, 16 * MBPS, RATE_BPS) as made:
-        made.wait_for("knee of a disk of 16 Mb/s", lambda: 12e6 < made.get().max_bps < 20e6)
-        assert made.get().requested_bps <= 20e6
+        made.wait_for("knee of a disk of 16 Mb/s", lambda: 12e6 < made.get().request.max_bps < 20e6)
+        assert made.get().request.min_bps <= 20e6

@@ -107,7 +107,7 @@ class Workflow:
         told = self.planned.dag.with_name(self.planned.dag.name + ".dagman.out").read_text()
         assert end.state == "success", told[-3000:]
         (transit,) = self.transits()
-        assert (transit.state, transit.bytes) == (TransitState.RELEASED, self.size)
+        assert (transit.state, transit.usage.bytes) == (TransitState.RELEASED, self.size)
         return transit
 
 
@@ -166,7 +166,7 @@ def arrive(among: frozenset[TransitState], layers: dict[Workflow, str]) -> None:
             lambda one=one: among.issuperset(one.states()) and one.states(),
             f"{sorted(among)} of {one.root}",
         )
-        assert [transit.layer for transit in one.transits()] == [layer]
+        assert [transit.grant.layer for transit in one.transits()] == [layer]
 
 
 def sent(network: Network, switch: str, link: str) -> int:
@@ -206,17 +206,17 @@ def test_each_application_gets_the_path_that_it_needs(
         arrive(ON_SWITCHES, {there["soykb"]: "l3", back["neuroblastoma"]: "l2"})  # t4; t3
         arrive(QUEUED, {there["soykb-large"]: "", back["soykb-large"]: ""})  # t6
         (gave_way,) = back["soykb"].transits()
-        assert gave_way.state in ON_SWITCHES and gave_way.layer == "l3"  # t4
+        assert gave_way.state in ON_SWITCHES and gave_way.grant.layer == "l3"  # t4
     for way, switch in ((there, "s1"), (back, "s2")):
         t3, t4, t6 = (way[name].end() for name in ("neuroblastoma", "soykb", "soykb-large"))
-        assert (t3.layer, t4.layer, t6.layer) == ("l2", "l3", "l2")
-        assert t6.installed_at >= t3.released_at
+        assert (t3.grant.layer, t4.grant.layer, t6.grant.layer) == ("l2", "l3", "l2")
+        assert t6.grant.installed_at >= t3.grant.released_at
         # What comes before the agent's word goes as best effort: seconds on a busy machine, but not
         # all of 40 MB, which take 16 s that way.
-        assert t3.switch_bytes > 0
+        assert t3.usage.switch_bytes > 0
         for one in (t4, t6):
             assert one.switch_bytes > 0 or not one.flows
         over = {link: sent(network, switch, link) - before[switch, link] for link in ("l2", "l3")}
         # Circuits are counted before the switches' queues, which drop some.
-        assert over["l2"] >= (t3.switch_bytes + t6.switch_bytes) / 2
-        assert over["l3"] >= t4.bytes
+        assert over["l2"] >= (t3.usage.switch_bytes + t6.usage.switch_bytes) / 2
+        assert over["l3"] >= t4.usage.bytes

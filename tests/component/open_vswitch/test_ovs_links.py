@@ -141,7 +141,7 @@ def test_a_transfer_goes_on_over_another_path(
     broker.start(60.0)
     try:
         got = broker.request(TransitRequest("a", "mu", "tacc", min_bps=5 * MBPS, lease_s=600.0))
-        assert tuple(got.path) == L2
+        assert tuple(got.grant.path) == L2
         with sink("tacc", 5001):
             sender = load("mu", "send", LAYOUT.host("tacc").address, 5001, 1, 600)
             try:
@@ -150,7 +150,7 @@ def test_a_transfer_goes_on_over_another_path(
                 rig.wait_for("news", broker.links_changed)
                 broker.sweep()
                 moved = broker.get("a")
-                assert tuple(moved.path) == L3 and "port" in moved.reason
+                assert tuple(moved.grant.path) == L3 and "port" in moved.reason
                 assert broker.health()["links_failed"][0]["link"] == "s1-s2"
                 sent = rig.sent()["s1", "r1"]
                 rig.wait_for("bytes", lambda: rig.sent()["s1", "r1"] > sent + 10**6)

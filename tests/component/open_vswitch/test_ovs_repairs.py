@@ -80,7 +80,7 @@ def rig(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_deleted_rules_come_back_and_fail_nothing(
     rig: Served, switch: str, which: list[str]
 ) -> None:
-    assert tuple(rig.ask("a").path) == L2
+    assert tuple(rig.ask("a").grant.path) == L2
     before = rig.ours(switch)
     rig.network.switches.ofctl(switch, "del-flows", *which)
     rig.wait_for("the rules", lambda: rig.ours(switch) == before)
@@ -88,7 +88,7 @@ def test_deleted_rules_come_back_and_fail_nothing(
     links = rig.openflow._links
     rig.wait_for("probes again", lambda: len(links.heard) == len(links.segments))
     rig.broker.sweep()
-    assert tuple(rig.broker.get("a").path) == L2 and rig.broker.get("a").moves == 0
+    assert tuple(rig.broker.get("a").grant.path) == L2 and rig.broker.get("a").grant.moves == 0
     assert transfer("mu", "tacc", 0.5)["bytes"] > 0
 
 
@@ -186,17 +186,17 @@ def test_switches_that_say_nothing_are_reported_until_they_answer(
         os.kill(pid, signal.SIGCONT)
     rig.wait_for("the end of it", lambda: rig.openflow.installed() == ["a"])
     rig.wait_for("health", lambda: rig.status("s2").problem == "")
-    assert tuple(rig.broker.get("a").path) == L2
+    assert tuple(rig.broker.get("a").grant.path) == L2
 
 
 def test_a_port_that_bounces_costs_no_more_than_that(rig: Served) -> None:
-    until = rig.ask("a").lease_until
+    until = rig.ask("a").grant.lease_until
     port = str(LAYOUT.host("mu").number)
     rig.network.switches.ofctl("s1", "mod-port", port, "down")
-    assert rig.until("the loss", TransitState.QUEUED).path == []
+    assert rig.until("the loss", TransitState.QUEUED).grant.path == []
     rig.network.switches.ofctl("s1", "mod-port", port, "up")
     back = rig.until("its return", TransitState.INSTALLED)
-    assert tuple(back.path) == L2 and back.lease_until == until
+    assert tuple(back.grant.path) == L2 and back.grant.lease_until == until
 
 
 def test_a_restart_stops_no_traffic(rig: Served) -> None:

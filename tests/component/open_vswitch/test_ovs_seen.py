@@ -117,20 +117,20 @@ def test_downloads_between_the_same_two_hosts_are_told_apart(
 def download(*workflows: Workflow) -> None:
     for one in workflows:
         one.hook(PRE, "0", "1")
-    assert [tuple(one.now().path) for one in workflows] == [L2, L3]
+    assert [tuple(one.now().grant.path) for one in workflows] == [L2, L3]
     running = [threading.Thread(target=one.move) for one in workflows]
     for one, thread in zip(workflows, running, strict=True):
         runs(one)
         thread.start()
-    await_that(lambda: all(one.now().flows for one in workflows), "flows of both")
-    (first,), (second,) = (one.now().flows for one in workflows)
-    assert first["src_ports"] == second["src_ports"] == [PORT, PORT]
-    assert first["dst_ports"] != second["dst_ports"]
+    await_that(lambda: all(one.now().request.flows for one in workflows), "flows of both")
+    (first,), (second,) = (one.now().request.flows for one in workflows)
+    assert first.src_ports == second.src_ports == [PORT, PORT]
+    assert first.dst_ports != second.dst_ports
     (workflows[0].site.folder / "rest").touch()
     for thread in running:
         thread.join()
     for one in workflows:
         ended = one.now()
-        assert (ended.state, ended.bytes) == (TransitState.RELEASED, one.size)
+        assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, one.size)
         # The first half went as best effort.
-        assert ended.size_bytes and ended.switch_bytes >= one.size // 3
+        assert ended.request.size_bytes and ended.usage.switch_bytes >= one.size // 3
