@@ -84,7 +84,11 @@ def test_a_run_that_ended(planned: Submitted) -> None:
         (STAGE, "transfer", 6.0), (ONE, "compute", 6.0), (TWO, "compute", 6.0),
     ]  # fmt: skip
     (moved,) = run.transits
-    assert (moved.path, moved.goodput_bps, moved.job) == (["iplant", "s1", "mu"], 16e6, STAGE)
+    assert (moved.grant.path, moved.usage.goodput_bps, moved.request.job) == (
+        ["iplant", "s1", "mu"],
+        16e6,
+        STAGE,
+    )
     links = [(link["from"], link["to"], link["measured_bytes"]) for link in out["links"]]
     assert sorted(links) == [("iplant", "s1", 8_000_000), ("s1", "mu", 8_000_000)]
     page = render(run)
@@ -216,7 +220,7 @@ def test_the_demo_gathers_with_the_same_code(planned: Submitted, tmp_path: Path)
         told = gather(run, "x", "simulated", "", 0, archive, cast(BrokerProcess, Answers()))
     assert (told.planner, told.workflow, told.state) == ("embedded", "soykb", "success")
     assert (told.makespan_s, told.jobs_done, told.dag_jobs) == (50.0, 2, 3)
-    assert [t.granted_bps for t in told.transits] == [100e6] and len(told.links) == 2
+    assert [t.grant.granted_bps for t in told.transits] == [100e6] and len(told.links) == 2
 
 
 # -- many jobs ---------------------------------------------------------------------------------
