@@ -138,7 +138,8 @@ def test_sizes_of_what_a_job_wrote_go_into_the_journal(submit_dir: Path) -> None
 
 def test_sizes_that_kickstart_saw_go_into_the_journal(submit_dir: Path) -> None:
     (submit_dir / "00/00/sort_ID2.out").write_text(
-        "- invocation: True\n  start: 2023-11-14T22:13:22.500+00:00\n  duration: 1.5\n  files:\n"
+        "- invocation: True\n  start: 2023-11-14T22:13:22.500+00:00\n  duration: 1.5\n"
+        "  mainjob:\n    status:\n      raw: 0\n  files:\n"
         '    x.bam:\n      lfn: "x.bam"\n      size: 12\n      output: True\n'
         '    in.sam:\n      lfn: "in.sam"\n      size: 40\n    stdin:\n      size: 0\n'
     )
