@@ -197,7 +197,9 @@ def test_a_site_without_directory_or_server(case: Case) -> None:
         case.change("sites", lambda d: change(next(s for s in d["sites"] if s["name"] == "tacc")))
 
     edit(lambda site: site["directories"][0].update(fileServers=[]))
-    with pytest.raises(InputError, match="fileServers: found a list, expected a list of at least 1"):
+    with pytest.raises(
+        InputError, match="fileServers: found a list, expected a list of at least 1"
+    ):
         planned(case)
     edit(lambda site: site.update(directories=[]))
     with pytest.raises(InputError, match="'tacc': found no directory of type sharedScratch"):
