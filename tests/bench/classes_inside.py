@@ -91,7 +91,7 @@ def kept(plane: Plane) -> dict[str, float]:
     now = time.time()
     live = [plane.broker.get(transit_id) for transit_id, _ in plane.transfers.live.values()]
     queues = [q for q in plane.policies.queues(live, now) if q.hop == WIDE]
-    names = {plane.policies.queue_of(t, now): t.project for t in live}
+    names = {plane.policies.queue_of(t, now): t.request.project for t in live}
     return {names[q.name]: sure_bps(q, queues) for q in queues if q.name in names}
 
 

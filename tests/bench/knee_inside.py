@@ -47,14 +47,16 @@ def one(made: DiskRig, disk_bps: float) -> dict[str, float]:
     made.until(lambda: False, KEPT_S)
     kept = made.get()
     made.disk.set_rate(disk_bps / 2)
-    followed_s = made.until(lambda: made.get().max_bps < FOLLOWED * kept.max_bps, MOST_S)
+    followed_s = made.until(
+        lambda: made.get().request.max_bps < FOLLOWED * kept.request.max_bps, MOST_S
+    )
     made.over.set()
     made.disk.set_rate(disk_bps)
     made.broker.change("a", max_bps=1.5 * disk_bps)
     made.until(lambda: False, SETTLE_S)
     return {
         "bps": found.io.knee.bps,
-        "changes": len(found.changes),
+        "changes": len(found.grant.changes),
         "seconds": seconds,
         "kept_bps": kept.io.knee.bps,
         "true_bps": made.goodput(WINDOW_S),

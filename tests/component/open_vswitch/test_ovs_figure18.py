@@ -215,7 +215,7 @@ def test_each_application_gets_the_path_that_it_needs(
         # all of 40 MB, which take 16 s that way.
         assert t3.usage.switch_bytes > 0
         for one in (t4, t6):
-            assert one.switch_bytes > 0 or not one.flows
+            assert one.usage.switch_bytes > 0 or not one.request.flows
         over = {link: sent(network, switch, link) - before[switch, link] for link in ("l2", "l3")}
         # Circuits are counted before the switches' queues, which drop some.
         assert over["l2"] >= (t3.usage.switch_bytes + t6.usage.switch_bytes) / 2

@@ -118,13 +118,13 @@ def download(*workflows: Workflow) -> None:
     for one in workflows:
         one.hook(PRE, "0", "1")
     assert [tuple(one.now().grant.path) for one in workflows] == [L2, L3]
-    running = [threading.Thread(target=one.move) for one in workflows]
+    running = [threading.Thread(target=one.move, daemon=True) for one in workflows]
     for one, thread in zip(workflows, running, strict=True):
         runs(one)
         thread.start()
     await_that(lambda: all(one.now().request.flows for one in workflows), "flows of both")
     (first,), (second,) = (one.now().request.flows for one in workflows)
-    assert first.src_ports == second.src_ports == [PORT, PORT]
+    assert first.src_ports == second.src_ports == (PORT, PORT)
     assert first.dst_ports != second.dst_ports
     (workflows[0].site.folder / "rest").touch()
     for thread in running:
