@@ -6,12 +6,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
 from adon.report.link_loads import Load, loads_of
 from adon.report.run_facts import RunFacts
 from network_provisioner.base.model import Transit
+from site_selector.wholefile import write_whole
 
 _ALTERNATIVE = (
     "site", "t_q_s", "t_c_s", "t_n_s", "t_t_s", "gamma", "path", "s_c_bytes", "s_t_bytes",
@@ -126,12 +128,10 @@ def finite(value: Any) -> Any:
 
 def write_report(file: Path, page: str, document: Mapping[str, Any]) -> tuple[Path, Path]:
     """Write the page, and its values beside it as ``.json``, each whole or not at all. Raises
-    OSError."""
+    InputError, OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     data = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     written = file, file.with_suffix(".json")
     for each, text in zip(written, (page, data + "\n"), strict=True):
-        draft = each.with_suffix(".new")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(each)
+        write_whole(each, methodcaller("write", text), "the report")
     return written

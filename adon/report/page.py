@@ -46,8 +46,8 @@ def render(
     last: Sequence[Section] = (),
     more: Sequence[Card] = (),
 ) -> str:
-    """The whole page: everything on it comes from ``facts``, and from what whoever knows more adds
-    to its sections and cards."""
+    """The whole page. It shows ``facts``; callers that know more add sections ``first`` and
+    ``last``, and ``more`` cards."""
     classes, loads = site_classes(facts), loads_of(facts)
     title = f"{facts.workflow}: where it ran, how its data got there, and why"
     wrong = what_failed(facts)

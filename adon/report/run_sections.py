@@ -29,7 +29,7 @@ _TRANSIT_NUMBERS = frozenset(range(2, 10))
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page; ``html`` is what stands below its title."""
+    """A part of the page; ``html`` follows its title."""
 
     anchor: str
     title: str

@@ -29,7 +29,7 @@ from examples.testbed.testbed import Programs, Testbed
 from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Knowledge
 from monitors.watcher import registry
-from network_provisioner.base.errors import AdonError
+from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.topology.data import topology_from_dict
 from pegasus_hooks.planner import Options, Sources
 
@@ -164,11 +164,11 @@ def _go(
 
 
 def _report(facts: DemoFacts, folder: Path, trouble: Trouble | None) -> tuple[Path, Path] | None:
-    """Write the report. Raises OSError, but not for a run that was cut short already: there may be
-    no room because of what cut it short, and that is what is to be told."""
+    """Write the report. Raises InputError and OSError, but not for a run that was cut short: what
+    cut it short may have left no room, and that is what is to be reported."""
     try:
         return write_report(folder / "report.html", demo_page(facts), as_json(facts))
-    except OSError:
+    except (InputError, OSError):
         if trouble is None:
             raise
         return None

@@ -83,7 +83,8 @@ class Connection:
     def exchange(
         self, request: bytes, by: Deadline, clock: Callable[[], float], has_body: bool = True
     ) -> Answer:
-        """Raises OSError, and ValueError for what is no answer in HTTP."""
+        """Send a request and read its answer. Raises OSError, and ValueError for an answer that is
+        not HTTP."""
         self.n_bytes, self.is_usable, requested_at = 0, False, clock()
         view = memoryview(request)
         while view:

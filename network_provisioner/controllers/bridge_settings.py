@@ -22,13 +22,13 @@ def bridge_warnings(runner: Commands, dpids: Collection[int]) -> list[str]:
     where there is no Open vSwitch to ask."""
     try:
         bridges, tables = (_rows(runner, *item, 5) for item in _COLUMNS.items())
-        found = [row for row in bridges if int(row["datapath_id"] or "0", 16) in dpids]
-        userspace = [row["name"] for row in found if row["datapath_type"] == "netdev"]
+        ours = [row for row in bridges if int(row["datapath_id"] or "0", 16) in dpids]
+        userspace = [row["name"] for row in ours if row["datapath_type"] == "netdev"]
         buffer = int(runner.ask(["cat", _BUFFER])[1] or 0) if userspace else LEAST_BUFFER
     except (AdonError, OSError, ValueError, KeyError, TypeError):
         return []
     warnings = []
-    for row in found:
+    for row in ours:
         name = row["name"]
         if row["fail_mode"] != "secure":
             warnings.append(
@@ -51,15 +51,15 @@ def insecure_bridges(runner: Commands, dpids: Collection[int]) -> dict[int, str]
     """What is wrong with the ``fail_mode`` of the bridges with these datapath ids, in words; those
     that the database does not have are left out. Raises ControllerError where it does not answer,
     MissingError for no ``ovs-vsctl``."""
-    found = {}
+    insecure = {}
     for row in _rows(runner, "Bridge", "datapath_id,fail_mode", 1):
         dpid = int(row["datapath_id"] or "0", 16)
         if dpid in dpids and row["fail_mode"] != "secure":
-            found[dpid] = (
+            insecure[dpid] = (
                 f"has fail_mode {row['fail_mode'] or 'standalone'}, expected secure: without the "
                 "broker it is a plain switch"
             )
-    return found
+    return insecure
 
 
 def _rows(runner: Commands, table: str, columns: str, timeout_s: int) -> list[dict[str, Any]]:

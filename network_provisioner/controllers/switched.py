@@ -283,20 +283,20 @@ class SwitchedController:
 
     def _look(self) -> None:
         """Watch links until all is to stop."""
-        said = before = ""
+        reported = before = ""
         while not self._stopping.wait(self._backend.watch_s):
             trouble = ""
             try:
                 self._look_once()
             except Exception as error:  # nobody else would notice that nobody watches
                 trouble = str(error) or type(error).__name__
-                # A switch that has just gone is told of as such.
-                if trouble == before != said and not self._stopping.is_set():
-                    said = trouble
+                # A switch that has just gone is reported as gone, and not as an error here.
+                if trouble == before != reported and not self._stopping.is_set():
+                    reported = trouble
                     unknown = not isinstance(error, ControllerError)
                     LOG.warning("links are not watched: %s", trouble, exc_info=unknown)
             before = trouble
-            said = said if trouble else ""
+            reported = reported if trouble else ""
 
     def _look_once(self) -> None:
         with self._round:
@@ -383,8 +383,9 @@ class SwitchedController:
         with self._progress:
             if not self._progress.wait_for(is_over, soon_s):
                 missing = map(self._backend.label, sorted(everyone - self._compared))
-                said = ", ".join(missing), self._backend.expectation()
-                LOG.warning("waits for %s to connect %s", *said)
+                LOG.warning(
+                    "waits for %s to connect %s", ", ".join(missing), self._backend.expectation()
+                )
                 self._progress.wait_for(is_over, timeout_s - soon_s)
             if self._failure is not None:
                 raise self._failure

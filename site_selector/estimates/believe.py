@@ -53,15 +53,13 @@ DEFAULT_WORKERS = 4
 # What passes from a job's end to its child's start where slots are idle: DAGMan looks at its log,
 # at POST's end and at what is ready once each in three cycles (DAGMAN_USER_LOG_SCAN_INTERVAL, 5 s).
 DAGMAN_S = 15.0
+_BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
 _LEAST_WAITS = 3  # of a kind of job at a site; below it they are taken for those of all jobs
 _LEAST_ERRORS = 5  # below it nobody knows how far off beliefs of a source are
 # "could be only about 1/10th of the original raw data size" (thesis §4.3), for final results.
 FINAL_RATIO = 0.1
 # Work in between rewrites the data (align, sort, mark): as much comes out as went in.
 INTERMEDIATE_RATIO = 1.0
-
-
-_BETWEEN = Belief(DAGMAN_S, "default", note="DAGMan's cycles")
 
 
 def believe(

@@ -130,24 +130,24 @@ def looks_at(match: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a flow of somebody else looks at, in OpenFlow's names; None for something that our rules
     do not look at."""
     rest = dict(match)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         if "ethernet-match" in rest:
             ((_, kind),) = rest.pop("ethernet-match").items()
-            found["eth_type"] = int(kind["type"])
+            fields["eth_type"] = int(kind["type"])
         rest |= rest.pop("ip-match", {})
         masks = {name: rest.pop(f"{name}-mask", PORT_BITS) for name in _NAMES}
         for name, value in rest.items():
             word = _NAMES[name]
             if word in ENDS:
-                found[word] = value
+                fields[word] = value
             elif word in PORTS:
-                found[word] = int(value), int(masks[name])
+                fields[word] = int(value), int(masks[name])
             else:
-                found[word] = int(str(value).rpartition(":")[2])
+                fields[word] = int(str(value).rpartition(":")[2])
     except UNREADABLE:
         return None
-    return found
+    return fields
 
 
 def _match(rule: FlowRule) -> dict[str, Any]:

@@ -288,5 +288,5 @@ class Shaper(Protocol):
         ...
 
     def remove(self, devices: Iterable[str]) -> None:
-        """Take what is ours off these devices, whoever laid it."""
+        """Remove our shaping from these devices, also that of an earlier process."""
         ...
