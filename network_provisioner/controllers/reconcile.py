@@ -179,6 +179,9 @@ class Reconciler:
         after = self._plan(circuits, queues)
         needed = self._needed(after, circuits)
         label = self._backend.label
+        for dpid in needed & connected:
+            if self.lack(dpid, after):
+                self._note_room(dpid)  # it may have more by now than when it was asked
         unready |= {
             dpid: f"{label(dpid)} {why}"
             for dpid in needed & (connected | unready.keys())

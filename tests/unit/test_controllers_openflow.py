@@ -407,6 +407,19 @@ def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
     rig.controller.apply([rig.circuit("a"), other])
 
 
+def test_a_table_that_has_room_again_is_used_at_once(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.size = len(rig.s2.table)
+    with rig.openflow._lock:
+        rig.openflow._reconciler._note_room(2)  # as the check every 30 s does
+    other = replace(rig.circuit("b"), flows=(Flow("tcp", None, (5001, 5001)),))
+    with pytest.raises(ControllerError, match="s2 .*has room for"):
+        rig.controller.apply([rig.circuit("a"), other])
+    rig.s2.size += 100
+    rig.controller.apply([rig.circuit("a"), other])
+    assert rig.controller.installed() == ["a", "b"]
+
+
 def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig: FakeRig) -> None:
     rig.controller.apply(
         [here := Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)]

@@ -128,9 +128,10 @@ def test_a_refusal_leaves_the_circuits_as_they_were(rig: OvsRig) -> None:
         *("--", "set", "bridge", "s2", "flow_tables:0=@full"),
     )
     try:
-        with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) refused") as caught:
+        # A check in between has seen that the table is full, and nothing is tried.
+        refused = r"switch s2 \(dpid 0x2\) (refused.*OFPFMFC_TABLE_FULL|has room for)"
+        with pytest.raises(ControllerError, match=refused):
             rig.controller.apply([before, rig.circuit(BACKGROUND, "more")])
-        assert "OFPFMFC_TABLE_FULL" in str(caught.value)
         assert rig.controller.installed() == ["before"]
         assert len(rig.flows("s1")) == len(rig.flows("s2")) == rules
         assert len(rig.classes("s1-a")) == 3
