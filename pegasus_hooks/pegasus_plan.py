@@ -35,8 +35,15 @@ from site_selector.mapping.placement import Mapping as SiteMapping
 
 PLANNER_NAME, STARTER_NAME = "pegasus-plan", "pegasus-run"
 _CLUSTER = re.compile(r"submitted to cluster (\d+)")
-# ``[2] java.lang.RuntimeException: what is wrong at edu.isi.….Kickstart.f(Kickstart.java:900)``
-_EXCEPTION = re.compile(r"\[\d+\] [\w.$]+: (.+?)\s+at [\w.$]+\(\w+\.java:\d+\)")
+# ``[2] java.lang.RuntimeException: what is wrong at edu.isi.….Kickstart.f(Kickstart.java:900)``,
+# and with -v ``Caused by: …`` above a trace; the message may have several lines.
+_EXCEPTION = re.compile(
+    r"(?:\[\d+\]|\[FATAL ERROR\]|Caused by:) +[\w.$]+: (.+?)\s+at [\w.$]+\(\w+\.java:\d+\)",
+    re.DOTALL,
+)
+_LOGGED = re.compile(r"^\d{4}\.\d\d\.\d\d .*\n?", re.MULTILINE)
+# What Pegasus's start script says first of a Python module that is missing.
+_REQUIRED = re.compile(r"^Pegasus requires .+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,7 @@ def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     found = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
     if done.code != 0 or found is None:
         # Its errors go to standard output.
-        said = _last_line(Finished(done.code, done.errors, done.output))
+        said = _reason(Finished(done.code, done.errors, done.output))
         raise AdonError(f"{STARTER_NAME}: exit {done.code}: {said}")
     return int(found[1])
 
@@ -217,7 +224,7 @@ def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, P
 
 def _planned(done: Finished) -> PlannedWorkflow:
     if done.code != 0:
-        raise InputError(f"{PLANNER_NAME}: exit {done.code}: {_last_line(done)}")
+        raise InputError(f"{PLANNER_NAME}: exit {done.code}: {_reason(done)}")
     try:
         answer: Mapping[str, object] = json.loads(done.output)
         submit_dir = Path(str(answer["submit_dir"]))
@@ -242,12 +249,15 @@ def _make_room(submit_dir: Path) -> None:
         listing.with_suffix(MULTIPART_ENDING).mkdir(exist_ok=True)
 
 
-def _last_line(done: Finished) -> str:
-    said = (done.errors.strip() or done.output.strip()).splitlines()
-    if not said:
-        return "no output"
-    exception = _EXCEPTION.search(said[-1])
-    return exception[1] if exception else said[-1].strip()
+def _reason(done: Finished) -> str:
+    """Why a command of Pegasus failed: its innermost exception, else its last words."""
+    said = done.errors.strip() or done.output.strip()
+    if exceptions := _EXCEPTION.findall(said):
+        return " ".join(exceptions[-1].split())
+    if required := _REQUIRED.search(said):
+        return required[0]
+    lines = (_LOGGED.sub("", said).strip() or said).splitlines()
+    return lines[-1].strip() if lines else "no output"
 
 
 def runner(

@@ -413,7 +413,7 @@ def test_a_table_that_has_room_again_is_used_at_once(rig: FakeRig) -> None:
     with rig.openflow._lock:
         rig.openflow._reconciler._note_room(2)  # as the check every 30 s does
     other = replace(rig.circuit("b"), flows=(Flow("tcp", None, (5001, 5001)),))
-    with pytest.raises(ControllerError, match="s2 .*has room for"):
+    with pytest.raises(ControllerError, match=r"s2 .*has room for"):
         rig.controller.apply([rig.circuit("a"), other])
     rig.s2.size += 100
     rig.controller.apply([rig.circuit("a"), other])

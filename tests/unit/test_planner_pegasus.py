@@ -167,12 +167,54 @@ at edu.isi.pegasus.planner.code.gridstart.Kickstart.handleTransfer(Kickstart.jav
 """
 
 
-def test_a_java_exception_is_told_without_its_java(case: Case, home: Path) -> None:
-    planner = Planner(Finished(1, "ERROR while logging metrics\n", SAYS))
+# As pegasus-plan 5.1.3 says it with -v, and of a message with two lines.
+TRACE = """2026.11.28 22:49:21.399 UTC: [FATAL ERROR]  java.lang.RuntimeException: No code
+	at edu.isi.CPlanner.executeCommand(CPlanner.java:649)
+Caused by: java.lang.RuntimeException: DAX file for subworkflow does not exist /w/inner.yml
+	at edu.isi.SUBDAXGenerator.generateCode(SUBDAXGenerator.java:316)
+	... 2 more
+
+2026.11.28 22:49:21.446 UTC: [INFO] event.pegasus.code.generation  (0.131 seconds) - FINISHED
+"""
+TWO_LINES = """2026.11.28 22:49:25.562 UTC: [FATAL ERROR]
+ [1] java.lang.RuntimeException: No code at edu.isi.CPlanner.executeCommand(CPlanner.java:649)
+ [2] java.lang.RuntimeException: Unable to verify credential of type ssh for job create_dir.
+Please make sure it exists at edu.isi.Abstract.complainForInvalidCredential(Abstract.java:168)
+"""
+NO_CAUSE = """22:49:25.562 UTC: [FATAL ERROR]  java.lang.RuntimeException: Invalid option
+	at edu.isi.CPlanner.main(CPlanner.java:205)
+"""
+PREFLIGHT = """Pegasus requires the Python3 GitPython module to be installed
+Please install it via your OS package manager, via pip, or activate a venv.
+The PYTHONPATH is ['/usr/lib/python3.11']
+"""
+LOGGED = """Error: no such pool
+2026.11.28 22:49:21.446 UTC: [INFO] event.pegasus.planner  (1.2 seconds) - FINISHED
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (SAYS, "Make sure PEGASUS_HOME is set for site mu"),
+        (TRACE, "DAX file for subworkflow does not exist /w/inner.yml"),
+        (
+            TWO_LINES,
+            "Unable to verify credential of type ssh for job create_dir. "
+            "Please make sure it exists",
+        ),
+        (NO_CAUSE, "Invalid option"),
+        (PREFLIGHT, "Pegasus requires the Python3 GitPython module to be installed"),
+        (LOGGED, "Error: no such pool"),
+    ],
+)
+def test_why_pegasus_failed_is_told_without_its_java(
+    case: Case, home: Path, said: str, reason: str
+) -> None:
+    planner = Planner(Finished(1, "ERROR while logging metrics\n", said))
     with pytest.raises(InputError) as caught:
         pegasus_plan.plan(case.sources, mapping(), case.root / "submit", "store", run=planner)
-    told = "pegasus-plan: exit 1: Make sure PEGASUS_HOME is set for site mu"
-    assert str(caught.value) == told
+    assert str(caught.value) == f"pegasus-plan: exit 1: {reason}"
 
 
 def test_pegasus_run_starts_what_pegasus_planned(home: Path, tmp_path: Path) -> None:
