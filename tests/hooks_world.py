@@ -218,10 +218,16 @@ def never(_connection: socket.socket) -> None:
 
 
 def respond(text: bytes) -> Callable[[socket.socket], None]:
-    """Answers ``text`` to whatever was asked."""
+    """Answers ``text`` to whatever was asked, when all of it is there: who closes a connection
+    with something unread in it tears it down, and its answer may be lost."""
 
     def answer(connection: socket.socket) -> None:
-        connection.recv(65536)
+        with connection.makefile("rb") as asked:
+            length = 0
+            while line := asked.readline().strip().lower():
+                if line.startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            asked.read(length)
         connection.sendall(text)
         connection.close()
 

@@ -240,8 +240,8 @@ class Connection:
 
     def run(self) -> None:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.zone.connections.add(self.sock)
         try:
+            self._known()
             self._start_up()
             while True:
                 kind, message, data, call = self._receive()
@@ -258,6 +258,12 @@ class Connection:
             self.zone.connections.discard(self.sock)
             _shut(self.sock)
             self.sock.close()
+
+    def _known(self) -> None:
+        """Who ends the zone ends this connection, too."""
+        self.zone.connections.add(self.sock)
+        if self.zone.closing.is_set():
+            raise EOFError
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray(count)
@@ -299,14 +305,15 @@ class Connection:
         if self.zone.context:
             self.zone.connections.discard(self.sock)
             self.sock = self.zone.context.wrap_socket(self.sock, server_side=True)
-            self.zone.connections.add(self.sock)
+            self._known()
             self._exactly(struct.unpack(">i", self._exactly(4))[0])
             secret = ElementTree.fromstring(self._exactly(struct.unpack(">i", self._exactly(4))[0]))
             self._exactly(int(secret.findtext("msgLen") or 0))
 
     def _answer(self, number: int, message: ElementTree.Element, data: bytes) -> None:
         call = CALLS.get(number, "")
-        self.zone.calls[call or str(number)] += 1
+        with self.zone.lock:
+            self.zone.calls[call or str(number)] += 1
         self.zone.closing.wait(self.zone.latency_s)
         try:
             self._suffer(call)

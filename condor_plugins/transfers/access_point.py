@@ -124,11 +124,8 @@ class AccessPoint:
     def look(self, pending: PendingActions, /) -> None:
         """See PathSource. Raises nothing for what HTCondor does."""
         pending.add(self)
-        happened = self._read()
-        self._runs.feed(happened)
-        if happened or settling(self._runs, self._now()):
+        if self._hear() or settling(self._runs, self._now()):
             pending.hurry(self.key)
-        self._learn()
 
     def settle(self, pending: PendingActions, /) -> bool:
         """See PathSource: there is always an access point."""
@@ -144,6 +141,7 @@ class AccessPoint:
                 host, AdonError("names no site, expected AdonSite or PegasusSite in STARTD_ATTRS")
             )
         live, queue = self._live(broker)
+        self._hear()  # of what the queue shows by now the events know more
         for action in actions_for(live, Observed(self._runs, queue, now)):
             self._carry_out(action, broker)
         unsent = [
@@ -182,6 +180,13 @@ class AccessPoint:
             if isinstance(error, BrokerError):
                 raise
             self._log_once("schedd's history", error)
+
+    def _hear(self) -> bool:
+        """Take into account what happened; whether anything did."""
+        happened = self._read()
+        self._runs.feed(happened)
+        self._learn()
+        return bool(happened)
 
     def _read(self) -> list[RunEvent]:
         try:

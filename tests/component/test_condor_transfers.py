@@ -24,6 +24,7 @@ from waiting import until
 from adon.cli.main import main
 from adon.machine.packages import ensure
 from condor_plugins.jobs.jobad import parse
+from condor_plugins.transfers import setup
 from examples.testbed import procs
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
@@ -32,14 +33,26 @@ from network_provisioner.templates.data import BUILT_IN
 
 pytestmark = pytest.mark.component
 
-SITES = {"mu": SiteSpec(1), "tacc": SiteSpec(1)}
+# A starter that does not hear of its job's end keeps its slot for so many seconds.
+DEAF = "KILLING_TIMEOUT = 3\n"
+SITES = {name: SiteSpec(1, settings=DEAF) for name in ("mu", "tacc")}
 NETWORK = star("mu", "tacc", "local")
 QUICK = 30 * 2**20  # bytes that are sent in a moment
 SMALL = 12 * 2**20
+TINY = 2**20
 LONG_S = 300.0  # nothing here takes nearly as long
 # A hook waits so long for a broker that does not answer, and for a path: the shadow lets it live
 # for 120 s.
 PATIENT = {"timeout_s": 60.0, "patience_s": 80.0}
+# The hook, for which no server is too slow to say how large a file is: it may take ten seconds.
+SIZES_HOOK = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from condor_plugins.transfers import shadow_prepare
+from condor_plugins.urls import sizes
+sizes.facts.__defaults__ = (10.0,)
+sys.exit(shadow_prepare.main(sys.argv[1:]))
+"""
 # A transfer plug-in of the job's own.
 PLUGIN = r"""#!/bin/sh
 if [ "$1" = -classad ]; then
@@ -119,7 +132,11 @@ def pool(
     for folder in (place, *place.parents[:2]):
         folder.chmod(0o755)
     words = ["--config-dir", str(place), "--site", "local", "--broker", service.url, "--yes"]
-    assert main(["install", "condor", *words]) == 0
+    hook = place.with_name("shadow_prepare.py")
+    hook.write_text(SIZES_HOOK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup, "_PROGRAM", hook)
+        assert main(["install", "condor", *words]) == 0
     configure(service, sources={f"{web.url}/": "mu"}, redirector=web.url, **PATIENT)
     condor = ensure("condor", progress=print)
     # The event log is rotated every few jobs.
@@ -202,6 +219,12 @@ def given_back(service: Service, transit_id: str) -> Transit:
     return found
 
 
+def measured(service: Service, transit_id: str) -> Transit:
+    """When it is known how much was moved: that may be told later than that it is over."""
+    until(lambda: service.client.get(transit_id).usage.bytes > 0, "how much was moved")
+    return service.client.get(transit_id)
+
+
 def all_back(service: Service, cluster: str) -> list[Transit]:
     """What a job asked for, once it has ended."""
     until(lambda: all(t.state in ENDED for t in service.of_job(cluster)), "all back")
@@ -257,7 +280,8 @@ def test_input_has_a_path_before_it_is_sent_and_gives_it_back(
 ) -> None:
     cluster = submit(pool, jobs, QUICK, "accounting_group = soy", "batch_name = montage")
     job_over(pool, jobs)
-    path = next(t for t in all_back(service, cluster) if ":in:1" in t.id)
+    name = next(t.id for t in all_back(service, cluster) if ":in:1" in t.id)
+    path = measured(service, name)
     assert (path.request.src, path.request.dst, path.request.size_bytes, path.usage.bytes) == (
         "local",
         "tacc",
@@ -282,15 +306,19 @@ def test_whose_packets_are_whose_is_seen_at_the_shadow(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
     with sending(pool, service, jobs) as (_, path):
-        until(lambda: service.client.get(path.id).request.flows, "its ports")
-        flows = service.client.get(path.id).request.flows
-        open_now = {
-            (one.laddr.port, one.raddr.port)
-            for one in psutil.net_connections("tcp")
-            if one.status == psutil.CONN_ESTABLISHED
-        }
-        for flow in flows:
-            assert (flow.src_ports[0], flow.dst_ports[0]) in open_now
+
+        def are_open() -> bool:
+            flows = service.client.get(path.id).request.flows
+            open_now = {
+                (one.laddr.port, one.raddr.port)
+                for one in psutil.net_connections("tcp")
+                if one.status == psutil.CONN_ESTABLISHED
+            }
+            # A shadow has other connections, too, for a moment.
+            ports = {(flow.src_ports[0], flow.dst_ports[0]) for flow in flows}
+            return bool(ports) and ports <= open_now
+
+        until(are_open, "its ports, which are those of open connections")
     job_over(pool, jobs)
 
 
@@ -298,9 +326,7 @@ def test_output_has_a_path_while_it_is_sent(pool: Pool, service: Service, jobs: 
     cluster = submit(pool, jobs, 10 * QUICK)
     job_over(pool, jobs)
     name = next(t.id for t in all_back(service, cluster) if ":out:1" in t.id)
-    # How much it was, HTCondor says as the job ends, which may be later.
-    until(lambda: service.client.get(name).usage.bytes > 0, "how much was sent")
-    path = service.client.get(name)
+    path = measured(service, name)
     assert (path.request.src, path.request.dst, path.usage.bytes) == ("tacc", "local", 10 * QUICK)
     assert path.usage.outcome == "success"
     assert path.usage.goodput_bps > 0
@@ -318,18 +344,18 @@ def test_quick_output_has_its_path_before_it_is_sent(
         return any(":out:1" in t.id for t in service.of_job(job))
 
     for _ in range(3):
-        before = submit(pool, jobs, SMALL, *words)
+        before = submit(pool, jobs, TINY, *words)
         job_over(pool, jobs)
         until(partial(told_of, before), "what was sent")
     (jobs / "go").unlink()
-    cluster = submit(pool, jobs, SMALL, *words)
+    cluster = submit(pool, jobs, TINY, *words)
     until(partial(told_of, cluster), "the output's path")
     (jobs / "go").touch()
     job_over(pool, jobs)
     path = next(t for t in all_back(service, cluster) if ":out:1" in t.id)
-    assert (path.request.src, path.request.dst, path.request.size_bytes) == ("tacc", "local", SMALL)
+    assert (path.request.src, path.request.dst, path.request.size_bytes) == ("tacc", "local", TINY)
     assert path.grant.path == ["tacc", "s1", "local"]
-    until(lambda: service.client.get(path.id).usage.bytes == SMALL, "how much was sent")
+    until(lambda: service.client.get(path.id).usage.bytes == TINY, "how much was sent")
 
 
 def test_jobs_without_files_and_pegasus_own_ask_for_nothing(
@@ -349,8 +375,7 @@ def fetched(service: Service, cluster: str) -> Transit:
     all_back(service, cluster)
     name = f"-{cluster}.0-"
     (path,) = (t for t in service.client.list() if name in t.id and ":in@mu:1" in t.id)
-    until(lambda: service.client.get(path.id).usage.bytes > 0, "how much was fetched")
-    return service.client.get(path.id)
+    return measured(service, path.id)
 
 
 def test_what_the_slot_fetches_by_url_has_a_path_of_its_own(
@@ -506,6 +531,10 @@ def test_a_queued_job_that_is_removed_leaves_the_queue_of_the_network(
     pool: Pool, service: Service, jobs: Path
 ) -> None:
     """HTCondor starts a job that was removed while its hook ran, and removes it after that."""
+    # What earlier jobs had.
+    until(
+        lambda: not [t for t in service.client.list() if t.state not in ENDED], "an empty network"
+    )
     full = TransitRequest("full", "mu", "tacc", min_bps=0.9e9, lease_s=3600)
     assert service.client.request(full).state is TransitState.INSTALLED
     try:

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.component
 ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 300.0  # nothing here takes nearly as long
 SHARED, OWN = 30 * 2**20, 1000  # bytes
+# Else a job is given the slot of the one before, as soon as that has ended, whatever its Rank.
+ONE_JOB = "CLAIM_WORKLIFE = 0\n"
 # One slot that is carved up, since data slots are.
 CARVED = """
 NUM_CPUS = 4
@@ -54,7 +56,7 @@ def waiting(io_wait: float) -> SiteSpec:
     }
     lines = "".join(f"{name} = {value}\n" for name, value in told.items())
     more = f"STARTD_ATTRS = $(STARTD_ATTRS) {' '.join(told)}\n"
-    return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{lines}{more}")
+    return SiteSpec(2, attributes=site, settings=f"STARTD_CRON_JOBLIST =\n{lines}{more}{ONE_JOB}")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def pool(
         if host != "local":
             words += ["--execute", "--interface", "lo"]
             (folder / "zz-often").write_text("STARTD_CRON_ADON_HOST_PERIOD = 2s\n")
-            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}"
+            own = f"STARTD_CRON_JOBLIST =\nLOCAL_CONFIG_DIR = {folder}\n{CARVED}{ONE_JOB}"
             sites[host] = SiteSpec(1, settings=own)
         assert main(["install", "condor", *words]) == 0
     hub = f"LOCAL_CONFIG_DIR = {folder_of(place, 'local')}\n{HUB}"
@@ -109,7 +111,7 @@ def attribute(pool: Pool, host: str, name: str) -> str:
 
 def until_told(pool: Pool, host: str, name: str, told: bool = True) -> None:
     what = f"{name} of {host} to {'come' if told else 'go'}"
-    until(lambda: (attribute(pool, host, name) != "undefined") is told, what)
+    until(lambda: (attribute(pool, host, name) not in ("", "undefined")) is told, what)
 
 
 def submit(pool: Pool, folder: Path, lines: Mapping[str, str], count: int = 1) -> str:
@@ -145,8 +147,12 @@ def test_slots_tell_their_site_their_host_and_what_the_network_has_left(pool: Po
             until_told(pool, host, name)
         assert attribute(pool, host, "AdonSite") == host
     assert 0 <= float(attribute(pool, "mu", "AdonIoWaitFraction")) <= 1
-    left = [float(attribute(pool, host, names[-1])) for host in ("mu", "tacc")]
-    assert left == [180e6, 540e6]  # 10 % stay with best-effort traffic
+
+    def left() -> list[float]:
+        return [float(attribute(pool, host, names[-1])) for host in ("mu", "tacc")]
+
+    # 10 % stay with best-effort traffic.
+    until(lambda: left() == [180e6, 540e6], "the network to be free")
     assert attribute(pool, "mu", "AdonAvailL3From_local_Bps") == "undefined"
     assert attribute(pool, "mu", "AdonAvailL2From_mu_Bps") == "undefined"
 
@@ -202,13 +208,25 @@ def test_site_selection_counts_no_cores_that_stand_still(pool: Pool, tmp_path: P
     assert stalled == 0 or n["note"] == f"of 4 slots, {stalled} wait for disks (I/O wait)"
 
 
+# What jobs share is sent again once none of them is there any more.
+TOGETHER = """#!/bin/sh
+touch {0}/began.$$
+until [ "$(ls {0} | grep -c '^began')" -ge 3 ]; do sleep 0.1; done
+"""
+
+
 def sharing(folder: Path, size: int) -> dict[str, str]:
-    """Jobs at mu that share a file of so many bytes, and have one each."""
+    """Jobs at mu that share a file of so many bytes, and have one each. None ends before three have
+    begun."""
+    folder.chmod(0o777)
+    (folder / "together").write_text(TOGETHER.format(folder))
+    (folder / "together").chmod(0o755)
     for name, n_bytes in (("shared.dat", size), ("own.dat", OWN)):
         with (folder / name).open("wb") as file:
             file.truncate(n_bytes)
         (folder / name).chmod(0o644)
     return {
+        "executable": str(folder / "together"),
         "transfer_common_input": "shared.dat", "transfer_input_files": "own.dat",
         "requirements": 'AdonSite == "mu"', "request_disk": f"{size // 2**20 + 100}MB",
     }  # fmt: skip
@@ -230,7 +248,9 @@ def test_what_jobs_of_a_machine_share_has_one_path(
 
     until(lambda: len(asked()) == 4, "the inputs of three jobs, and of what they share")
     until(lambda: all(t.state in ENDED or not t.grant.path for t in asked().values()), "all back")
-    (shared,) = (t for name, t in asked().items() if ".common" in name)
+    (name,) = (name for name in asked() if ".common" in name)
+    until(lambda: asked()[name].usage.bytes, "how much was moved")
+    shared = asked()[name]
     assert (shared.request.src, shared.request.dst) == ("local", "mu")
     assert (shared.request.size_bytes, shared.usage.bytes, shared.usage.outcome) == (
         SHARED,
@@ -238,7 +258,7 @@ def test_what_jobs_of_a_machine_share_has_one_path(
         "success",
     )
     assert shared.grant.path == ["local", "s1", "mu"]
-    own = [t for name, t in asked().items() if ".common" not in name]
+    own = [t for other, t in asked().items() if other != name]
     assert [t.request.size_bytes for t in own] == [OWN] * 3
 
 
@@ -254,18 +274,16 @@ def test_what_jobs_of_a_machine_share_by_url_is_fetched_and_asked_for_once(
             cluster = ran(pool, tmp_path, lines, 3)
         finally:
             hooks.write_text(before)
-    assert [one for one in web.asked if "GET" in one] == ["GET /data"]
+    assert sorted(web.asked) == ["GET /data", "HEAD /data"]
     (name,) = (
         t.id for t in service.client.list() if f"-{cluster}." in t.id and t.request.src == "iplant"
     )
     until(lambda: service.client.get(name).state in ENDED, "the path to be given back")
+    until(lambda: service.client.get(name).usage.bytes, "how much was moved")
     path = service.client.get(name)
     assert ".common" in name
-    assert (path.request.dst, path.request.size_bytes, path.usage.outcome) == (
-        "mu",
-        SHARED,
-        "success",
-    )
+    assert (path.request.dst, path.usage.outcome) == ("mu", "success")
+    assert path.request.size_bytes in (SHARED, None)  # a server may be too slow to tell
     assert (path.usage.bytes, path.usage.seconds > 0) == (SHARED, True)
 
 

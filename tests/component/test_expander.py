@@ -22,7 +22,7 @@ from examples.testbed.pool import Pool
 
 pytestmark = pytest.mark.component
 
-FLAVOUR = {"cores": 2, "memory_mb": 1024, "price": 0.5, "boot": "6 s", "boot_spread": "2 s"}
+FLAVOUR = {"cores": 2, "memory_mb": 1024, "price": 0.5, "boot": "6 s", "boot_spread": "15 s"}
 SUBMIT = "executable = /bin/sleep\narguments = {}\nlog = {}.log\nrequest_memory = 64\nqueue {}\n"
 
 

@@ -31,11 +31,12 @@ def say(word):
         file.write(word + chr(10))
 
 
-signal.signal(signal.SIGHUP, lambda *_: say("read again"))
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(say("ended")))
+told = signal.SIGHUP, signal.SIGTERM
+signal.pthread_sigmask(signal.SIG_BLOCK, told)
 say("begun")
-while True:
-    signal.pause()
+while signal.sigwait(told) == signal.SIGHUP:
+    say("read again")
+say("ended")
 """
 
 

@@ -8,17 +8,20 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from authority import Authority
 from irods.password_obfuscation import encode
 from irods_zone import Fault, Zone
 
-from condor_plugins.irods import files, plugin
+from condor_plugins.irods import files, plugin, transfer
 from condor_plugins.irods.results import Result
 from condor_plugins.irods.transfer import Limits
 
@@ -85,10 +88,9 @@ def sent(zone: Zone, path: str = "new", limits: Limits = LIMITS) -> Result:
     return result
 
 
-def details(result: Result) -> tuple[object, object, object]:
+def details(result: Result) -> tuple[int, int, str]:
     """Streams, tries and by what it was verified."""
-    told = result["DeveloperData"]
-    assert isinstance(told, dict)
+    told: Any = result["DeveloperData"]
     return told["TransferStreams"], told["TransferTries"], told["TransferChecksum"]
 
 
@@ -118,9 +120,12 @@ def test_goes_on_where_connections_broke(
     results = [got(zone, limits=limits), sent(zone, limits=limits)]
     assert Path("got").read_bytes() == zone.data(f"{zone.home()}/new") == DATA
     for result, call in zip(results, ("read", "write"), strict=True):
-        assert details(result) == (count, 1 + times, "sha2")
+        used, tries, checksum = details(result)
+        assert (used, checksum) == (count, "sha2")
+        # A machine that stands still for as long as is waited makes more connections hang.
+        assert tries == 1 + times or (tries > 1 + times and action == "hang")
         # A block or so for each connection that broke, and not all over again.
-        assert zone.moved[call] <= len(DATA) + times * MIB
+        assert zone.moved[call] <= len(DATA) + (tries - 1) * MIB
 
 
 @pytest.mark.parametrize("call", ["login", "query", "open", "close", "checksum", "close_replica"])
@@ -142,8 +147,18 @@ def why(result: Result) -> str:
     return str(result["TransferError"])
 
 
+def clock(monkeypatch: pytest.MonkeyPatch, pace: float) -> None:
+    """Have the transfer's own clock go so much faster than that of its connections."""
+
+    def now() -> float:
+        return pace * time.monotonic()
+
+    monkeypatch.setattr(transfer, "time", SimpleNamespace(monotonic=now, sleep=time.sleep))
+
+
 @pytest.mark.parametrize("call", ["login", "query", "read"])
-def test_a_get_that_hangs_ends(zone: Zone, call: str) -> None:
+def test_a_get_that_hangs_ends(zone: Zone, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock(monkeypatch, 1e-3)  # the connections are first to see it
     zone.faults = [Fault(call, "hang", times=1000)]
     assert "cannot be reached, or broke off (Could not receive server response)" in why(
         got(zone, limits=HASTY)
@@ -157,9 +172,12 @@ def test_a_put_that_hangs_ends(zone: Zone, call: str) -> None:
     assert re.search("broke off|was cut off|not a byte moved", why(sent(zone, limits=HASTY)))
 
 
-def test_a_server_that_sends_too_slowly_for_a_time_out_is_left(zone: Zone) -> None:
-    zone.trickle_s = 0.1  # for each byte: no read of the socket takes longer
-    assert "not a byte moved for" in why(got(zone, limits=HASTY))
+def test_a_server_that_sends_too_slowly_for_a_time_out_is_left(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.trickle_s = 0.1  # for each byte: no read of the socket takes as long as LIMITS allow
+    clock(monkeypatch, 200.0)
+    assert "not a byte moved for" in why(got(zone))
 
 
 @pytest.mark.parametrize("call", ["read", "write"])

@@ -312,6 +312,18 @@ def test_a_process_that_is_too_slow_is_ended_with_what_it_started(tmp_path: Path
     assert pids and all(gone(int(pid)) for pid in pids)
 
 
+def test_what_was_noted_before_the_answer_is_said_however_long_it_takes_to_read(
+    tmp_path: Path,
+) -> None:
+    note = (
+        "print('\\n' * 60_000 + 'by the way', file=sys.stderr, flush=True)\n"  # what a pipe holds
+    )
+    body = READ + note + ALL_AT_MU.removeprefix(READ)
+    found = fake_plan(chain(command=script(tmp_path / "answer.py", body)))
+    assert any("by the way" in line for line in found.infos)
+    assert set(found.sites.values()) == {"mu"}
+
+
 def test_a_process_that_lingers_after_its_answer_is_ended(tmp_path: Path) -> None:
     body = f"open({str(tmp_path / 'pids')!r}, 'w').write(str(os.getpid()))\n" + ALL_AT_MU
     found = fake_plan(chain(command=script(tmp_path / "a.py", body + "time.sleep(600)")))

@@ -53,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerClient]:
 @pytest.fixture
 def config(pool: Pool, tmp_path: Path) -> Iterator[Path]:
     """Of a pool that grows and shrinks."""
-    flavour = {"cores": 2, "memory_mb": 512, "boot": "6 s", "boot_spread": "2 s"}
+    flavour = {"cores": 2, "memory_mb": 512, "boot": "6 s", "boot_spread": "15 s"}
     more = {"flavours": {"small": flavour}, "cores": 8, "every": "1 s"}
     found = write_config(tmp_path, pool, **more)
     with at_work(pool, adon(found, "run"), tmp_path):

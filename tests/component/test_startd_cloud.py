@@ -83,8 +83,13 @@ def test_a_machine_joins_runs_jobs_and_goes_with_all_that_it_started(
     log = tmp_path / "j.log"
     until(lambda: log.exists() and log.read_text().count("\n001 ") == 2, "the jobs to start")
     home = tmp_path / "adon-workers/w1"
-    family = _family(home, _living(home))
-    assert len(family) >= 6  # master, startd, two starters, two jobs
+
+    def there() -> list[int]:
+        found = _family(home, _living(home))
+        return found if len(found) >= 6 else []
+
+    # HTCondor tells of a job just before it starts it.
+    family = until(there, "master, startd, two starters, two jobs")
     cloud.delete("w1")
     assert states(cloud) == {"w1": MachineState.ENDED}
 

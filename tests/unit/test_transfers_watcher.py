@@ -191,6 +191,26 @@ def test_a_schedd_that_is_away_is_no_reason_to_end_anything(world: World) -> Non
     assert world.broker.live() == [IN]
 
 
+def test_what_happens_while_the_schedd_is_asked_is_told_by_the_events(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job ends between the look at the events and the schedd's answer."""
+    world.broker.ask([REQUEST])
+    world.look(move(Step.IN_STARTED, 101, **TOLD))
+
+    def jobs(_names: object) -> dict[str, QueuedJob]:
+        world.events.new += [
+            move(Step.IN_FINISHED, 103, **TOLD),
+            event(Kind.EXECUTE, 103, **TOLD),
+            event(Kind.TERMINATED, 104, SentBytes=0.0, **TOLD),
+        ]
+        return {}
+
+    monkeypatch.setattr(world.schedd, "jobs", jobs)
+    world.look()
+    assert world.broker.released == [(IN, 1000, 2.0, "success")]
+
+
 def test_the_broker_is_told_why_there_was_no_path(world: World) -> None:
     why: dict[str, Any] = {
         "AdonInState": "unasked",

@@ -1,7 +1,9 @@
 package org.adon.pegasus;
 
 import java.io.BufferedWriter;
+import java.io.FilterInputStream;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.OutputStreamWriter;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
@@ -22,10 +24,16 @@ final class Asker {
     /** What the process noted on its standard error: first lines in full, then the rest unread. */
     static final int MOST_NOTES = 20;
 
+    /** On a busy machine, until all that a process has said is read, or it is seen to have ended. */
+    private static final int ENDS_MS = 10000;
+
+    private static final int LOOK_MS = 10;
+
     private final List<String> command;
     private final double limitSeconds;
     private final List<String> notes = new ArrayList<String>();
     private Refusal shortfall;
+    private volatile boolean answered;
 
     Asker(List<String> command, double limitSeconds) {
         this.command = command;
@@ -53,7 +61,8 @@ final class Asker {
             if (shortfall != null && answer.latest() == null) {
                 throw shortfall;
             }
-            noter.join(10); // what it said before its last line is nearly always there by now
+            answered = true;
+            noter.join(ENDS_MS); // what it noted before its last line is soon read
             return answer.latest();
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
@@ -85,7 +94,7 @@ final class Asker {
         if (answer.latest() != null && answer.latest().last) {
             return null;
         }
-        noter.join(1000);
+        noter.join(ENDS_MS);
         return new Refusal(ended(process) + " after " + answer.state() + lastNote());
     }
 
@@ -145,7 +154,7 @@ final class Asker {
 
     private void note(Process process) {
         try {
-            Lines lines = new Lines(process.getErrorStream());
+            Lines lines = new Lines(untilAnswered(process));
             for (String line = lines.next(); line != null; line = lines.next()) {
                 String said = Words.line(line);
                 synchronized (notes) {
@@ -159,12 +168,35 @@ final class Asker {
         }
     }
 
+    /** Its standard error, which ends when it is empty after the answer: it may be held open. */
+    private InputStream untilAnswered(Process process) {
+        InputStream in = process.getErrorStream();
+        return new FilterInputStream(in) {
+            @Override
+            public int read(byte[] bytes) throws IOException {
+                boolean last = answered;
+                while (in.available() == 0 && process.isAlive()) {
+                    if (last) {
+                        return -1;
+                    }
+                    try {
+                        Thread.sleep(LOOK_MS);
+                    } catch (InterruptedException error) {
+                        throw new IOException(error);
+                    }
+                    last = answered;
+                }
+                return in.read(bytes);
+            }
+        };
+    }
+
     private static String ended(Process process) throws InterruptedException {
-        for (int i = 0; i < 100; i++) { // its last stream is closed: it is about to end
+        for (int i = 0; i < ENDS_MS / LOOK_MS; i++) { // its last stream is closed: it is about to end
             try {
                 return "it ended with exit status " + process.exitValue();
             } catch (IllegalThreadStateException error) {
-                Thread.sleep(10);
+                Thread.sleep(LOOK_MS);
             }
         }
         return "it closed its output";
