@@ -168,15 +168,15 @@ final class Asker {
         }
     }
 
-    /** Its standard error, which ends when it is empty after the answer: it may be held open. */
+    /** Its standard error, to where it is empty after the answer or the end: others may hold it. */
     private InputStream untilAnswered(Process process) {
         InputStream in = process.getErrorStream();
         return new FilterInputStream(in) {
             @Override
             public int read(byte[] bytes) throws IOException {
-                boolean last = answered;
-                while (in.available() == 0 && process.isAlive()) {
-                    if (last) {
+                boolean over = answered || !process.isAlive();
+                while (in.available() == 0) {
+                    if (over) {
                         return -1;
                     }
                     try {
@@ -184,7 +184,7 @@ final class Asker {
                     } catch (InterruptedException error) {
                         throw new IOException(error);
                     }
-                    last = answered;
+                    over = answered || !process.isAlive();
                 }
                 return in.read(bytes);
             }
