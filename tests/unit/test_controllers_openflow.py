@@ -508,6 +508,23 @@ def test_of_two_switches_with_one_id_the_first_is_kept(
     assert twin.table == {} == other.table and rig.controller.installed() == ["a"]
 
 
+def test_a_switch_has_not_gone_because_we_were_stopped_while_it_answered(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, stopped = connections.Ticket.wait, iter([True])
+
+    def overslept(self: connections.Ticket, timeout_s: float) -> None:
+        if next(stopped, False):
+            raise connections.ChannelLostError("no answer: nobody ran who could read it")
+        wait(self, timeout_s)
+
+    channel = rig.openflow._switches._channels[1]
+    monkeypatch.setattr(connections.Ticket, "wait", overslept)
+    assert channel.answers(60.0)
+    rig.s1.close()
+    assert not channel.answers(60.0)
+
+
 def test_where_the_first_of_two_switches_with_one_id_goes_the_other_takes_its_place(
     rig: FakeRig,
 ) -> None:
