@@ -197,14 +197,16 @@ class WallClock:
 
 
 class HastyClock(WallClock):
-    """Time that passes faster while leases are waited for, by a minute each time at most."""
+    """Time that stands still on a slow machine too, and passes while something is waited for, by a
+    minute each time at most."""
 
     def __init__(self) -> None:
+        self._began = time.time()
         self._ahead_s = 0.0
         self._most_s = 0.0
 
     def now(self) -> float:
-        return time.time() + self._ahead_s
+        return self._began + self._ahead_s
 
     def wait_for(self, what: str, check: Callable[[], bool]) -> None:
         self._most_s = self._ahead_s + 60.0

@@ -19,6 +19,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
+from examples.testbed.ports import free_port
+
 Json = dict[str, Any]
 _FLOW = re.compile(
     r"/data/opendaylight-inventory:nodes/node=openflow:(\d+)/flow-node-inventory:table=0"
@@ -90,7 +92,8 @@ class FakeOpenDaylight:
         self.dripping = threading.Event()
         self._closed = threading.Event()
         self._server: ThreadingHTTPServer | None = None
-        self.port = 0
+        # Not one that the kernel gives to who connects: it would not be free to come back to.
+        self.port = free_port()
         self.up()
 
     @property
@@ -104,7 +107,6 @@ class FakeOpenDaylight:
         server.daemon_threads = True
         if self._tls is not None:
             server.socket = self._tls.wrap_socket(server.socket, server_side=True)
-        self.port = server.server_address[1]
         self._server = server
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
 

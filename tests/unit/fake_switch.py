@@ -234,12 +234,11 @@ class FakeSwitch:
             return b"".join(self._removed(self.table.pop(k), DELETED) for k in gone)
         return b""
 
-    def change(self, cookie: int, how: Callable[[Entry], Entry]) -> None:
-        """Somebody else changes the rules with a cookie; the controller is not told."""
+    def change(self, how: Callable[[Entry], Entry]) -> None:
+        """Somebody else changes all rules at once; the controller is not told."""
         with self.lock:
             for key, entry in self.table.items():
-                if entry.cookie == cookie:
-                    self.table[key] = how(entry)
+                self.table[key] = how(entry)
 
     def lose(self, quietly: bool = False, cookies: Callable[[int], bool] = bool) -> None:
         """Somebody else deletes rules; ``quietly``: the controller is not told."""

@@ -110,6 +110,8 @@ def test_a_message_that_lacks_what_it_needs_ends_its_connection_alone(
     rig.s2.say(struct.pack("!BBHI", 4, PACKET_IN, 34 + len(frame), 0) + head + frame)
     rig.wait_for("a new connection", lambda: rig.s2.connections == 2)
     rig.wait_for("return", lambda: rig.controller.installed() == ["goes", "stays"])
+    # By the thread of the connection that has ended, which may come after the new one's.
+    rig.wait_for("the report", lambda: "it sent" in caplog.text)
     assert rig.s1.connections == 1
     lines = [r.getMessage() for r in caplog.records if "it sent" in r.getMessage()]
     assert len(lines) == 1 and lines[0].startswith("switch s2 (dpid 0x2) was disconnected: ")

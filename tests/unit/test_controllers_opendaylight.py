@@ -68,7 +68,7 @@ class FakeRig(HastyClock):
         self, timeout_s: float = 30.0, password: str = "admin", settle_s: float = 30.0
     ) -> OpenDaylightController:
         access = Access(self.odl.url, "admin", password, timeout_s)
-        return OpenDaylightController(
+        made = OpenDaylightController(
             self.topology,
             access,
             clock=self.now,
@@ -76,6 +76,8 @@ class FakeRig(HastyClock):
             settle_s=settle_s,
             discover_s=0.5,
         )
+        made._switches.check_s = 3600.0  # a test looks when it wants to
+        return made
 
     def circuit(self, name: str = "a", rate: float = 50.0, lease_s: float = 600.0) -> Circuit:
         return Circuit(name, PATH, rate * MBPS, 2 * rate * MBPS, self.now() + lease_s)
@@ -160,8 +162,9 @@ def test_a_refused_route_is_not_left_configured() -> None:
         impatient.start(30.0)
         assert "switch s2 (dpid 0x2) did not do what" in impatient.switches()[1].problem
         assert impatient.switches()[0].problem == ""
-        assert rig.odl.nodes[2].config == {}
+        rig.wait_for("the end of each try", lambda: rig.odl.nodes[2].config == {})
     finally:
+        impatient.stop()
         rig.close()
 
 
@@ -375,9 +378,10 @@ def test_a_switch_that_does_not_come_is_named(caplog: pytest.LogCaptureFixture) 
         controller = rig.new_controller()
         controller.start(0.5)
         controller.stop()
-        # On a busy machine the other one has not answered in time either.
+        # On a busy machine the other one has not answered in time either, and stands before it.
+        assert "waits for switch s" in caplog.text
         assert (
-            "waits for switch s2 (dpid 0x2) to connect to OpenDaylight at "
+            "switch s2 (dpid 0x2) to connect to OpenDaylight at "
             f"{rig.odl.url}, expected the switches' controller to be set to it"
         ) in caplog.text
     finally:

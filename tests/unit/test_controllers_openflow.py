@@ -17,7 +17,7 @@ from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
-from network_provisioner.controllers import switched
+from network_provisioner.controllers import reconcile
 from network_provisioner.controllers.conformance import ControllerConformance
 from network_provisioner.controllers.openflow import connections
 from network_provisioner.controllers.openflow.connections import parse_listen
@@ -91,11 +91,9 @@ def test_a_switch_that_does_not_answer_is_an_error_and_resynced(rig: FakeRig) ->
 def test_circuits_need_their_switches_and_removal_does_not(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     rig.s2.close()
-    rig.wait_for("loss of s2", lambda: rig.controller.installed() == [])
-    with pytest.raises(
-        ControllerError,
-        match=r"switch s2 \(dpid 0x2\)(: the connection was closed| is not connected)",
-    ):
+    rig.wait_for("loss of s2", lambda: rig.openflow._switches.connected() == {1})
+    assert rig.controller.installed() == []
+    with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
         rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
     rig.controller.apply([])
     assert TRANSIT_OWNER not in rig.owners(rig.s1)
@@ -217,7 +215,8 @@ def test_without_one_switch_the_others_serve_and_it_is_named(
     rig.s2.close()
     try:
         rig.controller.start(0.5)
-        assert "waits for switch s2 (dpid 0x2) to connect to " in caplog.text
+        assert "switch s2 (dpid 0x2) to connect to " in caplog.text
+        rig.wait_for("s1", lambda: rig.owners(rig.s1) == [ROUTE_OWNER] * 6)
         rig.controller.apply([])
         here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
         rig.controller.apply([here])
@@ -261,12 +260,14 @@ def contents(switch: FakeSwitch) -> dict[tuple[int, bytes], tuple[int, bytes]]:
 
 
 def groups_gone(switch: FakeSwitch) -> None:
-    switch.groups.clear()
+    with switch.lock:
+        switch.groups.clear()
 
 
 def weights_changed(switch: FakeSwitch) -> None:
-    for number, body in switch.groups.items():
-        switch.groups[number] = body[:10] + struct.pack("!H", 7) + body[12:]
+    with switch.lock:
+        for number, body in switch.groups.items():
+            switch.groups[number] = body[:10] + struct.pack("!H", 7) + body[12:]
 
 
 def rules_gone(switch: FakeSwitch) -> None:
@@ -275,13 +276,11 @@ def rules_gone(switch: FakeSwitch) -> None:
 
 def rules_changed(switch: FakeSwitch) -> None:
     """As ``ovs-ofctl mod-flows`` does: a cookie stays."""
-    for cookie in {e.cookie for e in list(switch.table.values())}:
-        switch.change(cookie, lambda e: replace(e, rest=e.match.ljust(-(-len(e.match) // 8) * 8)))
+    switch.change(lambda e: replace(e, rest=e.match.ljust(-(-len(e.match) // 8) * 8)))
 
 
 def rules_overwritten(switch: FakeSwitch) -> None:
-    for cookie in {e.cookie for e in list(switch.table.values())}:
-        switch.change(cookie, lambda e: replace(e, cookie=7))
+    switch.change(lambda e: replace(e, cookie=7))
 
 
 @pytest.mark.parametrize(
@@ -306,8 +305,8 @@ def test_what_nobody_tells_of_is_found_by_looking(
 def test_classes_that_somebody_changes_are_found_by_looking(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     before = dict(rig.shaper.laid)
-    rig.check_often()
     rig.shaper.laid["s2-a"] = replace(before["s2-a"], classes=())
+    rig.check_often()
     rig.wait_for("the repair", lambda: bool(rig.openflow.switches()[1].repairs))
     assert rig.shaper.laid == before
     assert rig.openflow.switches()[1].repairs == {"devices' classes": 1}
@@ -352,6 +351,7 @@ def test_links_that_one_round_misses_are_no_news_and_more_are_told_once(
 def test_a_switch_that_has_what_it_should_is_not_read_rule_by_rule(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reconcile, "CHECK_S", 3600.0)
     rig.controller.apply([rig.circuit("a")])
     looks = Counter[int]()
     look = rig.openflow._switches.fingerprint
@@ -424,9 +424,13 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     rig.controller.apply(
         [here := Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)]
     )
-    rig.openflow._switches._silent_after_s = 0.5
     rig.s2.silent = True
-    rig.wait_for("the news", lambda: rig.openflow.switches()[1].problem == "does not answer")
+
+    def is_silent() -> bool:
+        rig.openflow._switches._channels[2].silent_s = 30.0  # as if it had been for so long
+        return rig.openflow.switches()[1].problem == "does not answer"
+
+    rig.wait_for("the news", is_silent)
     assert not rig.openflow.switches()[1].connected and rig.openflow.switches()[0].connected
     with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
         rig.controller.apply([here, rig.circuit("over")])
@@ -446,11 +450,9 @@ def test_what_is_released_is_no_loss(rig: FakeRig) -> None:
     assert rig.openflow.switches()[1].repairs == {}
 
 
-def test_who_deletes_them_again_and_again_is_reported_until_it_ends(
-    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(switched, "CHECK_S", 3600.0)
+def test_who_deletes_them_again_and_again_is_reported_until_it_ends(rig: FakeRig) -> None:
     rig.controller.apply([])
+    rig.openflow._switches.check_s = 0.01
 
     def lost_again() -> bool:
         rig.s1.lose()
@@ -458,12 +460,8 @@ def test_who_deletes_them_again_and_again_is_reported_until_it_ends(
 
     rig.wait_for("what is said of s1", lost_again)
     assert rig.openflow.switches()[1].problem == ""
-    rig.openflow._switches.check_s = 0.01
-    rig.s1.lose()
     rig.wait_for("its rules", lambda: rig.owners(rig.s1) == [ROUTE_OWNER] * 6)
-    later = time.monotonic() + 5.0
-    monkeypatch.setattr(rig.openflow._monitor, "_monotonic", lambda: later)
-    assert rig.openflow.switches()[0].problem == ""
+    rig.wait_for("the end of it", lambda: rig.openflow.switches()[0].problem == "")
 
 
 def test_a_switch_that_never_came_is_named_at_once() -> None:
@@ -473,7 +471,8 @@ def test_a_switch_that_never_came_is_named_at_once() -> None:
 
 def test_a_switch_that_connects_again_and_again_is_named(rig: FakeRig) -> None:
     def again() -> bool:
-        rig.s1.hang_up()
+        if 1 in rig.openflow._switches.connected():
+            rig.s1.hang_up()
         return rig.openflow.switches()[0].problem.startswith("connects again and again: 5 times")
 
     rig.wait_for("what is said of s1", again)
@@ -492,6 +491,7 @@ def test_of_two_switches_with_one_id_the_first_is_kept(
     rig: FakeRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "_RIVAL_S", 3600.0)
+    monkeypatch.setattr(connections, "_ALIVE_S", 240.0)
     rig.controller.apply([rig.circuit("a")])
     twin = FakeSwitch(rig.port, 1, [1], rig.now)
     named = "has the datapath id of another switch, at 127.0.0.2, which is not used"
@@ -506,6 +506,23 @@ def test_of_two_switches_with_one_id_the_first_is_kept(
     monkeypatch.setattr(connections, "_RIVAL_S", 0.0)
     rig.wait_for("its end", lambda: rig.openflow.switches()[0].problem == "")
     assert twin.table == {} == other.table and rig.controller.installed() == ["a"]
+
+
+def test_a_switch_has_not_gone_because_we_were_stopped_while_it_answered(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, stopped = connections.Ticket.wait, iter([True])
+
+    def overslept(self: connections.Ticket, timeout_s: float) -> None:
+        if next(stopped, False):
+            raise connections.ChannelLostError("no answer: nobody ran who could read it")
+        wait(self, timeout_s)
+
+    channel = rig.openflow._switches._channels[1]
+    monkeypatch.setattr(connections.Ticket, "wait", overslept)
+    assert channel.answers(60.0)
+    rig.s1.close()
+    assert not channel.answers(60.0)
 
 
 def test_where_the_first_of_two_switches_with_one_id_goes_the_other_takes_its_place(
@@ -526,7 +543,9 @@ def test_rates_are_kept_by_meters_where_no_device_is_named_and_switches_have_the
     whole, port = two_switches(), free_port()
     links = [replace(link, devices=None) for link in whole.links]
     topology = Topology(whole.nodes.values(), links)
-    controller = OpenFlowController(topology, f"127.0.0.1:{port}", RecordingShaper())
+    controller = OpenFlowController(
+        topology, f"127.0.0.1:{port}", RecordingShaper(), reply_timeout_s=30.0, silent_after_s=30.0
+    )
     switches = [FakeSwitch(port, dpid, [1, 2], has_meters=has_meters) for dpid in (1, 2)]
     try:
         controller.start(60.0)

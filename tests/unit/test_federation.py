@@ -260,7 +260,7 @@ def test_documents_are_fetched_whole_from_where_they_are_said_to_be(
             with pytest.raises(ValueError):
                 federation.fetched(url + wrong)
         monkeypatch.setattr(federation, "_TIMEOUT_S", 0.3)
-        with pytest.raises(ValueError):
+        with pytest.raises((ValueError, OSError)):  # before its first word, on a busy machine
             federation.fetched(f"{url}/drops")
         server.shutdown()
     with pytest.raises(OSError):
