@@ -118,7 +118,7 @@ else:
                 self.daemons[name] = daemon
                 # The second time it waits for what is new.
                 while len(self.broker.desks[name].asked) < asked + 2:
-                    assert daemon.running(), daemon.last_words()
+                    daemon.check()
                     time.sleep(0.02)
 
         def log(self, name: str) -> Path:
