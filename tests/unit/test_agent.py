@@ -393,6 +393,11 @@ def test_a_run_is_measured_at_the_brokers_time(tmp_path: Path) -> None:
     assert {(m.at, m.source, m.subject) for m in result.measurements} == {(7.25, "agent:mu", "mu")}
 
 
+def test_a_run_that_a_busy_machine_began_at_its_end_measures_still(tmp_path: Path) -> None:
+    of = settings("http://127.0.0.1:1", tmp_path)
+    assert perform(job("a", 7.0), of, time.monotonic() - 1.0, Halt()).error == ""
+
+
 def test_a_fault_of_a_probe_is_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(_: object) -> None:
         raise RuntimeError("a\nfault")
