@@ -15,9 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from examples.testbed.ports import free_port
 from monitors.measurements.agent.messages import Assignment
 
 HORIZON_S = 300.0
+IDLE_S = 0.5  # then it closes a connection on which nothing more is asked
 
 
 @dataclass
@@ -59,7 +61,6 @@ class FakeBroker:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            timeout = 0.5  # then it closes a connection on which nothing is asked
 
             def do_GET(self) -> None:
                 broker.answer(self, None)
@@ -85,7 +86,7 @@ class FakeBroker:
             def handle_error(self, *_: object) -> None:
                 pass
 
-        self._server = Server((host, port), Handler)
+        self._server = Server((host, port or free_port()), Handler)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -195,6 +196,7 @@ class FakeBroker:
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body)
+        request.connection.settimeout(IDLE_S)
 
 
 def _error(code: str) -> bytes:

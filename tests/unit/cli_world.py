@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from adon.cli import options
+from adon.cli import doctor, options
 from adon.cli.main import main
 
 NOBODY = "127.0.0.1:9"  # the discard port: nobody listens there
@@ -153,8 +153,8 @@ def adon(*words: object) -> Ran:
     """Run ``adon`` in this process; arguments that cannot be end it as they end the program. It
     waits for a test's broker however busy the machine is."""
     out, err = io.StringIO(), io.StringIO()
-    patience = patch.object(options, "TIMEOUT_S", 600.0)
-    with redirect_stdout(out), redirect_stderr(err), patience:
+    patience = patch.object(options, "TIMEOUT_S", 600.0), patch.object(doctor, "_ASKED_S", 600.0)
+    with redirect_stdout(out), redirect_stderr(err), patience[0], patience[1]:
         try:
             code = main([str(word) for word in words])
         except SystemExit as end:

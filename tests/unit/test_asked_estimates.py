@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_rig import serving, token_of
+from api_rig import FOR_EVER_S, serving, token_of
 from broker_rig import Rig
 from cli_world import CONFIG, NOBODY, adon, config_file, write_world
 from hooks_world import http, listening, respond
@@ -17,6 +17,7 @@ from test_api_archive import NOW, Here
 from test_planner_request import small
 
 from adon.planner_request import MappingAnswer, answers
+from adon.planning import placement
 from monitors.archive import asked
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.asked import LEFT_OUT
@@ -53,6 +54,13 @@ def fill(archive: Archive) -> None:
         Measurement(f"{n}", metric, subject, value, UNITS.get(metric, "s"), NOW - 5, "test")
         for n, (metric, subject, value) in enumerate(FACTS)
     )
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker of a test is waited for however busy the machine is."""
+    monkeypatch.setattr(placement, "BROKER_TIMEOUT_S", FOR_EVER_S)
+    monkeypatch.setattr(placement, "_ESTIMATES_TIMEOUT_S", FOR_EVER_S)
 
 
 def planned(config: Path) -> tuple[MappingAnswer, list[str]]:

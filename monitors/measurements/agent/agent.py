@@ -131,8 +131,11 @@ class Agent:
         usable = [t for t, why in self._able.items() if not why and t in settings.limits.tools]
         query["tools"] = ",".join(usable)
         with self._lock:
-            steady, wall = since_boot(), time.time()  # at once: looking for tools takes its time
-            offset_s, error_s = self._clock.now(steady) - wall, self._clock.error_s(steady)
+            # At once: looking for tools takes its time. And so may a pause between the two clocks.
+            before, wall, after = since_boot(), time.time(), since_boot()
+            steady, pause_s = (before + after) / 2, after - before
+            offset_s = self._clock.now(steady) - wall
+            error_s = self._clock.error_s(steady) + pause_s / 2
         if math.isfinite(offset_s):
             query |= {"offset_s": f"{offset_s:.6f}", "error_s": f"{error_s:.6f}"}
         return query

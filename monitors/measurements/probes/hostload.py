@@ -14,6 +14,7 @@ import psutil
 from monitors.measurements.probes.probe import ProbeError, ProbeRequest, Reading, reading
 
 _END_S = 0.1  # kept of the time for reading a second time
+_LEAST_S = 0.05  # some ticks of the processors, also where a busy machine began late
 _NET = Path("/proc/sys/net")
 _GUESTS = ("guest", "guest_nice")  # their time is in that of users already
 
@@ -51,7 +52,7 @@ def tcp_limits(net: Path = _NET) -> dict[str, Any]:
 def measure(order: ProbeRequest) -> list[Reading]:
     """CPU and input/output over the time of the order, memory at its end. Raises ProbeError."""
     before = psutil.cpu_times()._asdict()
-    order.pause(max(0.0, order.left_s - _END_S))
+    order.halt.wait(max(_LEAST_S, order.left_s - _END_S))
     if order.halt.is_set():
         raise ProbeError("the agent was stopped")
     share = shares(before, psutil.cpu_times()._asdict())
