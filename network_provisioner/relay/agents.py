@@ -86,12 +86,12 @@ class RelayAgents:
         can."""
         with self._lock:
             agent = self._of(name)
-            status, silent_s = agent.status, self._clock() - agent.heard_at
+            status = agent.status
             if status is None:
                 return f"no agent of relay {name!r} has asked yet"
             if agent.lost:
                 return f"the connection to the agent of relay {name!r} broke"
-            if silent_s > SILENT_S and not agent.wakes:
+            if silent_s := self._silent_s(agent):
                 return f"the agent of relay {name!r} has not asked for {silent_s:.1f} s"
             if status.version != VERSION:
                 return (
@@ -109,10 +109,17 @@ class RelayAgents:
         return sum(status.connections.get(session_id, 0) for status in said)
 
     def open_at(self, name: str) -> int:
-        """How many connections one agent has open in all, by what it said last."""
+        """How many connections one agent has open in all, by what it said last; none of one that is
+        silent, whose transits go directly."""
         with self._lock:
-            status = self._of(name).status
+            agent = self._of(name)
+            status = None if self._silent_s(agent) else agent.status
         return sum(status.connections.values()) if status else 0
+
+    def _silent_s(self, agent: _Agent) -> float:
+        """For how long one that is silent has not asked; 0 for another."""
+        seconds = self._clock() - agent.heard_at
+        return seconds if seconds > SILENT_S and not agent.wakes else 0.0
 
     def _of(self, name: str) -> _Agent:
         return self._agents.setdefault(name, _Agent(self._first))

@@ -137,6 +137,17 @@ class OvsRig:
             # New sockets have small buffers again, and lose packets.
             self.network.switches.widen_buffers(bridge)
 
+    def point(self, bridge: str, *targets: str) -> None:
+        """Give a switch these controllers, which it is as patient with as with its first."""
+        vsctl = self.network.switches.vsctl
+        vsctl("set-controller", bridge, *targets)
+        found = vsctl("--bare", "get", "bridge", bridge, "controller").strip(" []\n")
+        for controller in found.split(","):
+            vsctl(
+                "set", "controller", controller.strip(),
+                "max_backoff=1000", "connection-mode=out-of-band", "inactivity_probe=60000",
+            )  # fmt: skip
+
     def circuit(self, path: tuple[str, ...] = L2, name: str = "a", **more: Any) -> Circuit:
         fields: dict[str, Any] = {
             "min_bps": MBPS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -42,8 +43,10 @@ def least_s(mib: float, rate_bps: float) -> float:
 
 def left_of(path: Path) -> list[str]:
     """What is still there of the disk at ``path``."""
-    looped = [f.read_text() for f in Path("/sys/block").glob("loop*/loop/backing_file")]
-    places = [*looped, Path("/proc/self/mounts").read_text()]
+    places = [Path("/proc/self/mounts").read_text()]
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):  # it goes while it is looked at
+            places.append(file.read_text())
     return [line for text in places for line in text.splitlines() if str(path) in line]
 
 

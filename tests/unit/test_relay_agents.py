@@ -60,6 +60,16 @@ def test_what_an_agent_says_of_itself(agents: RelayAgents) -> None:
     assert [agents.open_at(name) for name in ("ra", "rb", "rc")] == [3, 1, 0]
 
 
+def test_an_agent_that_falls_silent_has_no_connections(agents: RelayAgents, clock: Clock) -> None:
+    agents.heard("ra", AgentStatus(connections={"t": 2}))
+    clock.now += 1.0
+    assert agents.open_at("ra") == 2
+    clock.now += 0.6
+    assert agents.unready("ra") and agents.open_at("ra") == 0
+    agents.heard("ra", AgentStatus(connections={"t": 1}))
+    assert agents.open_at("ra") == 1
+
+
 def test_a_connection_that_breaks_is_known_at_once(agents: RelayAgents) -> None:
     agents.heard("ra", AgentStatus())
     agents.lost("ra")

@@ -18,6 +18,7 @@ pytest.register_assert_rewrite("packet_suite")  # tests that several modules run
 collect_ignore_glob = [] if box.inside() else ["test_*.py"]
 
 
+@pytest.hookimpl(trylast=True)  # tests/conftest.py keeps files whole
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs no network comes before it is up."""
     items.sort(key=lambda item: "network" in getattr(item, "fixturenames", ()))

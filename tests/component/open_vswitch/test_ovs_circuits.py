@@ -237,7 +237,8 @@ def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
     address, port = OPENFLOW_LISTEN.rsplit(":", 1)
     other = f"{address}:{int(port) + 1}"
     targets = [f"tcp:{OPENFLOW_LISTEN}", f"tcp:{other}"]
-    point(rig, targets)
+    for bridge in LAYOUT.switches:
+        rig.point(bridge, *targets)
     pair = rig.new_controller(shared=True), rig.new_controller(listen=other, shared=True)
     try:
         for controller in pair:
@@ -246,23 +247,9 @@ def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
     finally:
         for controller in pair:
             controller.stop()
-        point(rig, targets[:1])
+        for bridge in LAYOUT.switches:
+            rig.point(bridge, targets[0])
         rig.controller.start(60.0)
-
-
-def point(rig: OvsRig, targets: list[str]) -> None:
-    """Set the controllers of both switches."""
-    for bridge in LAYOUT.switches:
-        rig.network.switches.vsctl("set-controller", bridge, *targets)
-        for controller in (
-            rig.network.switches.vsctl("--bare", "get", "bridge", bridge, "controller")
-            .strip(" []\n")
-            .split(",")
-        ):
-            rig.network.switches.vsctl(
-                "set", "controller", controller.strip(),
-                "max_backoff=1000", "connection-mode=out-of-band", "inactivity_probe=60000",
-            )  # fmt: skip
 
 
 def stamps(rig: OvsRig) -> list[str]:

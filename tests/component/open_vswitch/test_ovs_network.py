@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 from ovs_rig import in_netns
@@ -19,6 +20,7 @@ from examples.soykb.scenario import LAYOUT
 from examples.testbed.gridftp import PORT, GridFtp, endpoints
 from examples.testbed.layout import OPENFLOW_LISTEN
 from examples.testbed.network import Network
+from examples.testbed.procs import alive
 from network_provisioner.base.errors import MissingError
 
 # HTCondor's jobs run as user 1000 of a user namespace that owns root's files.
@@ -108,7 +110,7 @@ def test_a_network_that_cannot_be_made_is_removed(tmp_path: Path) -> None:
 
 
 def reaped(processes: int) -> None:
-    """What was killed has ended; the box's init may not have buried it yet."""
+    """What was killed ends, and so do its children."""
     end = time.monotonic() + PATIENCE_S
     while state()[2] > processes:
         assert time.monotonic() < end, "processes are left"
@@ -119,8 +121,8 @@ def reaped(processes: int) -> None:
 def state() -> tuple[str, str, int]:
     words = (["ip", "-br", "addr"], ["ip", "netns"])
     said = [subprocess.run(w, capture_output=True, text=True, check=True).stdout for w in words]
-    processes = sum(entry.name.isdigit() for entry in Path("/proc").iterdir())
-    return said[0], said[1], processes
+    # The box's init may not have buried yet what ended, now or in a test before.
+    return said[0], said[1], sum(map(alive, psutil.process_iter()))
 
 
 def test_switches_are_numbered_and_pointed_at_the_controller(network: Network) -> None:

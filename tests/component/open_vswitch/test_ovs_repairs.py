@@ -168,7 +168,7 @@ def test_a_table_without_room_is_reported_and_nothing_new_needs_it(
     finally:
         vsctl("clear", "bridge", "s2", "flow_tables")
     rig.wait_for("the end of it", lambda: rig.status("s2").problem == "")
-    assert rig.ours("s2") == before
+    rig.wait_for("all as before", lambda: rig.ours("s2") == before)
 
 
 def test_switches_that_say_nothing_are_reported_until_they_answer(
@@ -238,7 +238,7 @@ def test_a_switch_without_its_controller_is_named_until_it_is_back(rig: Served) 
         assert here.state is TransitState.INSTALLED
         assert rig.broker.get("a").state is not TransitState.QUEUED
     finally:
-        rig.network.switches.vsctl("set-controller", "s2", f"tcp:{OPENFLOW_LISTEN}")
+        rig.point("s2", f"tcp:{OPENFLOW_LISTEN}")
     rig.until("a path", TransitState.INSTALLED, "b")
     rig.wait_for("all rules", lambda: rig.openflow.installed() == ["a", "b", "c"])
     rig.wait_for("the end of the news", lambda: rig.openflow.switches()[1].problem == "")
