@@ -46,15 +46,18 @@ class WaitingTransits:
         for transit in waitlist.in_order(now):
             if waitlist.stirs(transit, now):
                 late = self._early.late(transit, now)
-                if late or not self._admission.shut_out(transit, claimed, lowest, now):
-                    self._try_again(transit, claimed, late, now)
+                if (
+                    late or not self._admission.shut_out(transit, claimed, lowest, now)
+                ) and not self._try_again(transit, claimed, late, now):
+                    return  # all go on waiting, and the next sweep tries again
             for hop, claim in waitlist.claims_of(transit).items():
                 claimed.setdefault(hop, []).append(claim)
         waitlist.served()
 
     def _try_again(
         self, transit: Transit, claimed: Claims, late: Sequence[Transit], now: float
-    ) -> None:
+    ) -> bool:
+        """Start a transit if it can; whether that was decided, and not that the store failed."""
         template = template_of(transit, self._templates)
         reason = ""
         if template is None:  # taken out of the configuration while a broker was down
@@ -63,12 +66,16 @@ class WaitingTransits:
             reason = "its flows name packets that another transit names too"
         if template is None or reason:
             self._placement.do_without(transit, reason, now)
-            return
+            return True
         if late:
             self._early.make_way(transit, template, claimed, late, now)
         try:
             self._placement.place(transit, template, claimed, now, arriving=False)
-        except BrokerError as error:  # the store is full, or the site has left the topology
+        except BrokerError as error:
+            if error.code == "store_unavailable":
+                return False
+            # Its site has left the topology.
             log.warning("transit %s stays without a path: %s", transit.id, error)
             transit.reason = str(error)
             self._lifecycle.decline(transit, now)
+        return True

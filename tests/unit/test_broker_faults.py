@@ -81,6 +81,24 @@ def test_a_store_that_is_full_refuses_new_paths_and_forgets_no_release(
     assert rig.broker.health()["status"] == "ok"
 
 
+def test_who_waits_goes_on_waiting_while_the_store_is_full(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(rig)
+    assert rig.ask("q", "local", "tacc").state is TransitState.QUEUED
+
+    def full(transits: object) -> None:
+        raise StoreError("state file s: database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.store, "put_many", full)
+        assert code_of(rig.broker.release, "l2b") == "store_unavailable"  # there is room by now
+        rig.let_pass(1)
+        assert rig.broker.get("q").state is TransitState.QUEUED
+    rig.let_pass(1)
+    assert rig.broker.get("q").state is TransitState.INSTALLED
+
+
 def test_a_store_that_is_full_is_noticed_though_nobody_writes(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
