@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from adon.cli import install_execute, install_expander
+from adon.cli import install_ask, install_execute, install_expander
 from adon.cli.main import main
 from adon.config.adon_yml import parse_config
 from condor_plugins.jobs.jobad import EVENT_ATTRIBUTES
@@ -23,8 +23,9 @@ NETWORK = "topology: {nodes: [], links: []}\n"
 
 @pytest.fixture(autouse=True)
 def nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No HTCondor of this machine's is asked."""
+    """No HTCondor of this machine's is asked, and programs have time on a busy one."""
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(install_ask, "_LIMIT_S", 300.0)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from controller_rig import PATH, FakeRig
@@ -165,6 +166,26 @@ def test_a_port_that_goes_down_fails_its_link_and_one_that_was_down_before(rig: 
     assert rig.openflow.failed_links()["s1", "s2"] == "port 10 of s1 is down"
     rig.s1.set_port(10, up=True)
     rig.wait_for("its return", lambda: not L2 & look(rig))
+
+
+def test_a_port_that_goes_down_just_after_it_was_asked_about_is_down(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    switches, ask = rig.openflow._switches, rig.openflow._switches._ask
+
+    def asked(dpids: set[int], question: Any) -> dict[int, list[Any]]:
+        answers = ask(dpids, question)
+        monkeypatch.setattr(switches, "_ask", ask)
+        rig.s1.set_port(10, up=False)
+        rig.wait_for("news", lambda: rig.openflow.failed_links().keys() == L2)
+        return answers
+
+    monkeypatch.setattr(switches, "_ask", asked)
+    switches._unasked.add(1)
+    assert look(rig) == L2 == look(rig)
+    rig.s1.set_port(10, up=True)
+    rig.wait_for("its return", lambda: look(rig) == set())
 
 
 def test_a_link_that_lets_no_frames_through_any_more(rig: FakeRig) -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import waiting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, starting, submitted, table
+from waiting import until
 
 from monitors.archive.archive import Archive
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries, ask, key_of, parsed
 from monitors.workflows.status import Status, WorkflowState
 
-WAIT_S = 60.0
-until = partial(waiting.until, timeout_s=WAIT_S)
+WAIT_S = 300.0
 
 
 def said(**changes: Any) -> str:

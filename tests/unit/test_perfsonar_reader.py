@@ -13,6 +13,7 @@ from any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_perfsonar_results import AT, HOSTS, LATENCY, RUN, TCP, posted
+from waiting import until
 
 from monitors.archive.archive import Archive
 from monitors.measurements.perfsonar import esmond, reader
@@ -437,10 +438,7 @@ def test_the_thread_reads_and_ends(world: Esmond, archive: Archive) -> None:
     readers = Readers([reader_of(world, archive)], lambda: NOW)
     readers.start()
     try:
-        for _ in range(2000):
-            if archive.latest_seq():
-                break
-            readers._stop.wait(0.01)
+        until(archive.latest_seq, "the first result")
     finally:
         readers.stop()
     assert archive.latest_seq() == 1

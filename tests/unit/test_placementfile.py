@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from pathlib import Path
 
 import pytest
 from planner_world import MAPPING as SITES
 from planner_world import make_case
+from waiting import until
 
 from adon.planning import planner as planning
 from adon.planning.kept_placements import leave
@@ -102,8 +102,5 @@ def test_planning_leaves_it_in_the_submit_directory(
 def test_a_process_of_its_own_writes_it(tmp_path: Path) -> None:
     leave(tmp_path / "nowhere", lambda: MAPPING)
     leave(tmp_path, lambda: MAPPING)
-    until = time.monotonic() + 60.0
-    while not (tmp_path / FILE).exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until((tmp_path / FILE).exists, "the placements")
     assert len(placement_facts(tmp_path, "u")) == 2

@@ -97,7 +97,7 @@ def test_the_pools_user_takes_its_name_and_number_and_nobody_elses(
 def test_marked_processes_are_found_and_ended_and_others_spared(tmp_path: Path) -> None:
     def sleeper(directory: Path) -> subprocess.Popen[bytes]:
         env = {**os.environ, MARK: str(directory)}
-        started = [sys.executable, "-c", "print(flush=True); import time; time.sleep(60)"]
+        started = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
         child = subprocess.Popen(started, env=env, stdout=subprocess.PIPE)
         assert child.stdout
         child.stdout.readline()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import until
 
 from adon.service import poolsize
 from adon.service.poolsize import SAME_S, PoolChanges, PoolSize, ResidentPool, size_of
@@ -106,6 +107,7 @@ def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Resi
     script = tmp_path / "asked.py"
     script.write_text(program, encoding="utf-8")
     monkeypatch.setattr(poolsize, "ASK", [sys.executable, str(script)])
+    monkeypatch.setattr(poolsize, "_ANSWER_S", 300.0)  # of a busy machine
     return ResidentPool()
 
 
@@ -164,8 +166,7 @@ def test_closing_lets_go_of_who_waits(tmp_path: Path, monkeypatch: pytest.Monkey
 
     thread = threading.Thread(target=waits)
     thread.start()
-    while not heard.exists():
-        thread.join(0.02)
+    until(heard.exists, "the question")
     pool.close()
     thread.join(120)
     assert not thread.is_alive() and len(said) == 1

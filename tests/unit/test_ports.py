@@ -12,6 +12,7 @@ import pytest
 from broker_rig import Rig, demo_network
 from made_transit import made_transit
 
+from examples.testbed.ports import free_port
 from monitors.measurements.agent.connections import ConnectionReporter, carrying, has_clients
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
@@ -218,8 +219,9 @@ def test_who_is_connected_is_seen_in_the_kernels_table() -> None:
 
 
 def test_an_agent_reports_what_has_changed_and_what_was_not_taken() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    # No port that the kernel may give to whoever binds another address.
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as server:
         posted: list[Any] = []
         reporter = ConnectionReporter({port})
         for _ in range(10):

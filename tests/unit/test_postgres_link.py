@@ -61,6 +61,7 @@ def test_who_is_refused_at_once_may_try_again_at_once(monkeypatch: pytest.Monkey
         raise psycopg.OperationalError("Connection refused")
 
     monkeypatch.setattr(postgres_link._Connection, "connect", connect)
+    monkeypatch.setattr(postgres_link.time, "monotonic", lambda: 100.0)  # at once, whatever happens
     link = PostgresConnection("postgresql://db/adon")
     for _ in range(3):
         with pytest.raises(StoreError):
