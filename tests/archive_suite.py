@@ -33,7 +33,11 @@ World = AbstractContextManager[Opener]
 few_examples = settings(
     max_examples=12,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.differing_executors,
+    ],
 )
 METRICS = ("rtt", "loss", "status", "custom:depth")
 UNITS = {"rtt": "s", "loss": "1", "status": "%", "custom:depth": "m"}

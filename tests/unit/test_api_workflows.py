@@ -416,7 +416,7 @@ anything = any_json(max_leaves=6)
 KEYS = sorted({key for one in example() for key in one.details})
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture],
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
           max_examples=20)  # fmt: skip
 @given(
     metric=st.sampled_from(["workflow", "status", "job", "job_transfer", "placement", "held"]),

@@ -140,7 +140,10 @@ def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
 WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_size=12)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(words=st.lists(WORDS, min_size=1, max_size=6))
 def test_every_argument_arrives_as_it_is(tmp_path: Path, program: Make, words: list[str]) -> None:
     text = hookscripts.exitcode_script(commands(program("python"), program("exitcode")))

@@ -34,7 +34,9 @@ from pegasus_hooks.install.parts import InstallPart, callout_part, whole_jar
 from site_selector.catalogs import properties
 
 OWN = b"# mine\npegasus.metrics.app = none\nlast.without.newline = \\"
-USER = dict(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+USER = dict(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], deadline=None
+)
 _KILLED = 9
 _EFFECTS = {
     "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "os.setxattr"

@@ -178,7 +178,10 @@ def test_paths_that_nobody_could_read_are_refused(tmp_path: Path, pegasus: FakeP
 NAMES = st.text("ab:#-' é\"", min_size=1, max_size=8).map(lambda s: f"x{s}x")
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     names=st.lists(NAMES, min_size=1, max_size=4),
     indent=st.integers(0, 5),

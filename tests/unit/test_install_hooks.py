@@ -182,7 +182,10 @@ def test_scripts_that_dagman_would_split_are_refused(tmp_path: Path) -> None:
         hooks_part(tmp_path / "a b", PYTHON, Path("/x"), HookConfig("http://b"))
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     steps=st.lists(
         st.tuples(st.booleans(), st.sampled_from([(SELECTOR,), (HOOKS,), (SELECTOR, HOOKS)])),

@@ -312,7 +312,10 @@ def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
         assert kept == text * (1 + times)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(
     st.binary(max_size=3000),
     st.sampled_from([".out", ".err", ".out.000", ".in", ".multipart/1-transfer"]),
@@ -481,7 +484,10 @@ def test_best_effort_is_an_empty_path(planned: Submitted) -> None:
     assert moved.details["path"] == [] and moved.details["bytes"] is None
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(st.one_of(
     st.binary(max_size=80),
     st.builds(lambda k, v: line(**{k: v}).encode(),
@@ -626,7 +632,10 @@ def test_what_a_workflow_takes_beside_its_jobs_is_known_at_the_end(planned: Subm
     assert (overhead.subject, overhead.value) == ("local", 4.0 + 7.0)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(st.one_of(st.binary(max_size=200), st.recursive(
     st.none() | st.floats() | st.text(max_size=4) | st.sampled_from(["mu", "ID1"]),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(

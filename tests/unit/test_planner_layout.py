@@ -239,7 +239,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @given(flows(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["store", "mu", "local"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    max_examples=25,
+)
 def test_any_workflow_finds_its_files(
     shared: Case,
     flow: tuple[list[dict[str, Any]], dict[str, str]],
