@@ -94,13 +94,18 @@ class Carrier:
                 next_one.set_result(None)
         # The other agent ends all streams once it has sent all: the last chunk may be on another.
         self._open -= 1
-        if not self._open and not self._all_given.is_set():
-            raise ConnectionResetError("the streams ended before their connection")
+        self._check_streams()
 
     async def _turn_of(self, number: int) -> None:
         if number != self._given:
             turn = self._early[number] = asyncio.get_running_loop().create_future()
+            self._check_streams()
             await turn
+
+    def _check_streams(self) -> None:
+        # Who waits for a turn reads nothing: if all do, the chunk whose turn it is never comes.
+        if len(self._early) == self._open and not self._all_given.is_set():
+            raise ConnectionResetError("the streams ended before their connection")
 
     async def _pass(self, stream: Stream, most: int) -> int:
         """Give some of a chunk on; how much."""

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from network_provisioner.relay.carrier import Carrier
+from network_provisioner.relay.hello import CHUNK
 from network_provisioner.relay.streams import ClearStream, Pipe, Pipes
 
 
@@ -140,14 +141,17 @@ def test_whatever_the_order_bytes_are_the_same(
             for wire in every:
                 wire.cut = True
                 wire.news.set()
-        *_, (at_client, client_end), (at_server, server_end) = await talk
+        *spoke, (at_client, client_end), (at_server, server_end) = await talk
         if cut_after is None:
             assert (client_end, server_end) == (True, True)
             await asyncio.gather(*works)
-        for got, ended, sent in ((at_client, client_end, back), (at_server, server_end, there)):
+        # A socket tells of a reset once: to who writes, or to who reads.
+        for said, got, ended, sent in zip(
+            spoke, (at_client, at_server), (client_end, server_end), (back, there), strict=True
+        ):
             whole = b"".join(sent)
             assert whole.startswith(got)
-            assert got == whole or not ended
+            assert got == whole or not ended or isinstance(said, OSError)
         await asyncio.gather(*works, return_exceptions=True)
         for sock in (client, server):
             sock.close()
@@ -171,6 +175,30 @@ def test_over_tcp_both_ways_at_once() -> None:
         await asyncio.gather(*works)
         pipes.close()
         assert (at_client[0], at_server[0]) == (data[1], data[0])
+
+    asyncio.run(carried())
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_chunk_whose_turn_cannot_come_any_more_ends_the_connection(early: bool) -> None:
+    """Two chunks wait for one that was on a stream which has ended, before them or after."""
+
+    async def carried() -> None:
+        wires = [Wire() for _ in range(3)]
+        client, near = pair()
+        streams = [WireStream(Wire(), wire) for wire in wires]
+        work = asyncio.create_task(Carrier(near, streams, Pipes(), 100).run())
+        for number, wire in enumerate(wires[:2], 1):
+            wire.written += CHUNK.pack(number, 3) + b"abc"
+        for wire in wires if early else reversed(wires):
+            wire.cut = wire is wires[2]
+            wire.move(100)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        with pytest.raises(ConnectionResetError, match="ended before their connection"):
+            await work
+        assert await received(client) == (b"", False)
+        client.close()
 
     asyncio.run(carried())
 

@@ -47,6 +47,7 @@ def test_without_tproxy_it_says_why_and_goes_on(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(run, "_RETRY_S", None)  # each try begins with revision 0
     said = served(
         Answers({"revision": 7, "sessions": []}, None, None, {"revision": 7, "sessions": []})
     )
@@ -71,14 +72,20 @@ def test_what_was_not_ready_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> N
         raise MissingError("no device yet")
         yield
 
+    class Silent:
+        def call(self, *_: object) -> Mapping[str, Any]:
+            raise BrokerError("it is away", "unreachable")
+
     monkeypatch.setattr(run, "tproxy", tproxy)
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run.serve("ra", "10.0.0.1", Answers(), None))  # type: ignore[arg-type]
+        asyncio.run(run.serve("ra", "10.0.0.1", Silent(), None))  # type: ignore[arg-type]
+    assert tries == ["10.0.0.1"] * 3
 
 
 def test_an_answer_that_is_none_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(run, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(run, "_RETRY_S", None)  # each try begins with revision 0
     wrong = {key: value for key, value in SESSION.items() if key != "near"}
     said = served(
         Answers({"revision": 7, "sessions": [wrong]}, {}, {"revision": 8, "sessions": [SESSION]})

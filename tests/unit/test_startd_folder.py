@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from condor_plugins.pool.cloud.startd import StartdCloud
 from condor_plugins.pool.cloud.workerconfig import StartdSettings
@@ -28,11 +29,15 @@ def test_folders_of_others_stay(cloud: StartdCloud, tmp_path: Path, name: str) -
     theirs.write_text("once")
     cloud.check()
     cloud.start("small", "w1")
-    for _ in range(3):
-        assert [m.name for m in cloud.machines() if m.name == name] == []
+
+    def gone() -> bool:
         cloud.delete("w1")
         cloud.delete(name)
-    assert not cloud.machines()
+        found = [machine.name for machine in cloud.machines()]
+        assert found in ([], ["w1"])
+        return not found
+
+    until(gone, "the machine's end")
     assert theirs.read_text() == "once"
 
 

@@ -62,6 +62,15 @@ def test_every_file_of_a_directory(watch: FileWatch, tmp_path: Path) -> None:
     assert heard(watch, tmp_path)
 
 
+def test_a_file_that_comes_within_a_tick_of_the_directorys_own_time(tmp_path: Path) -> None:
+    before = tmp_path.stat()
+    watch = StatWatch({tmp_path: [ANY]})
+    (tmp_path / "whatever").write_text("x")
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert watch.wait(0) == {tmp_path}
+    assert watch.wait(0) == set()
+
+
 def test_two_names_of_one_directory(watch: FileWatch, tmp_path: Path) -> None:
     folder, link = tmp_path / "folder", tmp_path / "link"
     folder.mkdir()

@@ -190,11 +190,13 @@ class StatWatch:
         for name in sorted(self._names[folder]):
             try:
                 # Of all files together: the folder changes when one is made, renamed or deleted.
+                # Its time may stay the same, where two of that come within a tick.
                 status = (folder if name == ANY else folder / name).stat()
+                size = len(os.listdir(folder)) if name == ANY else status.st_size  # noqa: PTH208
             except OSError:
                 seen.append((0, 0, -1))
             else:
-                seen.append((status.st_ino, status.st_mtime_ns, status.st_size))
+                seen.append((status.st_ino, status.st_mtime_ns, size))
         return seen
 
     def wait(self, timeout_s: float) -> set[Path]:
