@@ -106,7 +106,7 @@ TEMPLATES = {
 }  # fmt: skip
 PACKETS_S = 100
 _MOST = 400_000  # packets of a flow
-_QUIET_BRIDGE = "mcast_snooping 0 group_fwd_mask 16384"  # it passes LLDP on
+_QUIET_BRIDGE = "mcast_snooping 0 ageing_time 0 group_fwd_mask 16384"  # a wire, that passes LLDP on
 _LEASE = re.compile(r"hard_timeout=\d+, ")
 # What differs between two states that are alike: numbers that are made of names, and marks.
 _PLAIN = (
