@@ -60,7 +60,9 @@ def test_it_grows_for_a_dag_and_shrinks_after_it(pool: Pool, tmp_path: Path) -> 
         n for d in recorded(tmp_path, "pool_decision") for n in d.details["start"].values()
     )
     lived = recorded(tmp_path, "machine")
-    assert started == len(lived) == len(recorded(tmp_path, "boot"))
+    assert started == len(lived)
+    # One that is not needed any more before it has booted is let go.
+    assert 1 <= len(recorded(tmp_path, "boot")) <= len(lived)
     assert started >= 2  # the wide level had more than one
     assert {one.details["price"] for one in lived} == {0.5}
     told = pool.run(adon(config, "explain"))
