@@ -161,7 +161,6 @@ class OpenFlowSwitches(Connections):
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
         self._down: dict[End, str] = {}
-        self._told: Counter[int] = Counter()  # how often each switch has told of a port
         self._misplaced: dict[End, str] = {}  # ports that have another's number
         # Nobody else guesses it, so that no host floods us.
         self._udp_port = 49152 + secrets.randbelow(1 << 14)
@@ -408,11 +407,10 @@ class OpenFlowSwitches(Connections):
                     rules[number, kind] = punt(kind, in_port=number, **udp if one.is_routed else {})
         self._watched[dpid] = set(rules)
         self._tell({dpid: [(rule, "the rule to watch by") for rule in rules.values()]})
-        told = self._told[dpid]
         found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
         with self._lock:
-            if self._told[dpid] != told:
-                return  # what it told since is newer than this, and it is asked again
+            if dpid in self._unasked:
+                return  # something has changed since, and it is asked again
             for port in found:
                 self._note_port(dpid, port)
         ports = {dpid: {port.port_no: _port(port) for port in found}}
@@ -477,7 +475,6 @@ class OpenFlowSwitches(Connections):
         elif isinstance(message, wire.PARSER.OFPPortStatus):
             with self._lock:
                 self._note_port(dpid, message.desc, message.reason == wire.OFP.OFPPR_DELETE)
-                self._told[dpid] += 1
                 self._unasked.add(dpid)
         elif isinstance(message, wire.PARSER.OFPPacketIn):
             sender = self._sender(bytes(message.data))
