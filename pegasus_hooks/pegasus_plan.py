@@ -135,8 +135,8 @@ def start(submit_dir: Path, run: PlannerRunner | None = None) -> int:
     found = _CLUSTER.search(done.errors) or _CLUSTER.search(done.output)
     if done.code != 0 or found is None:
         # Its errors go to standard output.
-        said = _reason(Finished(done.code, done.errors, done.output))
-        raise AdonError(f"{STARTER_NAME}: exit {done.code}: {said}")
+        reason = _reason(Finished(done.code, done.errors, done.output))
+        raise AdonError(f"{STARTER_NAME}: exit {done.code}: {reason}")
     return int(found[1])
 
 
@@ -251,12 +251,12 @@ def _make_room(submit_dir: Path) -> None:
 
 def _reason(done: Finished) -> str:
     """Why a command of Pegasus failed: its innermost exception, else its last words."""
-    said = done.errors.strip() or done.output.strip()
-    if exceptions := _EXCEPTION.findall(said):
+    output = done.errors.strip() or done.output.strip()
+    if exceptions := _EXCEPTION.findall(output):
         return " ".join(exceptions[-1].split())
-    if required := _REQUIRED.search(said):
+    if required := _REQUIRED.search(output):
         return required[0]
-    lines = (_LOGGED.sub("", said).strip() or said).splitlines()
+    lines = (_LOGGED.sub("", output).strip() or output).splitlines()
     return lines[-1].strip() if lines else "no output"
 
 
