@@ -96,7 +96,7 @@ class GridFtp:
                 if name not in self._servers:
                     self._servers[name] = self._server(name)
             for name, daemon in self._servers.items():
-                daemon.wait(partial(_listens, daemon.pid, self.sites[name].port))
+                daemon.wait(partial(listens, daemon.pid, self.sites[name].port))
         except BaseException:
             self.stop()
             raise
@@ -165,7 +165,7 @@ def _account() -> str:
         ) from err
 
 
-def _listens(pid: int, port: int) -> bool:
+def listens(pid: int, port: int) -> bool:
     """Whether the process itself listens on TCP ``port``: it may be somebody else who does, and
     our server is about to end because of that. Looked at from outside: a trial connection would
     start a session."""

@@ -19,7 +19,7 @@ from relay_rig import within
 from waiting import until
 
 from adon.machine import packages
-from examples.testbed.gridftp import _listens
+from examples.testbed.gridftp import listens
 from examples.testbed.layout import CONTROLLER, HUB_ADDRESS
 from examples.testbed.network import Network
 from examples.testbed.procs import Daemon
@@ -127,7 +127,7 @@ class Relays:
         transit = self.ask(name)
         assert transit.relayed and transit.relay, transit
         port, agents = transit.relay.port, self.agents.values()
-        until(lambda: all(_listens(one.pid, port) for one in agents), "both agents to serve it")
+        until(lambda: all(listens(one.pid, port) for one in agents), "both agents to serve it")
 
 
 @pytest.fixture
