@@ -3,10 +3,12 @@
     request ─► admission decides ─► held (ledger, store) ─► controller ─► installed
     release or lease ended ─► released/expired (ledger, store) ─► the queue is served ─► controller
 
-Every change happens in a turn. Who has it has this broker's lock, and where several share a store,
-the store's turn too: so it decides on all that was decided before.
+Every change happens in a turn, which is this broker's lock:
 
-    news of other brokers ─► what time brings ─► the change that was asked for ─► the switches
+    what time brings ─► the change that was asked for ─► the switches
+
+Where several brokers share a store, one of them leads. The others answer what the store says, and
+start when they are elected.
 
 Decisions are pure and in :mod:`~network_provisioner.selection.admission`; what becomes of a transit
 (ledger, store, switches) in :mod:`~network_provisioner.transits.lifecycle`.
@@ -19,13 +21,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from network_provisioner.base.clock import steady
-from network_provisioner.base.controller import Controller
+from network_provisioner.base.controller import Controller, StandsBy
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.flows import Flow
 from network_provisioner.base.model import (
@@ -57,7 +59,7 @@ from network_provisioner.state.connections import Connection, ReportedConnection
 from network_provisioner.state.disks import DiskSample, ReportedDisks
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.network_state import NetworkState
-from network_provisioner.stores.store import ClockError, Store, StoreError
+from network_provisioner.stores.store import ClockError, Leader, Store, StoreError
 from network_provisioner.templates.lookup import Templates
 from network_provisioner.templates.match import DEFAULT
 from network_provisioner.topology.graph import Topology
@@ -127,7 +129,7 @@ class Broker(Queries):
         self._unstarted = "the broker is starting"
         self._start_ended = threading.Event()
         self._reported: deque[Transit] = deque()  # for the recorder
-        self._turnless = ""
+        self._undecided = ""
         self._complaints: dict[str, str] = {}  # of listeners, by what they could not do
 
         self._ledger = Ledger.of(topology, limits.reservable)
@@ -210,14 +212,27 @@ class Broker(Queries):
             topology, self._admission, self._lifecycle, self._active.pairs, self._desired
         )
 
-    def start(self, timeout_s: float = 10.0) -> None:
+    def stand_by(self) -> None:
+        """Have the switches connect, and change nothing until :meth:`start`. Raises
+        ControllerError."""
+        if isinstance(self._controller, StandsBy):
+            self._controller.stand_by()
+
+    def follow(self, leader: Leader) -> None:
+        """Another broker leads: nothing is decided here."""
+        self.leader, self._unstarted = leader, f"the broker at {leader.address} leads"
+
+    def start(self, timeout_s: float = 10.0, leader: Leader | None = None) -> None:
         """Connect the controller, waiting so long for switches, then bring store, ledger and
-        switches together again. Others may ask meanwhile: changes wait.
+        switches together again. Others may ask meanwhile: changes wait. ``leader`` says of which
+        term we lead, of brokers that share the store.
 
         Raises ControllerError, StoreError.
         """
+        self.leader = leader or self._store.elect()
+        self._unstarted = "the broker is starting"
         try:
-            self._start(timeout_s)
+            self._start(timeout_s, self.leader)
         except BaseException as error:
             self._unstarted = f"the broker could not start: {error}"
             raise
@@ -227,21 +242,22 @@ class Broker(Queries):
             self._start_ended.set()
         self._notify()
 
-    def _start(self, timeout_s: float) -> None:
+    def _start(self, timeout_s: float, leader: Leader) -> None:
+        if leader.term and isinstance(self._controller, StandsBy):
+            self._controller.lead(leader.term, self._store.leads)
         self._controller.start(timeout_s)
         can = self._controller.capabilities()
         self._state.can = can
         self._active.pairs.matches = self._desired.matches = can.matches
-        alone = can.matches and can.real_packets and not self._store.shared
-        self._held.possible = alone
+        self._held.possible = can.matches and can.real_packets
         self._desired.counts = can.real_packets
         known = self._store.document(*_FAILED_LINKS)
         self._desired.minima = can.bandwidth == "meter"
-        with self._lock, self._store.turn():
+        with self._lock:
             now = self._now()
             if known is not None:
                 self._failures.recall(known.body)
-            self.relaying.begin(alone, now)
+            self.relaying.begin(self._held.possible, now)
             self._lifecycle.adopt(self._store.active(), now)
             self._rerouting.take_in(now)
             self._lifecycle.begin(now)
@@ -259,44 +275,46 @@ class Broker(Queries):
             try:
                 self._controller.stop()
             finally:
+                self._store.resign()
                 self._store.close()
 
     # -- the turn ----------------------------------------------------------------------------
 
     @contextmanager
     def _turn(self) -> Iterator[float]:
-        """The lock, and the turn among brokers; Unix seconds now. What others did and what time
-        brought is taken in first, and the switches know all of it at the end.
+        """The lock; Unix seconds now. What time brought is taken in first, and the switches know
+        all of it at the end.
 
-        Raises BrokerError ``store_unavailable`` where the turn cannot be had, ``busy`` where the
-        start has failed that it waited for.
+        Raises BrokerError ``store_unavailable`` where this broker may not decide, ``busy`` where
+        the start has failed that it waited for.
         """
         self._start_ended.wait()
         self.check_started()
-        with self._lock, ExitStack() as stack:
+        with self._lock:
             try:
-                news = stack.enter_context(self._store.turn())
+                self._store.check_leads()
+                doubted = self._store.doubted()
             except StoreError as error:
-                if not self._turnless:  # once, and not with every sweep
-                    log.warning("no turn to decide can be had: %s", error)
+                if not self._undecided:  # once, and not with every sweep
+                    log.warning("nothing can be decided: %s", error)
                 readable = isinstance(error, ClockError)
                 # The log has the words of others, which not everybody may read.
-                self._turnless = str(error) if readable else "the store cannot be had"
+                self._undecided = str(error) if readable else "the store cannot be had"
                 raise BrokerError(str(error), "store_unavailable") from error
-            self._turnless = ""
+            self._undecided = ""
             clock_set_s = self._clock.catch_up()
             self._latest += clock_set_s
             now = self._now()
             if clock_set_s and self._clock.follows:  # else leases are by a clock that is right
                 self._lifecycle.move_time(clock_set_s, now)
-            if news:
-                self._lifecycle.take_in(news, now)
+            if doubted:
+                self._lifecycle.take_in(doubted, now)
             with self._repository.together():
                 freed = self._expire(now)
             self._lifecycle.start_due(now)
             with self._repository.together():
                 links = self._rerouting.take_in(now)
-            if freed or news or clock_set_s or links:
+            if freed or doubted or clock_set_s or links:
                 self._waiting.serve(now)
             # Apart from a new one, so that it is clear who fails.
             if links or self._lifecycle.starting:
@@ -336,9 +354,11 @@ class Broker(Queries):
         share what many have, follow the policies, mend the switches, try whether the store can be
         written.
 
-        Call it about once a second; requests do the urgent part of it themselves. Raises
-        BrokerError ``store_unavailable``.
+        Call it about once a second; requests do the urgent part of it themselves. It does nothing
+        before the broker has started. Raises BrokerError ``store_unavailable``.
         """
+        if self._unstarted:
+            return
         if not 0 <= self._clock() - self._written_at < _WRITE_EVERY_S:
             self._written_at = self._clock()
             self._try_store()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
 
 from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.model import ENDED, LIVE, Transit
+from network_provisioner.base.model import ENDED, LIVE, Transit, TransitState
 from network_provisioner.controllers.route_table import route_table
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
 from network_provisioner.state.load import check_window, describe_load
-from network_provisioner.stores.store import Store, StoreError
+from network_provisioner.stores.store import Leader, Store, StoreError
 from network_provisioner.topology import discovery
 from network_provisioner.topology.graph import Topology
 from network_provisioner.topology.link_failures import LinkFailures
@@ -47,8 +48,10 @@ class Queries:
     _now: Callable[[], float]
     _unstarted: str
     """Why nothing can be changed yet, in words; "" once the broker has started."""
-    _turnless: str
-    """Why the last turn could not be had, for everybody to read; "" where it could."""
+    leader: Leader | None = None
+    """The broker that decides, None until it is known."""
+    _undecided: str
+    """Why nothing could be decided the last time, for everybody to read; "" where it could."""
     _unwritten: str = ""
     """Why the store did not take its last small write, "" where it did."""
     _ledger: Ledger
@@ -85,12 +88,12 @@ class Queries:
         return next(filter(None, self._problems()), "")
 
     def _problems(self) -> Iterator[str]:
-        if self._unstarted:
+        if self._unstarted and not self.follows:
             awaited = [f"{s.label} {s.problem}" for s in self._failures.statuses() if s.problem]
             yield "; ".join((self._unstarted, *awaited))
         if self._desired.out_of_step:
             yield "the switches did not take the last change"
-        yield self._turnless
+        yield self._undecided
         if self._repository.behind:
             yield "the store did not take the last change"
         if self._unwritten:
@@ -133,7 +136,7 @@ class Queries:
     def health(self) -> dict[str, Any]:
         """Whether the service works: its controller, and how many transits live and wait."""
         can = self._controller.capabilities()
-        live, queued = self._active.count()
+        live, queued = self._counts()
         problem = self.problem()
         return {
             "status": "degraded" if problem else "ok",
@@ -144,7 +147,23 @@ class Queries:
             "links_failed": self._failures.described(),
             "links_unknown": [link.label for link in self._failures.unknown()],
             "switches": [asdict(status) for status in self._failures.statuses()],
+            "leads": not self.follows,
+            "leader": "" if self.leader is None else self.leader.address,
         }
+
+    @property
+    def follows(self) -> bool:
+        """Whether another broker leads."""
+        return self.leader is not None and not self.leader.is_us
+
+    def _counts(self) -> tuple[int, int]:
+        """How many transits live and wait."""
+        if not self.follows:
+            return self._active.count()
+        states: Counter[str] = Counter()
+        with suppress(StoreError):  # which is another problem
+            states.update(self._store.count())
+        return sum(states[state] for state in LIVE), states[TransitState.QUEUED]
 
     def describe_topology(
         self,

@@ -17,10 +17,10 @@ import psycopg
 Hop = tuple[str, str]
 _LIVE = ("held", "installed", "active")
 _WATCH = """
-CREATE TABLE audit (seq BIGINT GENERATED ALWAYS AS IDENTITY, change BIGINT, writer TEXT, body TEXT,
+CREATE TABLE audit (seq BIGINT GENERATED ALWAYS AS IDENTITY, change BIGINT, term BIGINT, body TEXT,
 at DOUBLE PRECISION DEFAULT extract(epoch FROM clock_timestamp()));
 CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN INSERT INTO audit (change, writer, body) VALUES (NEW.change, NEW.writer, NEW.body);
+BEGIN INSERT INTO audit (change, term, body) SELECT change, term, NEW.body FROM adon_meta;
 RETURN NULL; END $$;
 CREATE TRIGGER audit AFTER INSERT OR UPDATE ON adon_transits
 FOR EACH ROW EXECUTE FUNCTION audit();
@@ -36,16 +36,16 @@ def watch(url: str) -> None:
 
 @dataclass(frozen=True)
 class Commit:
-    """Who wrote which transits when (Unix seconds)."""
+    """Who wrote which transits, in its term, when (Unix seconds)."""
 
-    writer: str
+    term: int
     at: float
     transits: list[dict[str, Any]]
 
 
 def commits(url: str) -> Iterator[Commit]:
     """Every commit, in order."""
-    columns = "change, writer, at, body"
+    columns = "change, term, at, body"
     with psycopg.connect(url) as db:
         rows = db.execute(f"SELECT {columns} FROM audit ORDER BY change, seq").fetchall()
     for _, group in groupby(rows, key=lambda row: row[0]):
@@ -70,7 +70,7 @@ def oversubscribed(url: str, capacities: Mapping[Hop, float]) -> list[str]:
             if most > capacities[hop]:
                 ids = [t["id"] for t in live.values() if hop in dict(_minima(t))]
                 found.append(
-                    f"commit {number} by {commit.writer[:4]} at {commit.at}: {most:g} of "
+                    f"commit {number} in term {commit.term} at {commit.at}: {most:g} of "
                     f"{capacities[hop]:g} b/s on {hop} for {ids}"
                 )
     return found

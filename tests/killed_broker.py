@@ -11,8 +11,7 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,7 +82,8 @@ DAY: tuple[Deed, ...] = (  # seconds that pass, and what a client does then
 
 
 class SteppedStore:
-    """A store that tells ``step`` of each turn, and of each write before and after it."""
+    """A store that tells ``step`` when it is asked who leads, and of each write before and after
+    it."""
 
     def __init__(self, store: Store, step: Callable[[str], object]) -> None:
         self._store = store
@@ -92,11 +92,9 @@ class SteppedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    @contextmanager
-    def turn(self) -> Iterator[Sequence[Transit]]:
-        with self._store.turn() as news:
-            self._step("the turn was taken")
-            yield news
+    def check_leads(self) -> None:
+        self._store.check_leads()
+        self._step("it leads")
 
     def put_many(self, transits: Sequence[Transit]) -> None:
         self._step("about to be stored")

@@ -22,15 +22,14 @@ _PATIENCE_S = 240.0
 
 @contextmanager
 def patient_stores() -> Iterator[None]:
-    """Stores of this process do not give up on others' turns nor on a server that is slow: a busy
+    """Stores of this process do not give up on a server that is slow, and lead for long: a busy
     machine may stop either for longer than a broker could wait."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
             patch.setitem(postgres_link._SETTINGS, name, f"{_PATIENCE_S:g}s")
         patch.setitem(postgres_link._FOUND, "connect_timeout", int(_PATIENCE_S))
         patch.setattr(postgres_link, "_SILENT_S", _PATIENCE_S)
-        for name in ("TURN_S", "_WAIT_S"):
-            patch.setattr(postgres_store, name, _PATIENCE_S)
+        patch.setattr(postgres_store, "LEASE_S", _PATIENCE_S)
         yield
 
 
@@ -48,13 +47,27 @@ def new_place(server: Postgres) -> str:
     return f"{server.url}&options=-csearch_path%3D{name}"
 
 
+def expire(url: str) -> None:
+    """End the lease of whoever leads there."""
+    with psycopg.connect(url) as db:
+        db.execute("UPDATE adon_meta SET until = 0")
+
+
+def leading_store(url: str) -> PostgresStore:
+    """A store that leads there, whoever did before."""
+    store = PostgresStore(url, lambda: 1000.5)
+    expire(url)
+    store.elect()
+    return store
+
+
 @contextmanager
 def stores_at(url: str) -> Iterator[Callable[[], PostgresStore]]:
-    """Each call inside opens a store there; leaving closes them."""
+    """Each call inside opens a store that leads there; leaving closes them."""
     with ExitStack() as stack:
 
         def opened() -> PostgresStore:
-            store = PostgresStore(url, lambda: 1000.5)
+            store = leading_store(url)
             stack.callback(store.close)
             return store
 

@@ -8,15 +8,15 @@ controller is started again instead of made anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from math import inf
 from random import Random
 from typing import Any, cast
 
+import pytest
 from broker_rig import Clock
 
 from network_provisioner.base.controller import Circuit, ControllerError, Part, Queue
@@ -28,7 +28,7 @@ from network_provisioner.broker import Broker
 from network_provisioner.controllers.simulated import SimulatedController
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.terms import is_claim
-from network_provisioner.stores.store import ACTIVE, Store, StoreError
+from network_provisioner.stores.store import ACTIVE, Leader, Store, StoreError
 from network_provisioner.templates.data import templates_from_dict
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
@@ -105,26 +105,27 @@ def small_network() -> Topology:
 
 
 class Rows(dict[str, Transit]):
-    """What brokers that share a store have written, and in which order who wrote it."""
+    """What brokers that share a store have written, and who leads them: the one that started
+    last."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.log: list[tuple[object, str]] = []
+        self.leader: object = None
+        self.term = 0
 
 
 class MemoryStore:
     """As much of a store as a broker needs: rows in a dictionary, as copies.
 
-    Several may share the rows. On demand it takes only so many writes more, until it is mended; and
-    of the first that fails nobody can tell whether it took effect.
+    Several may share the rows, of whose brokers one leads. On demand it takes only so many writes
+    more, until it is mended; and of the first that fails nobody can tell whether it took effect.
     """
 
     shared = True
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        self._read: int | None = None
-        self.doubted: set[str] = set()
+        self._in_doubt: set[str] = set()
         self.unreadable: dict[str, str] = {}
         self.mend()
 
@@ -149,32 +150,37 @@ class MemoryStore:
     def try_write(self) -> None:
         """It is taken."""
 
-    @contextmanager
-    def turn(self) -> Iterator[Sequence[Transit]]:
-        log = self.rows.log
-        since = len(log) if self._read is None else self._read
-        self._read = len(log)
-        last = {name: who for who, name in log[since:]}
-        changed = [n for n, who in last.items() if who is not self or n in self.doubted]
-        self.doubted.clear()
-        yield [self.rows[name].copy() for name in changed]
+    def elect(self, address: str = "") -> Leader:
+        if self.rows.leader is not self:
+            self.rows.leader, self.rows.term = self, self.rows.term + 1
+        return Leader(term=self.rows.term)
+
+    def leads(self) -> bool:
+        return self.rows.leader is self
+
+    def check_leads(self) -> None:
+        if not self.leads():
+            raise StoreError("another broker leads")
+
+    def doubted(self) -> Sequence[Transit]:
+        names, self._in_doubt = self._in_doubt, set()
+        return [self.rows[name].copy() for name in names]
 
     def put_many(self, transits: Sequence[Transit]) -> None:
+        self.check_leads()
         self._left -= 1
         if self._left >= 0:
             self._write(transits)
-            self.doubted -= {transit.id for transit in transits}
+            self._in_doubt -= {transit.id for transit in transits}
             return
         if self._secretly:
             self._secretly = False
             self._write(transits)
-            self.doubted |= {transit.id for transit in transits}
+            self._in_doubt |= {transit.id for transit in transits}
         raise StoreError("the connection broke")
 
     def _write(self, transits: Sequence[Transit]) -> None:
-        for transit in transits:
-            self.rows[transit.id] = transit.copy()
-            self.rows.log.append((self, transit.id))
+        self.rows.update((transit.id, transit.copy()) for transit in transits)
 
     def get(self, transit_id: str) -> Transit | None:
         found = self.rows.get(transit_id)
@@ -243,7 +249,7 @@ class Sequences:
 
     def run(self, rng: Random, length: int, brokers: int = 1) -> None:
         """One sequence of ``length`` steps, judged after each, on so many brokers that share a
-        store and the switches. Raises AssertionError."""
+        store and the switches: the last one leads, and the others did. Raises AssertionError."""
         one = OneSequence(self, rng, brokers)
         for _ in range(length):
             one.step()
@@ -287,8 +293,8 @@ class OneSequence:
 
     @property
     def broker(self) -> Broker:
-        """Any of them."""
-        return self.brokers[0] if len(self.brokers) == 1 else self.rng.choice(self.brokers)
+        """The one that leads."""
+        return self.brokers[-1]
 
     def step(self) -> None:
         """Something happens."""
@@ -311,18 +317,26 @@ class OneSequence:
                 self.clock.now += self.rng.choice((0.5, 5.0, 20.0, 70.0))
                 self.broker.sweep()
             elif what < 0.96:
-                self.mend()
-                self.stores.pop(0)
-                self.brokers.pop(0)  # it is dead, as by kill -9
-                self.brokers.append(self.new_broker())
+                self.replace_leader()
             elif what < 0.98:
                 self.controller.down = not self.controller.down
             elif what < 0.99:
                 self.controller.cursed = self.rng.choice(("", *(str(n) for n in range(8))))
             else:
-                self.break_or_mend(self.rng.choice(self.stores))
+                self.break_or_mend(self.stores[-1])
         except BrokerError as error:
             assert error.code in ALLOWED, error.code
+
+    def replace_leader(self) -> None:
+        """Another broker leads; of two, the one before lives on, and decides nothing."""
+        self.mend()
+        self.stores.pop(0)
+        self.brokers.pop(0)  # it is dead, as by kill -9
+        self.brokers.append(self.new_broker())
+        for replaced in self.brokers[:-1]:
+            for change in (replaced.sweep, partial(replaced.request, self.drawn())):
+                with pytest.raises(BrokerError, match="another broker leads"):
+                    change()
 
     def ask(self) -> None:
         """For something new, or for what was asked for before."""
@@ -423,7 +437,9 @@ class OneSequence:
         try:
             broker.release(name, 1000, 1.0)
         except BrokerError:
-            if broker._repository.given_back(name):  # it is, and could not be written down
+            late = broker._repository.find(name)
+            if broker._repository.is_unsaved(name) and late is not None and late.grant.released_at:
+                # It is, and could not be written down.
                 self.released.add(name)
             raise
         self.released.add(name)
@@ -433,19 +449,17 @@ class OneSequence:
         for store in self.stores:
             store.mend()
         self.clock.now += 6.0
-        for broker in self.brokers * len(self.brokers):
-            broker.sweep()  # what the second writes late, the first hears after it
+        self.broker.sweep()
 
     def judge(self) -> None:
         """What must hold at every instant."""
-        problem = any(broker.problem() for broker in self.brokers)
-        problem = problem or any(store.doubted for store in self.stores)  # until the next turn
+        broker = self.broker
+        problem = bool(broker.problem() or self.stores[-1]._in_doubt)  # until the next turn
         self.judge_view(self.rows.get, problem)
-        for active in (broker._active for broker in self.brokers):
-            live = (t.request.priority for t in active.all.values() if t.state in LIVE)
-            assert active.lowest == min(live, default=0)
-        if problem and len(self.brokers) == 1:  # of several, each may be behind the others
-            self.judge_view(self.brokers[0]._repository.find, problem)
+        live = (t.request.priority for t in broker._active.all.values() if t.state in LIVE)
+        assert broker._active.lowest == min(live, default=0)
+        if problem:
+            self.judge_view(broker._repository.find, problem)
 
     def judge_view(self, look: Callable[[str], Transit | None], problem: bool) -> None:
         """What must hold in the eyes of one who is told of transits by ``look``."""
@@ -545,11 +559,9 @@ class OneSequence:
         self.judge()
         if any(self.rows[name].state not in ENDED for name in self.standing()):
             self.clock.now += STANDING_S  # nobody gives them back
-        for broker in self.brokers:
-            broker.sweep()  # takes in what the others did
+        self.broker.sweep()
         assert all(row.state in ENDED for row in self.rows.values())
         assert self.controller.installed() == []
-        for broker in self.brokers:  # now, and at any time after it
-            ledger = broker._ledger
-            for hop in self.controller.limits:
-                assert not ledger.busy(hop, ledger.capacity(hop), self.clock.now), hop
+        ledger = self.broker._ledger
+        for hop in self.controller.limits:  # now, and at any time after it
+            assert not ledger.busy(hop, ledger.capacity(hop), self.clock.now), hop

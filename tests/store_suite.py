@@ -193,43 +193,6 @@ class StoreSuite:
             store.put_many([transit("b"), transit("c")])
             assert [t.id for t in store.active()] == ["a", "b", "c"]
 
-    def test_a_turn_of_one_thread_at_a_time_and_one_within_another(
-        self, world: Callable[[], World]
-    ) -> None:
-        with world() as opened:
-            store = opened()
-            inside, seen = [0], []
-
-            def work(name: str) -> None:
-                for _ in range(20):
-                    with store.turn():
-                        inside[0] += 1
-                        with store.turn() as news:
-                            seen.extend(news)
-                        count = int((store.get("n") or transit("n")).reason or 0)
-                        store.put(replace(transit("n"), reason=str(count + 1)))
-                        seen.append(inside[0])
-                        inside[0] -= 1
-
-            threads = [threading.Thread(target=work, args=(f"{n}",)) for n in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert seen == [1] * 80
-            found = store.get("n")
-            assert found is not None and found.reason == "80"
-
-    def test_what_fails_in_a_turn_ends_it(self, world: Callable[[], World]) -> None:
-        with world() as opened:
-            store = opened()
-            with pytest.raises(KeyError), store.turn():
-                store.put(transit("a"))
-                raise KeyError
-            with store.turn() as news:
-                assert list(news) == []
-                assert store.get("a") == transit("a")  # a put that returned has taken effect
-
     def test_versions_that_several_threads_write(self, world: Callable[[], World]) -> None:
         with world() as opened:
             store = opened()

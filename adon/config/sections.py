@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import date
 from ipaddress import ip_address
 from reprlib import repr as shown
@@ -142,10 +143,12 @@ class BrokerConfig(Schema):
     """Where the broker listens (loopback unless told otherwise), keeps its state and what was
     measured: each in an SQLite file, or in ``postgresql://USER@HOST/DATABASE`` where others share
     it (docs/state.md, docs/archive.md). ``names`` are more host names by which clients may call a
-    broker that has no tokens."""
+    broker that has no tokens. ``address`` is where other brokers on its database reach it (default:
+    ``listen``, with the host's name where that is all addresses)."""
 
     listen: Address = "127.0.0.1:8470"
     names: list[str] = Field(default_factory=list)
+    address: Address | None = None
     state: Place = "adon-broker.sqlite"
     archive: Place = "adon-archive.sqlite"
     token: Annotated[str | None, checked(_secret)] = None
@@ -173,11 +176,13 @@ class TokenConfig(Schema):
 
 class TlsConfig(Schema):
     """PEM files. ``clients``: who signs the certificates that clients must show; without it none
-    is asked for."""
+    is asked for. ``brokers``: who signs those of other brokers on the same database (default: the
+    system's list)."""
 
     certificate: File
     key: File
     clients: File | None = None
+    brokers: File | None = None
 
 
 class SecurityConfig(Schema):
@@ -385,3 +390,10 @@ class Config(Schema):
     def broker_url(self) -> str:
         """Where the broker answers."""
         return f"http{'s' if self.security.tls else ''}://{self.broker.listen}"
+
+    @property
+    def broker_address(self) -> str:
+        """The URL by which other brokers reach it."""
+        host, port = split_address(self.broker.listen, "broker.listen")
+        own = f"{socket.getfqdn()}:{port}" if host in ("0.0.0.0", "[::]") else self.broker.listen
+        return f"http{'s' if self.security.tls else ''}://{self.broker.address or own}"

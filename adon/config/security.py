@@ -21,6 +21,8 @@ from network_provisioner.topology.data import topology_from_dict
 if TYPE_CHECKING:
     import ssl
 
+    from network_provisioner.api.forward import Trust
+
 log = logging.getLogger(__name__)
 
 
@@ -192,6 +194,20 @@ def tls_context(tls: TlsConfig) -> ssl.SSLContext:
         raise InputError(
             f"security.tls: {files}: {error}, expected PEM files that belong together"
         ) from None
+
+
+def trust_of(tls: TlsConfig | None) -> Trust:
+    """By what this broker and others on its database know each other. Raises InputError that names
+    the file."""
+    from network_provisioner.api.forward import Trust  # noqa: PLC0415
+
+    if tls is None:
+        return Trust()
+    if tls.brokers is not None and not Path(tls.brokers).is_file():
+        raise InputError(
+            f"security.tls.brokers: found no file {tls.brokers}, expected certificates"
+        )
+    return Trust(tls.brokers, (tls.certificate, tls.key) if tls.clients else None)
 
 
 def described(config: Config, keyring: Keyring) -> str:

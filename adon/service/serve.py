@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,16 @@ from typing import TYPE_CHECKING
 
 from adon.config.adon_yml import load_config, used_files
 from adon.config.sections import Config, split_address
-from adon.config.security import LiveKeyring, check_exposure, described, own_host, tls_context
+from adon.config.security import (
+    LiveKeyring,
+    check_exposure,
+    described,
+    own_host,
+    tls_context,
+    trust_of,
+)
 from adon.machine import syscalls
+from adon.service.leading import ALONE_S, SWITCHES_CONNECT_S, Leading
 from adon.service.wiring import make_broker, make_controller
 from network_provisioner.base.errors import AdonError, InputError
 
@@ -30,8 +37,6 @@ if TYPE_CHECKING:
     from network_provisioner.access import Keyring
     from network_provisioner.broker import Broker
 
-_SWITCHES_CONNECT_S = 10.0  # Open vSwitch tries every 8 s; who comes later is served then
-_ALONE_S = 0.5  # a start that takes longer goes on while others may ask
 _BACKLOG = 128
 
 
@@ -74,7 +79,7 @@ def clear_switches(config_file: Path, say: Callable[[str], None]) -> int:
     controller = make_controller(config.controller, topology_from_dict(config.topology))
     if not callable(getattr(controller, "clear", None)):
         raise InputError(f"controller.driver: {config.controller.driver} has no clear()")
-    controller.start(_SWITCHES_CONNECT_S)
+    controller.start(SWITCHES_CONNECT_S)
     try:
         controller.clear()
         found = controller.switches() if isinstance(controller, WatchesSwitches) else ()
@@ -107,6 +112,13 @@ def serve(
 
     Returns an exit code. Raises AdonError.
     """
+    while _serve(config_file, say):
+        say("broker: another one leads in its place; begins anew and follows")
+    return 0
+
+
+def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
+    """Run the broker; whether it ended because another one leads in its place."""
     from monitors.archive.archive import Archive
     from monitors.archive.outbox import Outbox
     from network_provisioner.api import create_app
@@ -121,7 +133,7 @@ def serve(
         say(f"broker: {words}")
     if config.controller.driver == "openflow":
         say(
-            f"broker: waits up to {_SWITCHES_CONNECT_S:g} s for the switches to connect to "
+            f"broker: waits up to {SWITCHES_CONNECT_S:g} s for the switches to connect to "
             f"{config.controller.listen}"
         )
     try:
@@ -129,8 +141,9 @@ def serve(
     except BaseException:
         archive.close()
         raise
-    began, start = time.monotonic(), _Start(broker)
+    leading = Leading(broker, books, config.broker_address, monitoring.start)
     try:
+        leading.start()
         app = create_app(
             broker,
             keyring,
@@ -139,11 +152,11 @@ def serve(
             monitoring.collectors,
             monitoring.pages,
             own_host(config),
+            trust_of(config.security.tls),
         )
         web = server(app, tls)
-        start.wait(_ALONE_S - (time.monotonic() - began))
-        monitoring.start()
-        start.on_failure(lambda: setattr(web, "should_exit", True))
+        leading.wait(ALONE_S)
+        leading.on_end(lambda: setattr(web, "should_exit", True))
         # uvicorn passes the signal that stopped it on to the handler that was there before. That
         # must not be the default one: it would end the process before the store is closed.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -154,47 +167,19 @@ def serve(
             f"({described(config, keyring)}), {config.controller.driver} controller, sites "
             + ", ".join(broker.topology.sites)
         )
+        if broker.follows and broker.leader is not None:
+            say(f"broker: follows {broker.leader.address}, which leads on the same database")
         for words in used_files(config, config_file):
             say(f"broker: {words}")
         web.run(sockets=[sock])
-        start.wait()
+        leading.wait()
     finally:
+        leading.stop()
         monitoring.stop()
-        start.join()
         broker.stop()
         archive.close()
         sock.close()
-    return 0
-
-
-class _Start(threading.Thread):
-    """Starts a broker, beside whoever asks for its health meanwhile."""
-
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(name="adon-start", daemon=True)
-        self._broker = broker
-        self._error: BaseException | None = None
-        self._failed: Callable[[], object] = lambda: None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._broker.start(_SWITCHES_CONNECT_S)
-        except BaseException as error:  # the other thread raises it
-            self._error = error
-            self._failed()
-
-    def on_failure(self, failed: Callable[[], object]) -> None:
-        """Have this called if the start fails, or has failed."""
-        self._failed = failed
-        if self._error is not None:
-            failed()
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Until it has ended, or for so long. Raises what the start raised."""
-        self.join(timeout_s)
-        if self._error is not None:
-            raise self._error
+    return leading.replaced
 
 
 def monitoring_of(

@@ -42,11 +42,9 @@ _LONGEST_PASSWORD = 4096  # characters of a password file: it may be the wrong o
 def make_controller(
     config: ControllerConfig,
     topology: Topology,
-    shared: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> Controller:
-    """The driver that the configuration names. ``shared``: other brokers use the same switches;
-    ``clock`` gives Unix seconds, and leases end by it.
+    """The driver that the configuration names; ``clock`` gives Unix seconds, and leases end by it.
 
     Raises InputError, and MissingError for no tc.
     """
@@ -67,7 +65,6 @@ def make_controller(
             unused=unused,
             clock=clock,
             bandwidth=config.bandwidth,
-            shared=shared,
             watch=config.watch,
             inspect=partial(insecure_bridges, CommandRunner(config.exec, _INSPECT_S)),
         )
@@ -84,7 +81,6 @@ def make_controller(
             unused=unused,
             clock=clock,
             bandwidth=config.bandwidth,
-            shared=shared,
             watch=config.watch,
         )
     return _foreign(config, topology)
@@ -301,7 +297,7 @@ def make_broker(config: Config, outbox: Outbox) -> tuple[Broker, Registries]:
     shared = is_database_url(config.broker.state)
     # Other brokers, on machines whose clocks nobody set, read the same leases.
     clock = SteadyClock(follows=not shared)
-    controller = make_controller(config.controller, topology, shared, clock)
+    controller = make_controller(config.controller, topology, clock)
     store = open_store(config.broker.state, clock)
     try:
         books = Registries(

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from network_provisioner.access import Keyring
 from network_provisioner.api import accounting, network, policies, relays, templates, transits
 from network_provisioner.api.discreet import Discretion
+from network_provisioner.api.forward import Forward, Trust
 from network_provisioner.api.gate import Gate
 from network_provisioner.api.metrics import Metrics
 from network_provisioner.api.problems import ErrorBody, add_errors
@@ -44,6 +45,7 @@ def create_app(
     collectors: Sequence[Collector] = (),
     pages: Sequence[str] = (),
     own_host: Callable[[str], bool] | None = None,
+    trust: Trust | None = None,
 ) -> FastAPI:
     """The application around a broker that was started already.
 
@@ -51,7 +53,8 @@ def create_app(
     without keys everybody may do everything. Without ``books`` there are transits and the network,
     but no policies, templates and accounts. ``more`` are routes and ``collectors`` metrics of
     others; of those routes, what is below one of ``pages`` needs no token. ``own_host`` as
-    :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to.
+    :class:`~network_provisioner.api.gate.Gate` takes it; without it any name is answered to. By
+    ``trust`` a broker that follows asks the one that leads.
     """
     turns = Turns()
     metrics = Metrics(broker, collectors)
@@ -82,7 +85,14 @@ def create_app(
         redirect_slashes=False,  # a redirection is no answer in our shape
     )
     ring = keyring if keyring is not None else Keyring((), time.time)
-    app.add_middleware(Gate, keyring=ring, pages=tuple(pages), own_host=own_host)
+    app.add_middleware(Forward, broker=broker, trust=trust or Trust(), pages=tuple(pages))
+    app.add_middleware(
+        Gate,
+        keyring=ring,
+        pages=tuple(pages),
+        own_host=own_host,
+        secret=lambda: broker.leader.secret if broker.leader else "",
+    )
     add_errors(app, Discretion(broker).text)
     for routes in (transits, network):
         app.include_router(routes.router(broker, turns, metrics))

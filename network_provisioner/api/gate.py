@@ -4,6 +4,7 @@ here, before any of a body is kept."""
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
@@ -16,6 +17,8 @@ from network_provisioner.base.errors import BrokerError
 MAX_BODY_BYTES = 256 * 1024  # as many requests as may be made at once are below
 BODY_S = 10.0  # for a body to arrive: on any line that is enough for so little
 TLS_NAME = "adon.tls_name"  # of scope["extensions"]: the common name of a verified certificate
+# By which a broker that passes a request on proves that it is one, and says that name.
+LEADER_SECRET, TLS_NAME_HEADER = "x-adon-leader-secret", "x-adon-client"
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -31,7 +34,8 @@ class Gate:
 
     What is below ``pages`` is shown to anybody: files of ours that say nothing about anyone.
     ``own_host`` says of a name in lower case whether it is the service's: without keys no other is
-    answered to, for a page of anywhere can have its own name mean this machine.
+    answered to, for a page of anywhere can have its own name mean this machine. ``secret`` is what
+    the other brokers of this store know alone, "" for none.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class Gate:
         keyring: Keyring,
         pages: tuple[str, ...] = (),
         own_host: Callable[[str], bool] | None = None,
+        secret: Callable[[], str] = str,
     ) -> None:
         self._app = app
         self._keyring = keyring
         self._pages = pages
         self._own_host = own_host
+        self._secret = secret
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -99,6 +105,9 @@ class Gate:
         if token is None and _is_cross_site(headers):  # a browser adds no token by itself
             raise BrokerError("a page of another site asks, expected a token", "forbidden")
         certificate = scope.get("extensions", {}).get(TLS_NAME)
+        given, secret = headers.get(LEADER_SECRET.encode(), b""), self._secret().encode()
+        if secret and hmac.compare_digest(given, secret):
+            certificate = headers.get(TLS_NAME_HEADER.encode(), b"").decode("latin-1") or None
         recognise = partial(self._keyring.recognise, token, certificate)
         scope["state"]["recognise"] = recognise
         if token is not None and "." in token and self._keyring.federated:

@@ -92,6 +92,10 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Everything the broker and its switches say now."""
         health = self._broker.health()
+        yield _gauge("adon_leader", "1 where this broker decides.", health["leads"])
+        if not health["leads"]:
+            yield from self._transits()
+            return
         yield _gauge("adon_up_to_date", "1 where store and switches are as decided.",
                      health["status"] == "ok")  # fmt: skip
         waits = _gauge("adon_queue_length", "Transits that wait for room.", health["queued"])

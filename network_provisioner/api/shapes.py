@@ -391,7 +391,8 @@ class AdviceAnswer(Answer):
 
 
 class HealthAnswer(Answer):
-    """``status`` is ok or degraded; then ``problem`` says why."""
+    """``status`` is ok or degraded; then ``problem`` says why. Of several brokers on one database
+    one ``leads``, the ``leader`` at its URL."""
 
     status: Literal["ok", "degraded"]
     problem: str
@@ -401,3 +402,5 @@ class HealthAnswer(Answer):
     links_failed: list[FailedLinkAnswer]
     links_unknown: list[str]
     switches: list[SwitchStatus]
+    leads: bool
+    leader: str

@@ -7,7 +7,7 @@ and after a restart of either side one ``apply`` brings both together again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -186,6 +186,20 @@ class SwitchStatus:
     since: float
     problem: str
     repairs: Mapping[str, int]
+
+
+@runtime_checkable
+class StandsBy(Protocol):
+    """A controller that switches may be connected with while another broker's has them."""
+
+    def stand_by(self) -> None:
+        """Have the switches connect, and change nothing on them. Raises ControllerError."""
+        ...
+
+    def lead(self, term: int, leads: Callable[[], bool]) -> None:
+        """From here on the switches are ours, as long as ``leads`` says so: they refuse what a
+        broker says that led in an earlier ``term``. Before ``start``."""
+        ...
 
 
 @runtime_checkable

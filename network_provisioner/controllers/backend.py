@@ -66,6 +66,12 @@ class SwitchBackend(ABC):
     def open(self) -> None:
         """Start to reach for the switches."""
 
+    def stand_by(self) -> None:  # noqa: B027  # some need nothing
+        """Let switches come, and tell them nothing until :meth:`open`."""
+
+    def lead(self, term: int) -> None:  # noqa: B027  # some have no way
+        """Have the switches refuse what a broker says that led in an earlier term."""
+
     @abstractmethod
     def close(self) -> None:
         """Leave the switches alone from now on, and wait for threads to end."""

@@ -41,8 +41,6 @@ from network_provisioner.controllers.switch_status import SwitchMonitor
 from network_provisioner.topology.graph import Topology
 
 LOG = logging.getLogger(__name__)
-# Longer than two brokers take to bring a switch up to date that has restarted.
-LOOK_AGAIN_S = 2.0
 # Who has not connected so long after the start is named in the log.
 _SOON_S = 1.0
 # One that refused is tried again after so long.
@@ -93,8 +91,7 @@ class SwitchedController:
     ``name`` is the driver's. ``shaper`` keeps the rates on the topology's devices. ``bandwidth``
     says how rates are kept: one of plan's BANDWIDTH_METHODS, or "auto" for classes on the devices
     where the topology names any, else for meters where every switch has them, else not at all.
-    ``shared``: another broker uses the same switches. ``watch``: look for links that fail.
-    Thread-safe.
+    ``watch``: look for links that fail. Thread-safe.
     """
 
     def __init__(
@@ -106,7 +103,6 @@ class SwitchedController:
         clock: Callable[[], float],
         *,
         bandwidth: str = "auto",
-        shared: bool = False,
         watch: bool = False,
         inspect: Callable[[Collection[int]], Mapping[int, str]] | None = None,
         unused: Sequence[Shaper] = (),
@@ -119,7 +115,6 @@ class SwitchedController:
         self._topology = topology
         self._clock = clock
         self._bandwidth = bandwidth
-        self._shared = shared
         self._keep = _first_choice(topology, shaper, bandwidth)
         names = switch_names(topology)
         self._dpids = {name: dpid for dpid, name in names.items()}
@@ -135,7 +130,8 @@ class SwitchedController:
         shaping = shaper if self._keep in ("dscp-htb", "queue") else None
         self._reconciler = Reconciler(topology, backend, shaping, clock, self._keep, unused)
         self._ledger = ByteLedger()
-        self._running = False
+        self._running = self._stands_by = False
+        self._leads: Callable[[], bool] = lambda: True  # else another broker has the switches
         self._resync: threading.Thread | None = None
         self._progress = threading.Condition()
         self._compared: set[int] = set()
@@ -164,6 +160,16 @@ class SwitchedController:
             multipath=True,
             queues=self._keep == "dscp-htb",
         )
+
+    def stand_by(self) -> None:
+        """See :class:`~network_provisioner.base.controller.StandsBy`."""
+        self._backend.stand_by()
+        self._stands_by = True
+
+    def lead(self, term: int, leads: Callable[[], bool]) -> None:
+        """See :class:`~network_provisioner.base.controller.StandsBy`."""
+        self._leads = leads
+        self._backend.lead(term)
 
     def start(self, timeout_s: float) -> None:
         """Reach for the switches, wait for them, lay the best-effort routes.
@@ -206,6 +212,8 @@ class SwitchedController:
             )
         with self._lock:
             self._require_running()
+            if not self._leads():
+                raise ControllerError("another broker leads")
             self._cleared = False
             self._reconciler.avoid(frozenset(self.failed_links()))
             prepared = self._reconciler.prepare(circuits, queues)
@@ -300,7 +308,7 @@ class SwitchedController:
 
     def _look_once(self) -> None:
         with self._round:
-            if self._running and not self._cleared:
+            if self._may_change():
                 self._links.look()
 
     def _unwatch(self) -> None:
@@ -326,9 +334,11 @@ class SwitchedController:
         """See Controller."""
         with self._lock:
             if not self._running:
+                if self._stands_by:
+                    self._backend.close()
                 return
-            self._running = False
-            if self._watch and not self._shared:
+            self._running = self._stands_by = False
+            if self._watch and self._leads():
                 self._unwatch()
             self._reconciler.forget()
             self._ledger = ByteLedger()
@@ -344,6 +354,10 @@ class SwitchedController:
         if self._resync is not None:
             self._resync.join()
             self._resync = None
+
+    def _may_change(self) -> bool:
+        """Whether rules are ours to lay now."""
+        return self._running and not self._cleared and self._leads()
 
     def _require_running(self) -> None:
         if not self._running:
@@ -406,14 +420,8 @@ class SwitchedController:
 
     def _keep_up(self) -> None:
         """Bring switches up to date: those that connected again, those that lost rules, and each
-        one now and then.
-
-        Where the switches are shared, another broker may write to one at the same moment. So a
-        switch that has connected is looked at again soon, until nothing has to be changed: then the
-        broker that decided last has seen it.
-        """
+        one now and then."""
         next_check: dict[int, float] = {_DEVICES: time.monotonic() + self._backend.check_s}
-        settling: set[int] = set()  # shared switches that connected, and may not be final
         while True:
             due = min(next_check.values(), default=math.inf)
             events = _all_events(self._backend.events, due)
@@ -437,14 +445,7 @@ class SwitchedController:
                 else:
                     changed = self._bring_up_to_date(dpid, changes)
                 took_s = time.monotonic() - began
-                connected = SwitchChange.CONNECTED in changes
-                if self._shared and (connected or (changed and dpid in settling)):
-                    settling.add(dpid)
-                    pause_s = LOOK_AGAIN_S
-                else:
-                    settling.discard(dpid)
-                    pause_s = self._pause_s(dpid, changed, took_s)
-                next_check[dpid] = time.monotonic() + pause_s
+                next_check[dpid] = time.monotonic() + self._pause_s(dpid, changed, took_s)
 
     def _pause_s(self, dpid: int, changed: bool | None, took_s: float) -> float:
         """When to check again what was checked in so many seconds."""
@@ -475,7 +476,7 @@ class SwitchedController:
             ours = (rule for rule in (*plan.routes, *plan.rules) if rule.dpid == dpid)
             self._monitor.set_problem(dpid, "others", self._backend.in_front(dpid, ours))
             with self._lock:
-                if not self._running or self._cleared:
+                if not self._may_change():
                     return False
                 if not changes and self._reconciler.is_as_before(dpid, fingerprint):
                     return False
@@ -542,7 +543,7 @@ class SwitchedController:
         found: Mapping[int, Resync | Exception]
         try:
             with self._lock:
-                if not self._running or self._cleared:
+                if not self._may_change():
                     return False
                 found = self._reconciler.check_devices(due)
         except Exception as error:  # whatever tc or a database says, rules are kept up to date

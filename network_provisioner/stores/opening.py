@@ -13,8 +13,8 @@ from network_provisioner.stores.store import PAGE, Store
 
 
 def open_store(where: str | Path, clock: SteadyClock | None = None) -> Store:
-    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file. A database
-    gives no turn to whose ``clock`` is wrong.
+    """The store at ``where``: a ``postgresql://`` URL or the path of an SQLite file. Whose
+    ``clock`` is wrong leads nobody who shares a database.
 
     Raises StoreError: it cannot be reached, is of another layout, or another broker has the file.
     """
@@ -30,19 +30,24 @@ def copy_state(source: Store, target: Store) -> tuple[int, int]:
     """Copy all transits, in their order, and all versions of all documents.
 
     Returns how many of each. What was copied before an error stays in the target. Raises
-    StoreError, and InputError where the target holds something: state is never mixed.
+    StoreError, and InputError where the target holds something, or a broker uses it: state is never
+    mixed.
     """
-    with target.turn():
-        if next(target.each(), None) is not None or target.kinds():
-            raise InputError("found state in the place to copy to, expected an empty one")
-        transits = documents = 0
-        everything = source.each()
-        while page := list(islice(everything, PAGE)):
-            target.put_many(page)
-            transits += len(page)
-        for kind, names in source.kinds().items():
-            for name in names:
-                versions = source.history(kind, name)
-                target.restore(versions)
-                documents += len(versions)
+    if not (leader := target.elect()).is_us:
+        raise InputError(
+            f"the broker at {leader.address} uses the place to copy to, expected an unused one"
+        )
+    if next(target.each(), None) is not None or target.kinds():
+        raise InputError("found state in the place to copy to, expected an empty one")
+    transits = documents = 0
+    everything = source.each()
+    while page := list(islice(everything, PAGE)):
+        target.put_many(page)
+        transits += len(page)
+    for kind, names in source.kinds().items():
+        for name in names:
+            versions = source.history(kind, name)
+            target.restore(versions)
+            documents += len(versions)
+    target.resign()
     return transits, documents

@@ -1,34 +1,33 @@
-"""A store in one PostgreSQL database, for several brokers.
+"""A store in one PostgreSQL database, for several brokers, one of which leads.
 
-A broker decides in its *turn*: as long as one of its sessions holds an advisory lock of the
-database. Every write takes the next number of one counter, in the transaction that writes; since
-the counter's row stays locked until that ends, whoever sees number n sees all before it, and "what
-was written since" is one range of numbers, complete and without repetition.
+The leader has a *lease* in a row of the database, by the database's clock, and renews it; where it
+does not, another broker takes it over and with it the next *term*. Every write takes the next
+number of one counter in that row, in the transaction that writes, and only in the leader's own
+term: a leader that stood still while another took over can write nothing any more, whatever its own
+clock says. By the number others see that documents have changed.
 
-A write has taken effect when :meth:`PostgresStore.put` returns, also within a turn: the switches
-are touched after it, and what may be on them must outlive the broker. So a broker that dies in its
-turn leaves what it had written (its lease ends it) and nothing half; the server gives its lock
-back. A broker that stands still in its turn loses it after ``TURN_S``, and with the session
-everything by which it could still write in it.
+A write has taken effect when :meth:`PostgresStore.put_many` returns: the switches are touched after
+it, and what may be on them must outlive the broker.
 """
 
 from __future__ import annotations
 
 import re
-import threading
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-from network_provisioner.base.clock import SteadyClock
+from network_provisioner.base.clock import SteadyClock, since_boot
 from network_provisioner.base.model import Transit
-from network_provisioner.stores.postgres_link import BusyError, LostError, PostgresConnection, run
+from network_provisioner.stores.postgres_link import LostError, PostgresConnection, run
 from network_provisioner.stores.store import (
     ACTIVE_STATES,
     ClockError,
+    Leader,
     Rows,
     Run,
     Store,
@@ -37,24 +36,24 @@ from network_provisioner.stores.store import (
     upsert,
 )
 
-TURN_S = 20.0
-"""How long a session may be silent in its turn before the server ends it, in seconds."""
-_WAIT_S = 2.5  # for another thread's turn; for another broker's, the link's own patience
+LEASE_S = 3.0
+"""A leader that has not renewed its lease for so long may be replaced."""
+GRACE_S = 0.5
+"""So much later it is: after an outage of the database the leader goes on."""
 MOST_SKEW_S = 1.0
-"""A broker whose clock differs from the database's by more decides nothing."""
-_LAYOUT = 1
-_KEY = 0x41444F4E << 32  # of advisory locks: "ADON"; the low half is the meta table's own number
-TICK = "UPDATE adon_meta SET change = change + 1 RETURNING change"
-"""Takes the next number of the store's one counter, and keeps others from it until the end of the
-transaction."""
-_LATE = "another turn to decide has not ended yet"
+"""A broker whose clock differs from the database's by more does not lead."""
+_LAYOUT = 2
+_KEY = 0x41444F4E << 32  # of advisory locks: "ADON"
+_TICK = "UPDATE adon_meta SET change = change + 1 WHERE term = :term RETURNING change"
 _TABLES = (
-    "CREATE TABLE adon_meta (layout INTEGER NOT NULL, change BIGINT NOT NULL)",
-    f"INSERT INTO adon_meta VALUES ({_LAYOUT}, 0)",
+    # What the leader holds: its term, who and where it is, and the database's second until which.
+    "CREATE TABLE adon_meta (layout INTEGER NOT NULL, change BIGINT NOT NULL, "
+    "term BIGINT NOT NULL, leader TEXT NOT NULL, address TEXT NOT NULL, secret TEXT NOT NULL, "
+    "until DOUBLE PRECISION NOT NULL)",
+    f"INSERT INTO adon_meta VALUES ({_LAYOUT}, 0, 0, '', '', '', 0)",
     "CREATE TABLE adon_transits (number BIGINT GENERATED ALWAYS AS IDENTITY "
     "PRIMARY KEY, id TEXT UNIQUE NOT NULL, state TEXT NOT NULL, workflow TEXT NOT NULL, "
-    "body TEXT NOT NULL, writer TEXT NOT NULL, change BIGINT NOT NULL)",
-    "CREATE INDEX adon_transits_change ON adon_transits (change)",
+    "body TEXT NOT NULL)",
     "CREATE INDEX adon_transits_state ON adon_transits (state, number)",
     "CREATE INDEX adon_transits_workflow ON adon_transits (workflow, number)",
     f"CREATE INDEX adon_transits_active ON adon_transits (number) WHERE state IN ({ACTIVE_STATES})",
@@ -64,33 +63,29 @@ _TABLES = (
     "PRIMARY KEY (kind, name, version))",
     "CREATE INDEX adon_documents_change ON adon_documents (kind, change)",
 )
+TIME = "extract(epoch FROM clock_timestamp())::float8"
 
 
 @cache
 def _named(statement: str) -> str:
-    """With names as psycopg has them."""
-    return re.sub(r":(\w+)", r"%(\1)s", statement)
+    """With names as psycopg has them, and its own type casts left alone."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
-_PUT_ONE = _named(
-    f"WITH tick AS ({TICK}) "
-    + upsert("adon_transits", writer=":me", change="(SELECT change FROM tick)")
+_PUT_ONE = _named(f"WITH tick AS ({_TICK}) {upsert('adon_transits', 'tick')} RETURNING 1")
+_PUT_EACH = _named(upsert("adon_transits"))
+_STATE = f"SELECT {TIME}, change, term, leader, address, secret, until FROM adon_meta"
+_LEAD = _named(
+    "UPDATE adon_meta SET term = term + (leader <> :me)::int, leader = :me, address = :address, "
+    f"secret = CASE leader WHEN :me THEN secret ELSE :secret END, until = {TIME} + :lease "
+    f"WHERE term = :term AND (leader = :me OR until + :grace < {TIME})"
 )
-_PUT_EACH = _named(upsert("adon_transits", writer=":me", change=":change"))
+_RESIGN = _named("UPDATE adon_meta SET until = 0, leader = '' WHERE leader = :me AND term = :term")
 
 
 def skew_s(before: float, there: float, after: float) -> float:
     """What our clock is ahead of another at least, read between two readings of ours."""
     return max(before - there, 0.0) - max(there - after, 0.0)
-
-
-# One statement, so that the counter and the rows are of the same moment.
-TIME = "extract(epoch FROM clock_timestamp())::float8"
-_NEWS = (
-    f"SELECT m.change, {TIME}, t.id, t.body FROM adon_meta AS m LEFT JOIN adon_transits AS t "
-    "ON t.change > %(seen)s AND (t.writer <> %(me)s OR t.id = ANY(%(doubted)s)) "
-    "ORDER BY t.change, t.number"
-)
 
 
 class PostgresStore(Store):
@@ -108,8 +103,8 @@ class PostgresStore(Store):
         clock: Callable[[], float] = time.time,
         steady: SteadyClock | None = None,
     ) -> None:
-        """Connect, and make the tables where there are none; ``clock`` dates documents. A turn is
-        refused where ``steady`` and the wall clock that it is taken from differ from the database's
+        """Connect, and make the tables where there are none; ``clock`` dates documents. We do not
+        lead where ``steady`` and the wall clock that it is taken from differ from the database's
         clock by more than :data:`MOST_SKEW_S`.
 
         The tables are made in the first schema of the session's search path. Raises StoreError.
@@ -117,21 +112,22 @@ class PostgresStore(Store):
         self._clock = clock
         self._steady = steady
         self.unreadable = {}
-        self._me = uuid.uuid4().hex  # whose writes are no news to us
-        self._deciding = PostgresConnection(url)
-        self._asking = PostgresConnection(
-            url
-        )  # another one: questions and documents wait for no turn
-        self._turn = threading.RLock()
-        self._depth = 0
-        self._session = 0  # of the link, that holds the lock while depth is not 0
-        self._seen: int | None = None  # the counter when our last turn began
-        self._doubted: set[str] = set()  # whose last write of ours may have taken effect or not
+        self._me = uuid.uuid4().hex
+        # Each for itself: neither a lease nor a decision waits for long questions.
+        self._electing, self._deciding, self._asking = (PostgresConnection(url) for _ in range(3))
+        self._term = -1  # of ours, the last one
+        self._leads_until = 0.0  # by the clock since boot
+        self._not_leading: StoreError = self._error("this broker does not lead")
+        self._counter = 0  # the counter when it was read last
+        self._doubted: dict[str, str] = {}  # whose last write may have taken effect, and its body
         try:
             self._prepare()
         except StoreError:
             self.close()
             raise
+
+    def _error(self, words: str) -> StoreError:
+        return StoreError(f"database {self._deciding.shown}: {words}")
 
     def _prepare(self) -> None:
         with self._deciding.open() as db, db.transaction():
@@ -140,90 +136,53 @@ class PostgresStore(Store):
             if run(db, "SELECT to_regclass('adon_meta')")[0][0] is None:
                 for statement in _TABLES:
                     run(db, statement)
-            statement = f"SELECT layout, {_KEY} | 'adon_meta'::regclass::oid::bigint FROM adon_meta"
-            layout, self._key = run(db, statement)[0]
+            layout = run(db, "SELECT layout FROM adon_meta")[0][0]
         if layout != _LAYOUT:
             raise StoreError(
                 f"database {self._deciding.shown} has layout {layout}, expected {_LAYOUT}: "
                 "it was made by another version of ADON"
             )
 
-    # -- turns -------------------------------------------------------------------------------
+    # -- the leader --------------------------------------------------------------------------
 
-    @contextmanager
-    def turn(self) -> Iterator[Sequence[Transit]]:
-        with self._my_turn() as outermost:
-            yield self._news() if outermost else ()
-
-    @contextmanager
-    def _my_turn(self) -> Iterator[bool]:
-        """Hold the database's lock; yields whether this thread did not before."""
-        if not self._turn.acquire(timeout=_WAIT_S):
-            raise StoreError(f"database {self._deciding.shown}: {_LATE}")
+    def elect(self, address: str = "") -> Leader:
         try:
-            if self._depth:
-                self._depth += 1
-                try:
-                    yield False
-                finally:
-                    self._depth -= 1
-                return
-            self._take()
-            self._depth = 1
-            try:
-                yield True
-            finally:
-                self._depth = 0
-                self._give_back()
-        finally:
-            self._turn.release()
+            return self._elect(address)
+        except ClockError as error:
+            self._not_leading, self._leads_until = error, 0.0
+            raise
 
-    def _take(self) -> None:
-        statement = (
-            "SELECT set_config('idle_session_timeout', %(limit)s, false), pg_advisory_lock(%(key)s)"
-        )
-        try:
-            self._deciding.rows(statement, {"limit": f"{TURN_S * 1e3:.0f}", "key": self._key})
-        except BusyError:
-            raise StoreError(f"database {self._deciding.shown}: {_LATE}") from None
-        self._session = self._deciding.number
-
-    def _give_back(self) -> None:
-        statement = (
-            "SELECT pg_advisory_unlock(%(key)s), set_config('idle_session_timeout', '0', false)"
-        )
-        try:
-            self._deciding.rows(statement, {"key": self._key}, only=self._session)
-        except StoreError:
-            # Nothing to undo: all was written before, and the lock goes with the session.
-            self._deciding.drop()
-
-    def _news(self) -> list[Transit]:
-        seen, doubted = self._seen, list(self._doubted)
-        statement = f"SELECT change, {TIME}, NULL, NULL FROM adon_meta"
-        if seen is not None:
-            statement = _NEWS
-        values = {"seen": seen, "me": self._me, "doubted": doubted}
-        rows = self._in_time(lambda: self._deciding.rows(statement, values, only=self._session))
-        now = rows[0][0]
-        if seen is not None and now < seen:
-            raise StoreError(
-                f"database {self._deciding.shown}: found change {now} after {seen}: it was put "
-                "back to an earlier state, and the broker has to be started again"
+    def _elect(self, address: str) -> Leader:
+        asked_at = since_boot()
+        now, change, term, leader, there, secret, until = self._state()
+        if change < self._counter:
+            raise self._error(
+                f"found change {change} after {self._counter}: it was put back to an earlier "
+                "state, and the broker has to be started again"
             )
-        self._seen = now
-        self._doubted.clear()
-        return self._read(row[2:] for row in rows if row[2] is not None)
+        self._counter = change
+        if leader == self._me or until + GRACE_S < now:
+            values = {
+                "me": self._me, "term": term, "address": address, "lease": LEASE_S,
+                "grace": GRACE_S, "secret": secrets.token_hex(),
+            }  # fmt: skip
+            self._electing.rows(_LEAD, values)
+            _, _, term, leader, there, secret, _ = self._state()
+        if leader == self._me:
+            self._term, self._leads_until = term, asked_at + LEASE_S
+        else:
+            self._not_leading, self._leads_until = self._error("another broker leads"), 0.0
+        return Leader(there, term, secret, leader == self._me)
 
-    def _in_time(self, ask: Callable[[], Rows]) -> Rows:
-        """The answer to a question, with the database's clock in its second column; asked again
-        with a fresh clock where ours is wrong. Raises ClockError where that is wrong as well."""
+    def _state(self) -> tuple[Any, ...]:
+        """The row of the leader. Asked again with a fresh clock where ours is wrong; raises
+        ClockError where that is wrong as well."""
         if self._steady is None:
-            return ask()
+            return self._electing.rows(_STATE, {})[0]
         for last in (False, True):
             before = self._steady()
-            rows = ask()
-            ahead_s = skew_s(before, rows[0][1], self._steady())
+            row = self._electing.rows(_STATE, {})[0]
+            ahead_s = skew_s(before, row[0], self._steady())
             if abs(ahead_s) <= MOST_SKEW_S:
                 break
             if last:
@@ -233,33 +192,65 @@ class PostgresStore(Store):
                     f"expected at most {MOST_SKEW_S:g} s: nothing is decided until both are right"
                 )
             self._steady.renew()
-        return rows
+        return row
+
+    def resign(self) -> None:
+        self._leads_until = 0.0
+        with suppress(StoreError):  # the lease ends by itself
+            self._electing.rows(_RESIGN, {"me": self._me, "term": self._term})
+
+    def leads(self) -> bool:
+        return since_boot() < self._leads_until
+
+    def check_leads(self) -> None:
+        if self.leads():
+            return
+        raise (
+            self._not_leading
+            if not self._leads_until
+            else self._error("its lease could not be renewed, and another broker may lead by now")
+        )
+
+    def doubted(self) -> Sequence[Transit]:
+        if not self._doubted:
+            return ()
+        doubted = dict(self._doubted)
+        statement = "SELECT id, body FROM adon_transits WHERE id = ANY(%(ids)s) ORDER BY number"
+        rows = self._asking.rows(statement, {"ids": list(doubted)})
+        self._doubted.clear()
+        return self._read(row for row in rows if row[1] == doubted[row[0]])
 
     # -- transits ----------------------------------------------------------------------------
 
     def put_many(self, transits: Sequence[Transit]) -> None:
         if not transits:
             return
-        rows = [row_of(transit) | {"me": self._me} for transit in transits]
-        ids = {t.id for t in transits}
-        # Outside of a turn it takes one: nobody is contradicted in theirs.
-        with self._my_turn():
-            try:
-                if len(rows) == 1:
-                    self._deciding.rows(_PUT_ONE, rows[0], only=self._session)
-                else:
-                    self._put_each(rows)
-            except LostError:
-                self._doubted |= ids
-                raise
-            self._doubted -= ids
+        rows = [row_of(transit) | {"term": self._term} for transit in transits]
+        try:
+            if len(rows) == 1:
+                if not self._deciding.rows(_PUT_ONE, rows[0]):
+                    raise self._not_leading
+            else:
+                self._put_each(rows)
+        except LostError:
+            self._doubted |= {row["id"]: row["body"] for row in rows}
+            raise
+        for row in rows:
+            self._doubted.pop(row["id"], None)
         self._replaced(transits)
 
     def _put_each(self, rows: list[dict[str, Any]]) -> None:
-        with self._deciding.open(self._session) as db, db.transaction():
-            change = run(db, TICK)[0][0]
+        with self._deciding.open() as db, db.transaction():
+            self._tick(lambda statement, values: run(db, _named(statement), values))
             with db.cursor() as cursor:
-                cursor.executemany(_PUT_EACH, [{**row, "change": change} for row in rows])
+                cursor.executemany(_PUT_EACH, rows)
+
+    def _tick(self, run: Run) -> int:
+        """The next number of the counter, which others do not get until the transaction ends."""
+        rows = run(_TICK, {"term": self._term})
+        if not rows:
+            raise self._not_leading
+        return int(rows[0][0])
 
     # -- as Store wants it ----------------------------------------------------------------
 
@@ -272,8 +263,8 @@ class PostgresStore(Store):
             yield lambda statement, values: run(db, _named(statement), values)
 
     def _numbered(self, run: Run) -> dict[str, Any]:
-        return {"change": run(TICK, {})[0][0]}
+        return {"change": self._tick(run)}
 
     def close(self) -> None:
-        self._deciding.close()
-        self._asking.close()
+        for connection in (self._electing, self._deciding, self._asking):
+            connection.close()

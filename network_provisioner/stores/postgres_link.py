@@ -22,12 +22,12 @@ from network_provisioner.stores.store import Rows, StoreError
 
 Database = psycopg.Connection[tuple[Any, ...]]
 _CONNECT_S = 3
-_LOCK_S = 2.5  # for another broker's turn, or another's write
+_LOCK_S = 2.5  # for another's write
 _STATEMENT_S = 4.0
 _SILENT_S = 5.0  # then the server does not even say that a statement took too long
 _LOOK_S = 0.5  # psycopg looks every 0.1 s
 _HOPELESS_S = 1.0  # after a connection was tried in vain for long, nobody else tries it for so long
-_OLDEST = 140_000  # the first that ends sessions which idle in somebody's turn
+_OLDEST = 140_000  # the oldest that is maintained
 _BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)
 _FOUND: dict[str, Any] = {
     "connect_timeout": _CONNECT_S,
@@ -97,15 +97,11 @@ def run(db: Database, statement: str, values: dict[str, Any] | None = None) -> R
 
 
 class PostgresConnection:
-    """A connection to the database at ``url``; safe to use from several threads, one at a time.
-
-    ``number`` counts the connections there were: who depends on what a session holds compares it.
-    """
+    """A connection to the database at ``url``; safe to use from several threads, one at a time."""
 
     def __init__(self, url: str) -> None:
         """Connects with the first use. Raises StoreError for a URL that libpq does not take."""
         self.shown = shown_url(url)
-        self.number = 0
         self._lock = threading.Lock()
         self._db: _Connection | None = None
         self._closed = False
@@ -118,22 +114,17 @@ class PostgresConnection:
                 "expected postgresql://USER@HOST:PORT/DATABASE"
             ) from None
 
-    def rows(self, statement: str, values: dict[str, Any], only: int = 0) -> Rows:
-        """Run one statement, in a transaction of its own. ``only`` as in :meth:`open`."""
-        with self.open(only) as db:
+    def rows(self, statement: str, values: dict[str, Any]) -> Rows:
+        """Run one statement, in a transaction of its own."""
+        with self.open() as db:
             return run(db, statement, values)
 
     @contextmanager
-    def open(self, only: int = 0) -> Iterator[Database]:
-        """The connection, for this thread alone. Raises StoreError, LostError.
-
-        :param only: the ``number`` of the connection it has to be still; 0 for any.
-        """
+    def open(self) -> Iterator[Database]:
+        """The connection, for this thread alone. Raises StoreError, LostError."""
         with self._lock:
-            if only and (self.number != only or self._db is None or self._db.closed):
-                raise StoreError(f"database {self.shown}: the turn was lost with its connection")
             db = self._db
-            if db is None or db.closed or (not only and _ended(db)):
+            if db is None or db.closed or _ended(db):
                 db = self._connect()
             try:
                 yield db
@@ -191,7 +182,6 @@ class PostgresConnection:
             db.close()
             raise
         self._db = db
-        self.number += 1
         return db
 
 

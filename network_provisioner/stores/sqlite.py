@@ -130,7 +130,6 @@ class SqliteStore(Store):
         self._clock = clock
         self.unreadable = {}
         self._lock = threading.Lock()
-        self._turn = threading.RLock()
         self._held = None if str(path) == MEMORY else self._hold()
         try:
             with self._explained():
@@ -212,11 +211,6 @@ class SqliteStore(Store):
             self.unreadable[f"state file {self._path}"] = damage
 
     # -- transits ----------------------------------------------------------------------------
-
-    @contextmanager
-    def turn(self) -> Iterator[Sequence[Transit]]:
-        with self._turn:  # no other process has the file
-            yield ()
 
     def put_many(self, transits: Sequence[Transit]) -> None:
         rows = [row_of(transit) for transit in transits]

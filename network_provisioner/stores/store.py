@@ -49,6 +49,23 @@ class ClockError(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
+class Leader:
+    """The broker that decides.
+
+    ``address``  its URL, for the others
+    ``term``     grows with each change of leader: the fencing number of all that it writes
+    ``secret``   known to those who can read the store alone: by it the leader trusts what another
+                 broker says of a request that it passes on
+    ``is_us``    whether it is the one who asked
+    """
+
+    address: str = ""
+    term: int = 0
+    secret: str = field(default="", repr=False)
+    is_us: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One version of a document. ``at`` is when it was written, Unix seconds.
 
@@ -67,9 +84,9 @@ class Store:
     """Keeps transits and documents; safe to use from several threads.
 
     Every method may raise StoreError; one that returns has taken effect and survives a crash of the
-    process, also within a turn.
+    process. Where brokers share it, the one that leads writes; everybody reads.
 
-    A kind of database adds its own way to run statements, to write transits and to take turns;
+    A kind of database adds its own way to run statements, to write transits and to elect a leader;
     ``_change`` is the column, if any, that numbers its changes of documents.
     """
 
@@ -96,21 +113,32 @@ class Store:
         """The number of this change of documents, which no other has, by the name of its column."""
         return {}
 
-    # -- transits ----------------------------------------------------------------------------
+    # -- the leader --------------------------------------------------------------------------
 
-    def turn(self) -> AbstractContextManager[Sequence[Transit]]:
-        """Take the turn to decide: nobody else who shares the store has theirs until it ends.
+    def elect(self, address: str = "") -> Leader:
+        """Lead, or go on leading, where nobody else does; the one who leads. To be called more
+        often than once a second: a leader that is silent for longer than its lease is replaced.
 
-        Yields the transits that others changed since our last turn, each once and as it is now, in
-        the order of their changes; and any whose :meth:`put` failed in a way that left open whether
-        it took effect, where it did. The first turn yields none: read :meth:`active` in it. Within
-        a turn the same thread may begin another one, which yields none.
-
-        Raises StoreError where the turn cannot be had in a few seconds. One that is lost while it
-        lasts (a connection that breaks, or a process that stood still for long) makes every put of
-        its remainder fail.
+        Raises StoreError where nobody can be elected; ClockError where our clock is wrong.
         """
-        raise NotImplementedError
+        return Leader()
+
+    def resign(self) -> None:
+        """Lead no longer, so that another may at once. Never fails."""
+
+    def leads(self) -> bool:
+        """Whether nobody else can lead now. Asks nobody."""
+        return True
+
+    def check_leads(self) -> None:
+        """Raises StoreError where :meth:`leads` is False."""
+
+    def doubted(self) -> Sequence[Transit]:
+        """The transits whose last write failed in a way that left open whether it took effect,
+        where it did; each once."""
+        return ()
+
+    # -- transits ----------------------------------------------------------------------------
 
     def put(self, transit: Transit) -> None:
         """Write a transit, replacing what was there under its id."""
@@ -339,12 +367,15 @@ def row_of(transit: Transit) -> dict[str, Any]:
     }
 
 
-def upsert(table: str, **more: str) -> str:
-    """Writes such a row, also over one of its id; ``more`` are columns with what goes there."""
+def upsert(table: str, source: str = "", **more: str) -> str:
+    """Writes such a row, also over one of its id; ``more`` are columns with what goes there.
+    ``source``: a table, and as many times as it has rows."""
     columns = {name: f":{name}" for name in ("id", "state", "workflow", "body")} | more
     updates = ", ".join(f"{name} = excluded.{name}" for name in columns if name != "id")
+    values = ", ".join(columns.values())
+    rows = f"SELECT {values} FROM {source}" if source else f"VALUES ({values})"
     return (
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(columns.values())}) "
+        f"INSERT INTO {table} ({', '.join(columns)}) {rows} "
         f"ON CONFLICT (id) DO UPDATE SET {updates}"
     )
 

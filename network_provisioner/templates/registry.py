@@ -83,9 +83,15 @@ class TemplateRegistry:
         self._own: dict[str, Mapping[str, Any]] = {}  # lessons of users that were asked for
         self._stamps = (-1, -1)
         self._looked_at = float("-inf")
+        if store.leads():
+            self.keep_configured()
+        self.refresh()
+
+    def keep_configured(self) -> None:
+        """Write the configured templates that the store does not have so; where brokers share it,
+        once this one leads. Raises StoreError."""
         for name in self._configured:
             self._keep_configured(name)
-        self.refresh()
 
     def get(self, name: str, version: int | None = None) -> Template | None:
         """A template as it is now, or one of its versions; None where there is none."""

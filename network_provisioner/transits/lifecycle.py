@@ -25,7 +25,6 @@ from network_provisioner.base.clock import move_times
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import (
-    ENDED,
     LIVE,
     ON_SWITCHES,
     Transit,
@@ -308,7 +307,7 @@ class Lifecycle:
         wanted.grant.warnings = [w for w in wanted.grant.warnings if not w.startswith(LEASE_ENDS)]
         # Up to its end it is reserved already.
         end = None if transit.request.end else until
-        # Other brokers give away the time after the lease that the store has.
+        # Who leads next gives away the time after the lease that the store has.
         write = self._repository.write_if_shared
         self.change(transit, wanted, now, "the lease was not renewed", end, write=write)
 
@@ -561,7 +560,7 @@ class Lifecycle:
         self.decline(transit, now)
         return True
 
-    # -- after a crash, another broker's turn, or a clock that was set ----------------------------
+    # -- after a crash, a write in doubt, or a clock that was set ---------------------------------
 
     def adopt(self, transits: Sequence[Transit], now: float) -> None:
         """Take over all that the last broker left active, oldest first. What the store says is
@@ -591,33 +590,17 @@ class Lifecycle:
                 else:
                     self.resume(transit, now)
 
-    def take_in(self, news: Sequence[Transit], now: float) -> None:
-        """Take in what other brokers that share the store did since our last turn.
-
-        They decided in turns of their own, so it fits; the more so as all that moved is taken off
-        before any of it is put back. But they could not know what the store has not taken of us:
-        what was given back stays so, for its owner was told and nobody would end it again; all else
-        is again as they found it, for they may have given away what it takes up.
-        """
-        transits = [
-            *self._repository.late({transit.id for transit in news}),
-            *(t for t in news if t.state in ENDED or not self._repository.given_back(t.id)),
-        ]
-        for transit in transits:
+    def take_in(self, written: Sequence[Transit], now: float) -> None:
+        """Take in transits as the store has them: their write failed here, and took effect there.
+        What has changed since is written again."""
+        written = [t for t in written if not self._repository.is_unsaved(t.id)]
+        for transit in written:
             self.forget(transit.id)
-        for transit in transits:
-            if transit.state not in ACTIVE:
-                continue
-            if transit.state in LIVE and transit.grant.lease_until > now:
-                problem = circuits.reserve(self._ledger, transit, self._topology, now)
-                if problem:  # brokers with different limits or topologies on one store
-                    log.error("transit %s of another broker does not fit: %s", transit.id, problem)
-                    continue
-            self.resume(transit, now)
+        self.adopt([transit for transit in written if transit.state in ACTIVE], now)
 
     def resume(self, transit: Transit, now: float) -> None:
-        """Carry on with a transit that another broker, or one before this, put where it is. Its
-        reservation is the caller's business."""
+        """Carry on with a transit that the broker before this one put where it is. Its reservation
+        is the caller's business."""
         self._active.enter(transit)
         if transit.state in ON_SWITCHES:
             self._desired.put(transit, now)
@@ -625,7 +608,7 @@ class Lifecycle:
                 self._unseen.append(transit.id)
 
     def forget(self, transit_id: str) -> None:
-        """Take a transit out of everything but store and switches; others decided about it."""
+        """Take a transit out of everything but store and switches."""
         known = self._active.all.get(transit_id)
         if known is not None:
             self._active.leave(known)

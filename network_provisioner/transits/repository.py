@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from network_provisioner.base.errors import BrokerError
-from network_provisioner.base.model import ENDED, Transit
+from network_provisioner.base.model import Transit
 from network_provisioner.stores.store import Store, StoreError
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class Repository:
 
     def write_if_shared(self, transits: Sequence[Transit]) -> None:
         """Write what is answered in a moment and changes nothing on the switches: where other
-        brokers share the store, as :meth:`write`, for whoever is asked about it next may be one of
-        them; else as :meth:`save`."""
+        brokers share the store, as :meth:`write`, for one of them may be asked about it next; else
+        as :meth:`save`."""
         (self.write if self._store.shared else self.save)(transits)
 
     def save(self, transits: Sequence[Transit]) -> None:
@@ -90,24 +90,12 @@ class Repository:
             self.retry()
         return transit_id not in self._unsaved
 
-    def given_back(self, transit_id: str) -> bool:
-        """Whether a transit was given back, or its lease ended, and the store has not taken it."""
-        late = self._unsaved.get(transit_id)
-        return late is not None and late.grant.released_at > 0
-
-    def late(self, but: Collection[str]) -> list[Transit]:
-        """As the store has them: transits that have not ended, and whose last change it has not
-        taken."""
-        late = [t.id for t in self._unsaved.values() if t.state not in ENDED and t.id not in but]
-        try:
-            found = [self._store.get(name) for name in late]
-        except StoreError as error:
-            log.warning("transit %s cannot be read: %s", ", ".join(late), error)
-            return []
-        return [transit for transit in found if transit is not None]
+    def is_unsaved(self, transit_id: str) -> bool:
+        """Whether the store has not taken the last change of a transit."""
+        return transit_id in self._unsaved
 
     def forget(self, transit_id: str) -> None:
-        """Somebody else has saved it since."""
+        """What is known of a transit counts no more."""
         self._unsaved.pop(transit_id, None)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6
 FLOW_REMOVED, FLOW_MOD, GROUP_MOD, MULTIPART_REQUEST, MULTIPART_REPLY = 11, 14, 15, 18, 19
 BARRIER_REQUEST, BARRIER_REPLY, METER_MOD = 20, 21, 29
+ROLE_REQUEST, ROLE_REPLY = 24, 25
 PACKET_IN, PORT_STATUS, PACKET_OUT, PORT_DESC = 10, 12, 13, 13
 ADD, DELETE, DELETE_STRICT = 0, 3, 4
 FLOW_STATS, PORT_STATS, GROUP_DESC, METER_CONFIG, METER_FEATURES = 1, 4, 7, 10, 11
@@ -81,6 +82,7 @@ class FakeSwitch:
         self.wires: dict[int, tuple[FakeSwitch, int]] = {}  # where a port's frames come out
         self.carried: dict[int, tuple[int, int]] = {}  # bytes received and sent by a port
         self.silent = False
+        self.term = 0  # of the last master, its generation id
         self.connections = 0
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._thread.start()
@@ -196,12 +198,22 @@ class FakeSwitch:
             return _message(BARRIER_REPLY, xid)
         if kind == PACKET_OUT:
             answer = self._forward(data, xid)
+        elif kind == ROLE_REQUEST:
+            answer = self._lead(data, xid)
         with self.lock:
             if kind in (GROUP_MOD, METER_MOD):
                 return self._entry_mod(kind, data, xid)
             if kind == FLOW_MOD:
                 return self._flow_mod(data, xid)
             return self._multipart(data, xid) if kind == MULTIPART_REQUEST else answer
+
+    def _lead(self, data: bytes, xid: int) -> bytes:
+        """Obey a master, unless one of a later term was here."""
+        (term,) = struct.unpack_from("!Q", data, 16)
+        if term < self.term:  # OFPET_ROLE_REQUEST_FAILED, OFPRRFC_STALE
+            return _message(ERROR, xid, struct.pack("!HH", 11, 0) + data[:64])
+        self.term = term
+        return _message(ROLE_REPLY, xid, data[8:24])
 
     def _flow_mod(self, data: bytes, xid: int) -> bytes:
         cookie, mask, _, command, _, hard, priority = struct.unpack_from("!QQBBHHH", data, 8)

@@ -224,24 +224,24 @@ def test_switches_that_are_not_there_stop_the_start(rig: Rig, tmp_path: Path) ->
         rig.broker.start()
 
 
-def test_without_a_turn_nothing_is_decided_and_all_goes_on_after_it(
+def test_who_does_not_lead_decides_nothing_and_goes_on_when_it_leads_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.ask("a", "mu", "tacc", lease_s=100)
 
-    def no_turn() -> Any:
+    def refused() -> Any:
         raise StoreError("database postgresql://db/adon: connection refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.store, "turn", no_turn)
+        patch.setattr(rig.store, "check_leads", refused)
         rig.clock.now += 200
         for call in (rig.broker.sweep, partial(rig.broker.release, "a")):
             assert code_of(call) == "store_unavailable"
         assert code_of(rig.ask, "b", "mu", "tacc") == "store_unavailable"
         assert rig.broker.health()["problem"] == "the store cannot be had"
         assert list(rig.controller.circuits) == ["a"]
-    assert [r.getMessage() for r in caplog.records if "no turn" in r.getMessage()] == [
-        "no turn to decide can be had: database postgresql://db/adon: connection refused"
+    assert [r.getMessage() for r in caplog.records if "decided" in r.getMessage()] == [
+        "nothing can be decided: database postgresql://db/adon: connection refused"
     ]
     rig.broker.sweep()
     assert rig.broker.health()["status"] == "ok"

@@ -1,5 +1,5 @@
-"""Brokers that share a store which breaks in the middle of a turn: what one of them answered, the
-others know."""
+"""Brokers that share a store which breaks in the middle of a change: what the one that leads
+answered, the next one knows."""
 
 from __future__ import annotations
 
@@ -15,30 +15,26 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.stores.store import Store
 
 
-class Two:
-    """Brokers ``a`` and ``b``, each with a store of its own on the same rows."""
+class Brokers:
+    """One that leads, and those that take over, each with a store of its own on the same rows."""
 
     def __init__(self, templates: Any = None) -> None:
-        self.rows, self.clock = Rows(), Clock()
-        self.stores = [MemoryStore(self.rows) for _ in range(2)]
-        self.a, self.b = (
-            Rig(
-                Path("unused"), demo_network(l3="150 Mb/s"), templates, clock=self.clock,
-                store=cast(Store, store),
-            )
-            for store in self.stores
-        )  # fmt: skip
-        self.breaks = self.stores[0]  # that of a
+        self.rows, self.clock, self.templates = Rows(), Clock(), templates
+        self.leader = self.take_over()
 
-    def sweep(self) -> None:
-        """Until each has heard of all."""
-        for rig in (self.a, self.b) * 2:
-            rig.broker.sweep()
+    def take_over(self) -> Rig:
+        """Another broker leads from here on."""
+        self.store = MemoryStore(self.rows)
+        self.leader = Rig(
+            Path("unused"), demo_network(l3="150 Mb/s"), self.templates, clock=self.clock,
+            store=cast(Store, self.store),
+        )  # fmt: skip
+        return self.leader
 
 
 @pytest.fixture
-def two() -> Two:
-    return Two()
+def brokers() -> Brokers:
+    return Brokers()
 
 
 @pytest.mark.parametrize(
@@ -51,88 +47,86 @@ def two() -> Two:
         {"src": "mu", "dst": "tacc", "min_bps": 100 * MBPS},  # another has the path of the two
     ],
 )
-def test_nothing_is_answered_that_the_store_has_not(two: Two, terms: dict[str, Any]) -> None:
-    two.a.ask("first", "mu", "tacc", min_bps=100 * MBPS)
+def test_nothing_is_answered_that_the_store_has_not(
+    brokers: Brokers, terms: dict[str, Any]
+) -> None:
+    leader = brokers.leader
+    leader.ask("first", "mu", "tacc", min_bps=100 * MBPS)
     request = {"src": "local", "dst": "tacc", **terms}
-    two.breaks.break_after(0, secretly=False)
-    assert code_of(two.a.ask, "t", **request) == "store_unavailable"
-    assert code_of(two.b.broker.release, "t") == "unknown_transit"
-    two.breaks.mend()
-    asked = two.a.ask("t", **request)
-    assert two.b.ask("t", **request).state is asked.state
-    two.b.broker.release("t")
+    brokers.store.break_after(0, secretly=False)
+    assert code_of(leader.ask, "t", **request) == "store_unavailable"
+    assert "t" not in brokers.rows
+    brokers.store.mend()
+    asked = leader.ask("t", **request)
+    assert brokers.take_over().ask("t", **request).state is asked.state
 
 
 @pytest.mark.parametrize("secretly", [False, True])
 def test_a_renewal_that_is_not_stored_is_refused_and_promises_nothing(
-    two: Two, secretly: bool
+    brokers: Brokers, secretly: bool
 ) -> None:
-    before = two.a.ask("t", "mu", "tacc", min_bps=150 * MBPS, lease_s=50)
-    two.breaks.break_after(0, secretly)
-    assert code_of(two.a.broker.renew, "t", 1000) == "store_unavailable"
-    assert two.a.controller.circuits["t"].lease_until == before.grant.lease_until
-    two.breaks.mend()
-    start = two.clock.now + 60
-    after = two.b.ask("after", "mu", "tacc", min_bps=150 * MBPS, start=start, end=start + 100)
-    two.sweep()
-    until = two.b.broker.get("t").grant.lease_until
-    if secretly:  # it had taken effect, as b knew before it decided
-        assert (until, after.state) == (two.clock.now + 1000, TransitState.QUEUED)
+    leader = brokers.leader
+    before = leader.ask("t", "mu", "tacc", min_bps=150 * MBPS, lease_s=50)
+    brokers.store.break_after(0, secretly)
+    assert code_of(leader.broker.renew, "t", 1000) == "store_unavailable"
+    assert leader.controller.circuits["t"].lease_until == before.grant.lease_until
+    brokers.store.mend()
+    start = brokers.clock.now + 60
+    after = leader.ask("after", "mu", "tacc", min_bps=150 * MBPS, start=start, end=start + 100)
+    until = leader.broker.get("t").grant.lease_until
+    if secretly:  # it had taken effect, as was known before that was decided
+        assert (until, after.state) == (brokers.clock.now + 1000, TransitState.QUEUED)
     else:
         assert (until, after.state) == (before.grant.lease_until, TransitState.HELD)
-    assert two.a.controller.circuits["t"].lease_until == until
-    assert (
-        two.a.broker.describe_topology(start)["links"]
-        == (two.b.broker.describe_topology(start)["links"])
-    )
+    assert leader.controller.circuits["t"].lease_until == until
+    links = leader.broker.describe_topology(start)["links"]
+    assert brokers.take_over().broker.describe_topology(start)["links"] == links
 
 
-def test_what_was_given_back_stays_so_whatever_others_did_with_it(two: Two) -> None:
-    two.a.ask("t", "mu", "tacc", lease_s=500)
-    two.breaks.break_after(0, secretly=False)
-    assert code_of(two.a.broker.release, "t", 10, 1.0) == "store_unavailable"
-    assert two.a.broker.get("t").state is TransitState.RELEASED
-    two.b.broker.renew("t", 1000)
-    two.breaks.mend()
-    two.sweep()
-    ended = two.b.broker.get("t")
-    assert (ended.state, ended.usage.bytes) == (TransitState.RELEASED, 10)
-    assert two.a.reserved() == two.b.reserved() == {}
-    assert two.a.controller.circuits == two.b.controller.circuits == {}
+def test_a_grant_whose_write_was_in_doubt_is_given_to_who_asks_again(brokers: Brokers) -> None:
+    leader = brokers.leader
+    brokers.store.break_after(0, secretly=True)
+    assert code_of(leader.ask, "t", "mu", "tacc") == "store_unavailable"
+    assert leader.reserved() == {} and leader.controller.circuits == {}
+    brokers.store.mend()
+    assert leader.ask("t", "mu", "tacc").state is TransitState.INSTALLED
+    assert list(leader.controller.circuits) == ["t"]
 
 
-def test_what_was_given_back_stays_so_where_the_write_before_it_was_in_doubt(two: Two) -> None:
-    start = two.clock.now + 10
-    two.a.ask("t", "mu", "tacc", start=start, end=start + 500)
-    two.clock.now = start
-    two.breaks.break_after(0, secretly=True)  # the turn installs it, which is stored, and ends it
-    assert code_of(two.a.broker.release, "t") == "store_unavailable"
-    assert two.a.broker.get("t").state is TransitState.RELEASED
-    assert two.rows["t"].state is TransitState.INSTALLED
-    two.breaks.mend()
-    two.sweep()
-    assert two.b.broker.get("t").state is TransitState.RELEASED
-    assert two.a.reserved() == two.b.reserved() == {}
+@pytest.mark.parametrize("secretly", [False, True])
+def test_what_was_given_back_stays_so_where_the_store_was_broken(
+    brokers: Brokers, secretly: bool
+) -> None:
+    leader, start = brokers.leader, brokers.clock.now + 10
+    leader.ask("t", "mu", "tacc", start=start, end=start + 500)
+    brokers.clock.now = start
+    brokers.store.break_after(0, secretly)  # of what installs it, which comes before its end
+    assert code_of(leader.broker.release, "t", 10, 1.0) == "store_unavailable"
+    assert leader.broker.get("t").state is TransitState.RELEASED
+    assert (brokers.rows["t"].state is TransitState.INSTALLED) is secretly
+    brokers.store.mend()
+    leader.broker.sweep()
+    row = brokers.rows["t"]
+    assert (row.state, row.usage.bytes) == (TransitState.RELEASED, 10)
+    assert leader.reserved() == {} and leader.controller.circuits == {}
+    assert brokers.take_over().reserved() == {}
 
 
 @pytest.mark.parametrize("writes", [1, 2, 3])
 def test_what_moved_for_one_that_is_refused_moves_back_with_its_end(writes: int) -> None:
-    two = Two(TEMPLATES)
-    moves = two.a.ask("moves", "local", "iplant", template="low", min_bps=60 * MBPS)
-    two.b.broker.sweep()
-    two.a.controller.cursed = {"great"}
-    two.breaks.break_after(writes, secretly=False)
-    failed = two.a.ask("great", "mu", "tacc", template="high", min_bps=140 * MBPS)
+    brokers = Brokers(TEMPLATES)
+    leader = brokers.leader
+    moves = leader.ask("moves", "local", "iplant", template="low", min_bps=60 * MBPS)
+    leader.controller.cursed = {"great"}
+    brokers.store.break_after(writes, secretly=False)
+    failed = leader.ask("great", "mu", "tacc", template="high", min_bps=140 * MBPS)
     assert failed.state is TransitState.FAILED
-    two.b.broker.sweep()  # whose switches take it, where it is still held
-    great, there = two.rows["great"].state, two.rows["moves"].grant.path
+    following = brokers.take_over()  # whose switches take it, where it is still held
+    great, there = brokers.rows["great"].state, brokers.rows["moves"].grant.path
     if writes == 1:
         assert great is TransitState.INSTALLED and "r1" in there
     else:
         assert (great, there) == (TransitState.FAILED, moves.grant.path)
-    two.a.controller.cursed = set()
-    two.breaks.mend()
-    two.sweep()
-    assert (two.rows["great"].state, two.rows["moves"].grant.path) == (great, there)
-    assert two.a.reserved() == two.b.reserved()
-    assert two.a.controller.circuits == two.b.controller.circuits
+    following.broker.sweep()
+    assert (brokers.rows["great"].state, brokers.rows["moves"].grant.path) == (great, there)
+    assert code_of(leader.broker.sweep) == "store_unavailable"

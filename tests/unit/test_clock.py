@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -263,11 +262,11 @@ def test_no_path_is_decided_by_a_clock_that_others_do_not_have(
 ) -> None:
     words = "this machine's clock is 3.0 s ahead of the database's"
 
-    def refused() -> Sequence[Transit]:
+    def refused() -> None:
         raise ClockError(words)
 
     with monkeypatch.context() as wrong:
-        wrong.setattr(rig.store, "turn", refused)
+        wrong.setattr(rig.store, "check_leads", refused)
         with pytest.raises(BrokerError, match=words) as error:
             rig.ask("a", "mu", "tacc")
         assert error.value.code == "store_unavailable"

@@ -479,6 +479,40 @@ def test_a_switch_that_connects_again_and_again_is_named(rig: FakeRig) -> None:
     assert rig.openflow.switches()[1].problem == ""
 
 
+def test_who_stands_by_changes_nothing_and_then_leads(rig: FakeRig) -> None:
+    rig.controller.stop()
+    before, following = rig.s1.mods, rig.new_controller()
+    try:
+        following.stand_by()
+        rig.wait_for("the switches", lambda: all(s.connected for s in following.switches()))
+        rig.s1.set_port(10, up=False)
+        rig.s1.lose()  # it is for the leader to mend that
+        rig.s1.set_port(10, up=True)
+        following.lead(5, lambda: True)
+        assert rig.s1.mods == before and rig.s1.term == 0
+        assert following._switches.events.empty()
+        following.start(60.0)
+        following.apply([rig.circuit("a")])
+        assert following.installed() == ["a"] and rig.s1.term == rig.s2.term == 5
+        rig.s1.restart()
+        rig.wait_for("the rules", lambda: following.installed() == ["a"])
+    finally:
+        following.stop()
+
+
+def test_a_switch_that_a_later_leader_has_is_not_there_for_one_before(rig: FakeRig) -> None:
+    rig.controller.stop()
+    rig.s2.term = 7
+    before, old = rig.s2.mods, rig.new_controller()
+    try:
+        old.lead(6, lambda: True)
+        old.start(0.2)
+        rig.wait_for("the other", lambda: old.switches()[0].connected)
+        assert not old.switches()[1].connected and rig.s2.mods == before
+    finally:
+        old.stop()
+
+
 def test_an_auxiliary_connection_leaves_the_switch_as_it_is(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a")])
     auxiliary = FakeSwitch(rig.port, 1, [1], rig.now, auxiliary_id=1)

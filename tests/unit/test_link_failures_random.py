@@ -60,7 +60,7 @@ class LinksFail(OneSequence):
         super().judge()
         if self.controller.down or self.controller.cursed:
             return
-        if any(broker.problem() for broker in self.brokers) or len(self.brokers) > 1:
+        if self.broker.problem():
             return  # of several, some have not taken their turn yet
         for row in self.rows.values():
             if row.state in ON_SWITCHES:

@@ -74,7 +74,7 @@ class OpenDaylightController(SwitchedController):
     """A :class:`~network_provisioner.base.controller.Controller` that asks OpenDaylight.
 
     The topology's switches are known there as ``openflow:DPID``. ``shaper`` keeps the rates on the
-    devices it reaches; see there for ``bandwidth`` and ``shared``. Thread-safe.
+    devices it reaches; see there for ``bandwidth``. Thread-safe.
     """
 
     def __init__(
@@ -84,7 +84,6 @@ class OpenDaylightController(SwitchedController):
         shaper: Shaper | None = None,
         *,
         bandwidth: str = "auto",
-        shared: bool = False,
         watch: bool = False,
         clock: Callable[[], float] = time.time,
         poll_s: float = 1.0,
@@ -115,7 +114,6 @@ class OpenDaylightController(SwitchedController):
             shaper,
             clock,
             bandwidth=bandwidth,
-            shared=shared,
             watch=watch,
             unused=unused,
         )

@@ -12,7 +12,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from network_provisioner.base.controller import ControllerError
@@ -35,6 +34,7 @@ _RIVAL_S = 3.0
 # ms costs less than that, and so does an ordinary batch of rules.
 SILENT_AFTER_S = 1.5
 _ECHO_S = 0.5
+_ROLE_XID = 1  # in the handshake, where no other request is under way
 _MOST_STRANGERS = 100  # unknown datapath ids that are logged
 _DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
@@ -89,6 +89,7 @@ class Channel:
         self._closed = False
         self.dpid = 0
         self.auxiliary_id = 0
+        self.term = 0  # that we lead in, as the switch knows
         self._heard = True
         self.silent_s = 0.0  # for how long nothing has come
         self.peer = _peer(sock)
@@ -97,8 +98,9 @@ class Channel:
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
-    def handshake(self) -> None:
-        """Exchange hellos and learn the datapath id. Raises ChannelLostError."""
+    def handshake(self, term: int) -> None:
+        """Exchange hellos and learn the datapath id, and lead in a term but 0. Raises
+        ChannelLostError."""
         self._sock.settimeout(_HANDSHAKE_S)
         try:
             self._send([wire.hello()])
@@ -119,12 +121,31 @@ class Channel:
                 message = self._decode(data)
                 self.dpid = getattr(message, "datapath_id", 0)
                 self.auxiliary_id = getattr(message, "auxiliary_id", 0)
+            if term:
+                self._send([wire.lead_request(term)], [_ROLE_XID])
+                while not self.term:
+                    message = self._decode(self._read())
+                    if getattr(message, "xid", 0) == _ROLE_XID:
+                        _check_leads(message)
+                        self.term = term
         except OSError as error:
             raise ChannelLostError(f"handshake: {error}") from error
         self._sock.settimeout(None)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
 
-    def serve(self, on_message: Callable[[Any], None]) -> str:
+    def lead(self, term: int, timeout_s: float) -> None:
+        """Lead this switch in a term; where one of a later term does, hang up."""
+        ticket = self.submit([], last=wire.lead_request(term))
+        try:
+            ticket.wait(timeout_s)
+            for _, error in ticket.errors:
+                _check_leads(error)
+        except ChannelLostError as error:
+            self.close(str(error))
+        else:
+            self.term = term
+
+    def serve(self, on_message: Callable[[Any], object]) -> str:
         """Read until the connection ends; what answers no ticket goes to ``on_message``. Returns
         what was wrong with the last message, "" for nothing."""
         reason = wrong = ""
@@ -257,6 +278,13 @@ class Channel:
         return bytes(head + body)
 
 
+def _check_leads(answer: Any) -> None:
+    """Raises ChannelLostError where a broker of a later term leads. A switch that knows no roles
+    obeys everybody."""
+    if isinstance(answer, wire.PARSER.OFPErrorMsg) and wire.is_of_earlier_term(answer):
+        raise ChannelLostError("another broker leads it, in a later term")
+
+
 def _peer(sock: socket.socket) -> str:
     """The address at the other end, "?" where there is none."""
     try:
@@ -303,10 +331,32 @@ class Connections(SwitchBackend):
         # Who was hung up on, and why; and the monotonic second of that.
         self._dropped: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
+        self._term = 0  # that we lead in, where several brokers have the switches
+        self._stands_by = False
         self._threads: set[threading.Thread] = set()
+
+    def stand_by(self) -> None:
+        """See SwitchBackend. Raises ControllerError."""
+        self._stands_by = True
+        self._listen()
+
+    def lead(self, term: int) -> None:
+        """See SwitchBackend."""
+        self._term = term
 
     def open(self) -> None:
         """Listen. Raises ControllerError where the address cannot be had."""
+        if self._listener is None:
+            self._listen()
+            return
+        self._stands_by = False
+        with self._lock:
+            channels = list(self._channels.items())
+        for dpid, channel in channels:
+            channel.lead(self._term, self._reply_timeout_s)
+            self._greet(dpid)
+
+    def _listen(self) -> None:
         host, port = self._address
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -390,7 +440,7 @@ class Connections(SwitchBackend):
                 with self._lock:
                     was_silent = dpid in self._silent
                     (self._silent.add if silent else self._silent.discard)(dpid)
-                if was_silent and not silent:
+                if was_silent and not silent and not self._stands_by:
                     self._greet(dpid)  # what was changed meanwhile it does not have
 
     @abstractmethod
@@ -454,7 +504,7 @@ class Connections(SwitchBackend):
         with self._lock:
             self._greeting.add(channel)
         try:
-            channel.handshake()
+            channel.handshake(self._term)
         except ChannelLostError as error:
             self._report_dropped(channel, str(error))
             channel.close(str(error))
@@ -480,7 +530,7 @@ class Connections(SwitchBackend):
             self._keep_rival(dpid, channel)
             return
         with self._lock:
-            if self._listener is None:
+            if self._listener is None or channel.term != self._term:  # it led since
                 channel.close()
                 return
             before = self._channels.get(dpid)
@@ -489,9 +539,10 @@ class Connections(SwitchBackend):
         if before is not None:
             before.close("the switch connected again")
         LOG.info("%s connected", self.label(dpid))
-        self._greet(dpid)
+        if not self._stands_by:
+            self._greet(dpid)
         try:
-            wrong = channel.serve(partial(self._hear, dpid))
+            wrong = channel.serve(lambda message: self._stands_by or self._hear(dpid, message))
         finally:
             with self._lock:
                 if self._channels.get(dpid) is channel:

@@ -150,6 +150,17 @@ def features_request() -> Any:
     return PARSER.OFPFeaturesRequest(_PROTOCOL)
 
 
+def lead_request(term: int) -> Any:
+    """Makes us a switch's master, unless one of a later term has been (OpenFlow 1.3, 6.3.6)."""
+    return PARSER.OFPRoleRequest(_PROTOCOL, OFP.OFPCR_ROLE_MASTER, term)
+
+
+def is_of_earlier_term(error: Any) -> bool:
+    """Whether a switch refuses us for a master of a later term."""
+    kind = OFP.OFPET_ROLE_REQUEST_FAILED
+    return bool(error.type == kind and error.code == OFP.OFPRRFC_STALE)
+
+
 def echo_reply(request: Any) -> Any:
     """The answer to a switch that asks whether we are there."""
     return PARSER.OFPEchoReply(_PROTOCOL, data=request.data)

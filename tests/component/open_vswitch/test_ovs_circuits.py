@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,19 +231,27 @@ def test_clear_leaves_no_rule_and_no_class(rig: OvsRig) -> None:
         assert rig.classes(device) == {}
 
 
+LEADS = threading.Event()  # whether the first of two controllers takes itself for the leader's
+
+
 @pytest.fixture
 def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
-    """Two brokers' controllers, both of which the switches are connected to."""
+    """Two brokers' controllers, both of which the switches are connected to; the first leads."""
     rig.controller.stop()
+    LEADS.set()
     address, port = OPENFLOW_LISTEN.rsplit(":", 1)
     other = f"{address}:{int(port) + 1}"
     targets = [f"tcp:{OPENFLOW_LISTEN}", f"tcp:{other}"]
     for bridge in LAYOUT.switches:
         rig.point(bridge, *targets)
-    pair = rig.new_controller(shared=True), rig.new_controller(listen=other, shared=True)
+    pair = rig.new_controller(), rig.new_controller(listen=other)
     try:
-        for controller in pair:
-            controller.start(60.0)
+        pair[0].lead(1, LEADS.is_set)
+        pair[0].start(60.0)
+        pair[1].stand_by()
+        rig.wait_for(
+            "the follower's switches", lambda: all(s.connected for s in pair[1].switches())
+        )
         yield pair
     finally:
         for controller in pair:
@@ -252,42 +261,46 @@ def two(rig: OvsRig) -> Iterator[tuple[OpenFlowController, OpenFlowController]]:
         rig.controller.start(60.0)
 
 
-def stamps(rig: OvsRig) -> list[str]:
-    """The rules that say who changed each switch last."""
-    texts = [rig.network.switches.ofctl(name, "dump-flows") for name in LAYOUT.switches]
-    found = [line for text in texts for line in text.splitlines() if "cookie=0xad0c" in line]
-    return [line.split(",")[0] for line in found]
-
-
-def at_rest(rig: OvsRig) -> list[str]:
-    """The stamps once nobody has written for longer than brokers wait to look again."""
-    return rig.at_rest("the stamps", lambda: stamps(rig), 5.0)
-
-
-@pytest.mark.long
-def test_two_brokers_do_not_fight(
+def test_switches_obey_the_leader_of_the_latest_term(
     rig: OvsRig, two: tuple[OpenFlowController, OpenFlowController]
 ) -> None:
-    one, other = two
+    old, new = two
     x, y = rig.circuit(L2, "x"), rig.circuit(BACKGROUND, "y")
-    one.apply([x])
-    before = at_rest(rig)
-    other.apply([x])
-    assert stamps(rig) == before  # all was there already
-    other.apply([x, y])
-    one.apply([x, y])
-    assert one.installed() == other.installed() == ["x", "y"]
-    one.apply([y])
-    # The other one still believes in x. It must not bring it back.
-    rig.restart_switches()
-    rig.wait_for("resync", lambda: one.installed() == ["y"])
-    rig.wait_for("return to the other", lambda: other.installed() == ["y"])
-    settled = at_rest(rig)
-    assert len(rig.flows("s1")) == len(rig.flows("s2")) == 2
-    assert len(rig.classes("s1-a")) == 3
-    other.apply([y])
-    assert stamps(rig) == settled and other.installed() == ["y"]
-    one.stop()
-    assert other.installed() == ["y"]
-    other.apply([])
+    old.apply([x])
+    new.lead(2, lambda: True)
+    new.start(60.0)
+    new.apply([x, y])
+    # The one before was asleep all the time, and goes on where it was.
+    with pytest.raises(ControllerError, match="IS_SLAVE"):
+        old.apply([])
+    assert new.installed() == ["x", "y"]
+    LEADS.clear()
+    old.stop()
+    assert new.installed() == ["x", "y"]
+    new.apply([])
     assert rig.flows("s1") == rig.flows("s2") == []
+
+
+def test_who_may_not_lead_any_more_changes_nothing(
+    rig: OvsRig, two: tuple[OpenFlowController, OpenFlowController]
+) -> None:
+    leads = [True]
+    old, new = two
+    old.apply([rig.circuit(L2, "x")])
+    new.lead(2, lambda: leads[0])
+    new.start(60.0)
+    leads[0] = False
+    before = [rig.network.switches.ofctl(name, "dump-flows") for name in LAYOUT.switches]
+    classes = rig.classes("s1-a")
+    with pytest.raises(ControllerError, match="another broker leads"):
+        new.apply([])
+    new.stop()
+    assert rig.classes("s1-a") == classes
+    assert [_rules(text) for text in before] == [
+        _rules(rig.network.switches.ofctl(name, "dump-flows")) for name in LAYOUT.switches
+    ]
+
+
+def _rules(text: str) -> list[str]:
+    """What ofctl prints, without counters."""
+    return sorted(line[line.find("priority") :] for line in text.splitlines() if "cookie" in line)
