@@ -36,7 +36,7 @@ def _share(text: str) -> float:
 OPTIONS = (
     one_of(
         option(
-            "--instances", "traces in WfFormat (*.json, also in folders below)", "DIR", Path
+            "--instances", "folder of traces in WfFormat (*.json, also in subfolders)", "DIR", Path
         ),
         option(
             "--adversary", "search for small workflows on which ADON loses to a built-in policy",
@@ -45,20 +45,20 @@ OPTIONS = (
         required=True,
     ),
     option(
-        "--platforms", "platforms to draw for each trace, or searches to make", "N",
+        "--platforms", "platforms to generate for each trace, or number of searches", "N",
         whole(1, 10_000), default=10,
     ),
-    option("--seed", "draws platforms and errors", "N", whole(0, 10**9), default=0),
+    option("--seed", "seed of platforms and errors", "N", whole(0, 10**9), default=0),
     option(
-        "--errors", "how wrong estimates are, from 0 to 0.99: 0.5 is by up to 50 %%", "SHARE",
+        "--errors", "largest error of estimates, from 0 to 0.99: 0.5 is 50 %%", "SHARE",
         _share, default=0.5,
     ),
     option(
-        "--staging", "a file moves once to each site, or with every job",
+        "--staging", "whether a file moves once to each site, or for every job",
         choices=("per-site", "per-job"), default="per-site",
     ),
     option(
-        "--jobs", "processes to work with (default: one for each core)", "N", whole(1, 1024),
+        "--jobs", "number of processes (default: one per core)", "N", whole(1, 1024),
         default=len(os.sched_getaffinity(0)),
     ),
     option("--save", "write everything as JSON", "FILE", Path),
@@ -68,14 +68,13 @@ OPTIONS = (
 def evaluate(args: argparse.Namespace) -> int:
     """Evaluate the mapping policies on traces of real workflows.
 
-    Puts every trace on made-up platforms, executes each policy's mapping in a simulator with the
-    true values while the policies saw wrong ones, and compares makespans with the best mapping
-    known to somebody who knows the truth, and with a bound that none can go below.
+    Puts every trace on generated platforms, and executes each policy's mapping in a simulator with
+    true values, while the policies see estimated ones. Compares makespans with the best known
+    mapping, which is made with the true values too, and with a lower bound.
 
-    Four regimes: 'exact', estimates are true; 'errors', run times, sizes and throughput are
-    estimated wrongly by up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the
-    same, and true queue waits are exponential about the estimates. The same traces and options give
-    the same file.
+    Four regimes: 'exact', estimates are true; 'errors', run times, sizes and throughput have errors
+    of up to --errors; 'wrong-waits', queue waits as well; 'unknown-waits', the same, and true queue
+    waits are exponential about the estimates. The same traces and options give the same file.
 
     Examples:
       adon site evaluate --instances traces --save evaluation.json

@@ -1,4 +1,4 @@
-"""Make Pegasus and HTCondor ask ADON for sites and paths, and take that back."""
+"""Install ADON into Pegasus or HTCondor, or remove it."""
 
 from __future__ import annotations
 

@@ -33,32 +33,32 @@ CONFIG_DIR = Path("/etc/condor/config.d")
 NAME, HOOKS = "99-adon-transfers", "adon-transfers.json"
 OPTIONS = (
     option(
-        "--config-dir", "HTCondor's folder of settings, its LOCAL_CONFIG_DIR", "DIR", Path,
+        "--config-dir", "HTCondor's LOCAL_CONFIG_DIR", "DIR", Path,
         default=CONFIG_DIR,
     ),
     one_of(
-        flag("--execute", "this is an execute machine: metrics in its slot ads"),
-        flag("--expander", "condor_master makes the pool larger and smaller"),
+        flag("--execute", "on an execute machine: add site and metrics to its slot ads"),
+        flag("--expander", "let condor_master enlarge and shrink the pool"),
     ),
-    option("--site", "where the machine is, as the network's description names it", "NAME"),
-    flag("--irods", "with --execute: HTCondor also moves files of irods:// URLs"),
+    option("--site", "site of this machine, by its name in the topology", "NAME"),
+    flag("--irods", "with --execute: let HTCondor move irods:// URLs, too"),
     option(
-        "--interface", "with --execute: whose traffic is reported (default: that of the default "
-        "route)", "NAME", default="default",
+        "--interface", "with --execute: interface whose traffic is reported (default: that of "
+        "the default route)", "NAME", default="default",
     ),
-    config("adon.yml, for the broker's address; the expander's configuration", None),
+    config("adon.yml: the broker's address, URLs of sites; with --expander, the pool", None),
     option(
         "--broker", f"the broker's address (default: that of --config, else {DEFAULT_BROKER}; with "
         "--execute: none)", "URL",
     ),
     hooks_token("the hooks, which run as the job's owner"),
     option(
-        "--watch-token-file", "the same for the watcher: an engineer's, since it serves all "
-        "(default: --token-file)", "FILE",
+        "--watch-token-file", "file with the watcher's token, an engineer's, since it acts for all "
+        "users (default: --token-file)", "FILE",
     ),
-    option("--project", "whose transfers they are where a job does not say", "PROJECT"),
+    option("--project", "project of transfers whose job names none", "PROJECT"),
     option(
-        "--redirector", "director that names the caches of OSDF (default: their URLs' own sites)",
+        "--redirector", "director that names OSDF caches (default: the sites of the URLs)",
         "URL",
     ),
     *CHANGES,
@@ -66,34 +66,34 @@ OPTIONS = (
 
 
 def condor(args: argparse.Namespace) -> int:
-    """Install the network provisioner into an HTCondor access point, or take it out again.
+    """Install ADON into an HTCondor access point, execute machine or pool, or remove it.
 
-    Every job whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at all) then gets
-    a path before its input is sent and gives it back right after; the same for its output. Submit
-    files stay as they are. Shows the two files that will be written and asks first.
+    On an access point, jobs whose files HTCondor moves (Pegasus in condorio mode, or no Pegasus at
+    all) get a path while their input is sent, and while their output is fetched. Submit files do
+    not change. Shows the two files that it writes, and asks first.
 
-    With --execute, on an execute machine: its slots name their site, its I/O wait, disk and network
-    rates, and the bandwidth that the broker has left from and to other sites, for Rank and
-    Requirements; and ADON counts fewer workers where cores wait for disks. With --irods too,
-    HTCondor moves jobs' files from and to irods:// URLs there.
+    With --execute, on an execute machine, slots advertise their site, I/O wait, disk and network
+    rates, and the available bandwidth from and to other sites, for Rank and Requirements. ADON
+    counts fewer workers where cores wait for disks. With --irods, HTCondor also moves files of
+    irods:// URLs there.
 
-    With --expander, where the pool's collector or an access point is: condor_master runs 'adon pool
-    run', which starts machines for jobs that wait and will come, and lets them go.
+    With --expander, on the machine of the collector or an access point, condor_master runs 'adon
+    pool run', which starts machines for waiting and expected jobs, and stops idle ones.
 
-    Slots name their site in AdonSite or PegasusSite (STARTD_ATTRS on the execute machines), which
-    --execute sets.
+    Execute machines must name their site in AdonSite or PegasusSite (STARTD_ATTRS), which --execute
+    sets.
 
     Examples:
-      adon install condor --site local --dry-run             what would be written
+      adon install condor --site local --dry-run             show the files
       adon install condor --site local --config /etc/adon.yml
       adon install condor --config-dir ~/condor/config.d --site local
       adon install condor --execute --site tacc --broker http://192.0.2.1:8470
-      adon install condor --undo                             as it was before
+      adon install condor --undo                             remove it
       adon install condor --execute --undo
       adon install condor --expander --config /etc/adon.yml
 
-    Exit codes: 0 done, or nothing to do; 1 you said no; 2 it cannot be installed there, and nothing
-    was changed.
+    Exit codes: 0 done, or nothing to do; 1 you declined; 2 it cannot be installed there, and
+    nothing was changed.
     """
     args.ahead = False
     from pegasus_hooks.install.edits import carry_out, check_writable, locked

@@ -56,51 +56,51 @@ OPTIONS = (
     ),
     flag("--me", "for yourself only: your shell's start file and ~/.pegasusrc"),
     option(
-        "--catalog", "only the hooks, as an entry pegasus::transfer of this transformation catalog",
+        "--catalog", "only the hooks, as an entry pegasus::transfer in this transformation catalog",
         "FILE", Path,
     ),
     option(
-        "--conf", "only the hooks, in this property file, for pegasus-plan --conf", "FILE", Path
+        "--conf", "only the hooks, in this property file of pegasus-plan --conf", "FILE", Path
     ),
-    option("--only", "one part; the other stays as it is (default: both)", choices=_PARTS),
+    option("--only", "only this part; the other does not change (default: both)", choices=_PARTS),
     flag(
-        "--callout", "the documented callout instead of the plug-in; the planner sleeps 5 s per job"
+        "--callout", "use Pegasus's callout instead of the plug-in; the planner sleeps 5 s per job"
     ),
     config("adon.yml: archive, network and broker (default: the catalogs alone)", None),
     option(
-        "--timeout", "seconds that ADON may take for a workflow, then a built-in rule maps "
-        "(default: 30)", "S", _seconds,
+        "--timeout", "seconds to map a workflow, before a built-in rule does (default: 30)", "S",
+        _seconds,
     ),
     option(
         "--broker", f"the broker's address (default: that of --config, else {DEFAULT_BROKER})",
         "URL",
     ),
     hooks_token("the hooks"),
-    flag("--ahead", "reserve for whole workflows in advance, as far as the plan says"),
+    flag("--ahead", "reserve paths in advance for whole workflows"),
     *CHANGES,
 )  # fmt: skip
 
 
 def pegasus(args: argparse.Namespace) -> int:
-    """Install ADON into a Pegasus, or take it out again: site selection, and the hooks.
+    """Install site selection and hooks into a Pegasus, or remove them.
 
-    Shows what will change and asks first. For all users of the installation: a jar beside Pegasus's
-    own, two scripts, and a block of settings in its etc/pegasus.properties; pegasus-plan and
-    pegasus-run stay as they are. Then plans a workflow of two jobs to see that both parts are in
-    the plan, and takes all back where they are not.
+    Shows the changes and asks first. For all users of the installation, adds a jar beside Pegasus's
+    own, two scripts, and a block of settings in etc/pegasus.properties; pegasus-plan and
+    pegasus-run do not change. Then plans a workflow of two jobs, and undoes all changes if one of
+    the parts is not in the plan.
 
     Examples:
-      adon install pegasus --home /opt/pegasus --dry-run     what would change
+      adon install pegasus --home /opt/pegasus --dry-run     show the changes
       adon install pegasus --home /opt/pegasus --config /etc/adon.yml
       adon install pegasus --only hooks                      paths for transfers; sites as before
       adon install pegasus --me                              for yourself, in your own files
-      adon install pegasus --conf pegasus.properties         hooks for who plans with this file
+      adon install pegasus --conf pegasus.properties         hooks for plans with this file
       adon install pegasus --catalog transformations.yml     the same, with this catalog
-      adon install pegasus --home /opt/pegasus --callout     where no jar may be added: 5 s per job
-      adon install pegasus --home /opt/pegasus --undo        as it was before
+      adon install pegasus --home /opt/pegasus --callout     if no jar may be added: 5 s per job
+      adon install pegasus --home /opt/pegasus --undo        remove it
 
-    Exit codes: 0 done, or nothing to do; 1 you said no, or ADON was not in the plan: all is as it
-    was; 2 it cannot be installed there, and nothing was changed.
+    Exit codes: 0 done, or nothing to do; 1 you declined, or ADON was not in the plan and all
+    changes are undone; 2 it cannot be installed there, and nothing was changed.
     """
     from pegasus_hooks.install.edits import locked
 

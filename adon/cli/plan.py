@@ -24,11 +24,11 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
         "plan",
         _run,
         add_inputs,
-        option("--dir", "base of submit directories", "DIR", Path, default=Path("submit")),
+        option("--dir", "folder of submit directories", "DIR", Path, default=Path("submit")),
         option("--hooks", "the hooks' configuration, JSON (default: no hooks)", "FILE", Path),
         option(
-            "--defer", "DAGMan asks again after so long for a path that is queued, where the "
-            "template says so (default: the hook waits; pegasus-plan does without)", "SECONDS",
+            "--defer", "with the embedded planner: DAGMan asks again after this time for a queued "
+            "path, if the template defers (default: the hook waits)", "SECONDS",
             whole(1, 86_400),
         ),
         option("--mapping", "a saved mapping (default: map now)", "FILE", Path),
@@ -37,10 +37,10 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Plan a workflow at the sites that ADON chose, with its hooks around every transfer.
+    """Plan a workflow at the sites that ADON chooses, with its hooks around every transfer.
 
-    Uses pegasus-plan where it is on PATH. Elsewhere the embedded planner writes a submit directory
-    of the same shape; what it cannot plan (sub-workflows, clustering, containers) it refuses.
+    Uses pegasus-plan if it is on PATH. Otherwise the embedded planner writes a submit directory of
+    the same form; it refuses sub-workflows, clustering and containers.
 
     Examples:
       adon plan workflow.yml                               no hooks: transfers run without a path

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     option("sources", "irods://…, https://…, file://… or a path", "SOURCE", nargs="+"),
-    option("--site", "where all of it is (default: by URL; local for paths)", "NAME"),
-    option("--sites", "site catalog: its file servers belong to their sites", "FILE", Path),
-    config("adon.yml: its hosts too; what was measured (default: none)", None),
-    option("--rank-for", "first the replica that arrives at this site soonest", "SITE"),
-    flag("--checksum", "read the files of directories for their sha256"),
-    option("-o/--output", "write it here, a new file (default: standard output)", "FILE", Path),
+    option("--site", "site of all files (default: by URL; local for paths)", "NAME"),
+    option("--sites", "site catalog: URLs of its file servers name the site", "FILE", Path),
+    config("adon.yml: its hosts too, and measurements (default: none)", None),
+    option("--rank-for", "order replicas by their arrival at this site", "SITE"),
+    flag("--checksum", "read files in directories and compute their sha256"),
+    option("-o/--output", "a new file to write (default: standard output)", "FILE", Path),
 )
 
 
 def replicas(args: argparse.Namespace) -> int:
-    """Write a replica catalog of what lies at sources of data, with sizes and checksums.
+    """Write a replica catalog of the files at data sources, with sizes and checksums.
 
     A source is an iRODS collection, a WebDAV collection (its URL ends in /), the URL of one file,
-    or a directory of this machine. The logical name of a file is its path below the source; equal
-    files of one name are replicas.
+    or a directory of this machine. The logical name of a file is its path below the source. Equal
+    files with the same name are replicas.
 
     Examples:
       adon site replicas irods://data.cyverse.org/iplant/home/shared/soykb --site iplant
       adon site replicas https://dav.example.org/soykb/ /data/soykb --sites sites.yml --rank-for mu
       adon site replicas reads --checksum --output replicas.yml
 
-    Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing is written.
+    Exit codes: 0 done; 1 a source could not be read, the others are written; 2 nothing written.
     """
     from site_selector.replicas.catalog import merged, place_of, write
     from site_selector.replicas.order import soonest_first

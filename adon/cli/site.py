@@ -1,4 +1,4 @@
-"""Choose sites for a workflow's jobs, and say why."""
+"""Choose the sites of a workflow's jobs, and explain the choice."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ add = NOUN.add
 def _map(args: argparse.Namespace) -> int:
     """Map a whole workflow to sites.
 
-    Compares every policy that ADON knows with the same estimates and takes the mapping that ends
-    soonest. The same files, archive and seed give the same mapping.
+    Compares all mapping policies with the same estimates, and takes the mapping with the earliest
+    end. The same files, archive and seed give the same mapping.
 
     Examples:
       adon site map workflow.yml
@@ -89,11 +89,11 @@ def _map(args: argparse.Namespace) -> int:
     add_json,
 )
 def _explain(args: argparse.Namespace) -> int:
-    """List every candidate site of a job with all terms, and why it goes where it goes.
+    """Show the cost of each job at each site, and why it runs where it does.
 
-    T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Sources and ages of the inputs
-    stand behind the terms, and the last line of each job says what would change its place. --plot
-    draws jobs and transfers over time.
+    T_t = T_q + S_c/(N·Γ_c) + S_t/min(Γ_t, Γ_a): wait, compute, move. Each input is shown with its
+    source and age. The last line of each job says what would change its site. --plot draws jobs and
+    transfers over time.
 
     Examples:
       adon site explain workflow.yml
@@ -135,7 +135,7 @@ _ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
 def _show(args: argparse.Namespace) -> int:
     """Show the estimates for each site, path and transformation, and where they come from.
 
-    Without a workflow: of the sites in a site catalog and the paths between them.
+    Without a workflow, shows those of the sites in a site catalog and the paths between them.
 
     Values in CSV are workers (n), seconds (t_q, setup, first, further, runtime), bits per second
     (gamma_a, gamma_t) and bytes per second of one worker (rate).
@@ -169,28 +169,28 @@ def _estimates(found: Record[str, Any]) -> Iterator[dict[str, Any]]:
     "edge",
     add_inputs,
     option(
-        "--local", "sites at this end (default: of those that can run every job, the one that has "
-        "most of the inputs)", "SITE,...", names,
+        "--local", "local sites (default: the site with most of the inputs, of those that can run "
+        "every job)", "SITE,...", names,
     ),
-    option("--remote", "sites elsewhere (default: all others that can)", "SITE,...", names),
-    option("--save", "write the holdings with this workflow in them", "FILE", Path),
-    option("--name", "name of the application (default: of the workflow)", "NAME"),
+    option("--remote", "remote sites (default: all others that can)", "SITE,...", names),
+    option("--save", "write the holdings, with this workflow added", "FILE", Path),
+    option("--name", "name of the application (default: that of the workflow)", "NAME"),
     TEMPLATE,
     option(
-        "--priority", "higher goes first (default: that of the template)", "N", whole(0, 10**6)
+        "--priority", "higher is first (default: that of the template)", "N", whole(0, 10**6)
     ),
     option(
-        "--workers", "workers that it needs, no fewer and no more (default: from 1 to as many as "
-        "jobs can run at once)", "N", whole(1, 10**9),
+        "--workers", "exact number of workers that it needs (default: 1 up to the number of jobs "
+        "that can run at once)", "N", whole(1, 10**9),
     ),
     add_json,
 )  # fmt: skip
 def _edge(args: argparse.Namespace) -> int:
-    """Decide where a whole workflow gets its resources: locally or remotely, over which layer.
+    """Decide where a whole workflow gets its resources: local or remote, and over which layer.
 
-    Edge optimisation: what running applications hold is subtracted from what there is; of the ways
-    that are open the one with the least T_t is taken. Where none is open the workflow waits in the
-    queue: the answer names the missing resource, who holds it, and who could give way.
+    Edge optimisation: subtracts what running applications hold, and takes the site and layer with
+    the least T_t among those with enough left. If there is none, the workflow waits in the queue,
+    and the answer names the missing resource, its holders, and those that could give way.
 
     Examples:
       adon site edge workflow.yml --local mu --remote tacc,iplant

@@ -1,4 +1,4 @@
-"""Advise how transfers between sites are tuned; compare them with and without a path."""
+"""Tune transfers between sites; compare them with and without a path."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _SITES = (option("src", "site that sends", "FROM"), option("dst", "site that rec
 @NOUN.verb(
     "advise",
     *_SITES,
-    option("--rate", "of the path (default: all that template and path allow)", "RATE"),
+    option("--rate", "rate of the path (default: all that template and path allow)", "RATE"),
     TEMPLATE,
     add_broker,
     add_json,
 )
 def _advise(args: argparse.Namespace) -> int:
-    """Say how to tune a transfer between two sites: streams, buffer, and the rate to expect.
+    """Show how to tune a transfer between two sites: streams, buffer, and the expected rate.
 
-    The bottleneck is one of disk, host, window (what the systems at both ends allow TCP) and path.
-    What limits the transfer at the ends is listed with the command that lifts the limit.
+    The bottleneck is one of disk, host, window (the TCP buffers that both systems allow) and path.
+    Limits of the systems at both ends are listed with the command that lifts them.
 
     Examples:
       adon transfer advise mu tacc
@@ -169,21 +169,23 @@ def rounds(times: int) -> list[str]:
 @NOUN.verb(
     "compare",
     *_SITES,
-    option("--command", "makes one transfer", "WORDS", required=True),
+    option("--command", "command that makes one transfer", "WORDS", required=True),
     option("--times", "runs of each kind", "N", whole(1, 1000), default=100),
-    option("--size", "bytes that a run moves, such as '1 GB'", "SIZE"),
+    option(
+        "--size", "size of one transfer, such as '1 GB'; without it, times are compared", "SIZE"
+    ),
     TEMPLATE,
-    option("--plot", "draw it into this file", "FILE.svg", Path),
+    option("--plot", "draw a plot into this file", "FILE.svg", Path),
     add_broker,
     add_output,
 )
 def _compare(args: argparse.Namespace) -> int:
-    """Run a transfer many times with a path of its own and without, and compare.
+    """Run a transfer many times, with a path of its own and without, and compare.
 
-    Each round runs the command once without a path, and once with one between the two sites, in
-    random order. With --size it compares rates, else times. p is how often runs that are dealt out
-    at random have means as far apart (permutation test); below 0.05 the difference is more than
-    chance. A run whose command fails, or that got no path or lost it, is reported and left out.
+    Each round runs the command once without a path and once with one, in random order. p is the
+    probability that random grouping yields means this far apart (permutation test); below 0.05 the
+    difference is more than chance. A run whose command fails, or that gets no path or loses it, is
+    reported and left out.
 
     Example:
       adon transfer compare mu tacc --size '1 GB' --plot plot.svg \\

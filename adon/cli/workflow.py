@@ -1,4 +1,4 @@
-"""Prepare a workflow, abstract or planned, for what it will need."""
+"""Make a workflow provision or reserve what it will need."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ add = NOUN.add
 @NOUN.verb(
     "provision",
     option("workflow", WORKFLOW, "WORKFLOW", Path),
-    option("-o/--output", "write it here (default: in place of WORKFLOW)", "FILE", Path),
-    config("adon.yml, to enlarge the pool as it says (default: leave the pool alone)", None),
+    option("-o/--output", "output file (default: WORKFLOW itself)", "FILE", Path),
+    config("adon.yml, whose section expansion enlarges the pool (default: no pool)", None),
     option(
         "--hooks", "the hooks' configuration, JSON, to reserve paths (default: reserve none)",
         "FILE", Path,
     ),
     option(
-        "--min-width", "levels with at least so many jobs are wide", "N", whole(2, 10**9), default=8
+        "--min-width", "number of jobs that makes a level wide", "N", whole(2, 10**9), default=8
     ),
     EXECUTION_SITES,
     option(
-        "--staging-site", "where files are kept between jobs, as pegasus-plan's --staging-site",
+        "--staging-site", "site of files between jobs, as pegasus-plan's --staging-site",
         "SITE", default="local",
     ),
     REPLICAS,
     CONF,
     option(
-        "--lease", "how long pool and paths are kept where nothing releases them", "TIME",
+        "--lease", "lifetime of slots and paths that nothing releases", "TIME",
         default="1h",
     ),
     UNDO,
@@ -72,12 +72,11 @@ add = NOUN.add
     add_json,
 )  # fmt: skip
 def _provision(args: argparse.Namespace) -> int:
-    """Make a workflow enlarge pool and network before its wide levels, and release them.
+    """Make a workflow enlarge pool and network before its wide levels, and release them after.
 
-    Puts a job adon::provision before each stretch of levels with many jobs, and adon::release after
-    it; all else in the file stays as it is written. No job waits for another one that it did not
-    wait for before. At run time both always succeed: what they cannot get, the workflow does
-    without. Jobs that name no site may run at --execution-sites: paths go there.
+    Adds a job adon::provision before consecutive wide levels and a job adon::release after them;
+    the rest of the file stays as it is. Both always succeed: without slots or paths, the workflow
+    runs as it would have. Jobs without a site are assumed to run at --execution-sites.
 
     Examples:
       adon workflow provision montage.yml --config adon.yml --dry-run     what it would do
@@ -203,35 +202,36 @@ def _as_json(found: ProvisionedWorkflow, written: str) -> dict[str, Any]:
 
 @NOUN.verb(
     "reserve",
-    option("submit_dir", "what pegasus-plan wrote", "SUBMIT_DIR", Path),
+    option("submit_dir", "submit directory of pegasus-plan", "SUBMIT_DIR", Path),
     option(
-        "--hooks", "the hooks' configuration, JSON (default: what the workflow was planned with)",
+        "--hooks", "the hooks' configuration, JSON (default: that of the planned workflow)",
         "FILE", Path,
     ),
-    config("adon.yml: broker, archive and network (default: what the catalogs say)", None),
+    config("adon.yml: broker, archive and network (default: the catalogs alone)", None),
     START,
     option(
-        "--horizon", "reserve nothing that begins later after the start", "TIME", default="1 h"
+        "--horizon", "reserve transfers that begin within this time after the start", "TIME",
+        default="1 h",
     ),
     DRY_RUN,
-    flag("--release", "give back what was reserved and has not begun"),
+    flag("--release", "release reservations that have not begun"),
     add_output,
 )  # fmt: skip
 def _reserve(args: argparse.Namespace) -> int:
     """Reserve the paths that a planned workflow will need, before it runs.
 
-    Plays the planned DAG through with the estimated run times, workers and rates, and reserves for
-    every transfer that is worth it, when it will begin. The hooks begin what is reserved for their
-    job, whenever that comes. With "ahead": true in the hooks' configuration, their watcher does all
-    this by itself and corrects it while the workflow runs.
+    Simulates the planned DAG with estimated run times, workers and rates, and reserves a path for
+    each transfer that gains from one, at its expected start. The reservation begins when the hook
+    of its job asks. With "ahead": true in the hooks' configuration, the watcher does this itself,
+    and corrects it while the workflow runs.
 
-    --csv and --columns have the demand alone.
+    --csv and --columns print the demand only.
 
     Examples:
       adon workflow reserve submit/run0001 --dry-run             the demand, as a table
-      adon workflow reserve submit/run0001                       and reserve it
+      adon workflow reserve submit/run0001                       reserve it
       adon workflow reserve submit/run0001 --start '+10 min'     for a run that starts then
-      adon workflow reserve submit/run0001 --release             give all of it back
+      adon workflow reserve submit/run0001 --release             release all of it
 
     Exit codes: 0 done; 1 something waits for room; 2 refused, or no broker.
     """

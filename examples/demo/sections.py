@@ -24,7 +24,7 @@ _SHOWN = 8
 def demo_page(facts: DemoFacts) -> str:
     """The report's page."""
     planned = bool(facts.mapping["placements"])
-    first = [Section("learnt", "What earlier runs taught", learnt(facts))] if planned else []
+    first = [Section("learnt", "What earlier runs changed", learnt(facts))] if planned else []
     last = [Section("science", "Science", science(facts))] if planned else []
     last.append(Section("left", "What is left", left(facts)))
     return render(facts, first, last, _cards(facts))
@@ -33,7 +33,7 @@ def demo_page(facts: DemoFacts) -> str:
 def _cards(facts: DemoFacts) -> list[Card]:
     cards = [Card(f.headline, f.value) for f in facts.science.rows if f.headline]
     if facts.without:
-        cards.insert(0, Card("as Pegasus comes", f"some {facts.without.random_s:.0f} s"))
+        cards.insert(0, Card("without ADON", f"about {facts.without.random_s:.0f} s"))
     still = facts.open_reservations, facts.flows_left
     cards.append(Card("paths / flows left", f"{still[0]} / {still[1]}", any(still)))
     return cards
@@ -43,14 +43,14 @@ def learnt(facts: DemoFacts) -> str:
     """The section's content."""
     if not facts.earlier_measurements:
         return (
-            "<p>The archive was empty: sites were chosen from what the catalogs claim. "
-            "The next run will use what this one measured.</p>"
+            "<p>The archive was empty: sites were chosen from the catalogs alone. "
+            "The next run uses the measurements of this one.</p>"
         )
     moved, beliefs = facts.moved_jobs, facts.moved_beliefs
     makespan = facts.taught.get("makespan_s", {})
     words = (
         f"{counted(facts.earlier_measurements, 'measurement')} of earlier runs were known. "
-        f"They changed {counted(len(beliefs), 'belief')} and moved {len(moved)} of "
+        f"They changed {counted(len(beliefs), 'estimate')} and moved {len(moved)} of "
         f"{counted(facts.jobs, 'job')}, compared with what the catalogs alone would have led to. "
         f"By the catalogs alone the end was expected after {term_text(makespan.get('before'))}; "
         f"with the measurements after {term_text(makespan.get('after'))}; it came after "
@@ -83,12 +83,12 @@ def _beliefs(beliefs: Sequence[Mapping[str, Any]]) -> str:
     if not beliefs:
         return ""
     rows = [_belief(item) for item in beliefs]
-    head = ("belief", "", "by the catalogs", "source", "now", "source and age")
+    head = ("estimate", "", "by the catalogs", "source", "now", "source and age")
     numbers = frozenset({2, 4})
-    out = markup.table("Beliefs that changed most", head, rows[:_SHOWN], numbers)
+    out = markup.table("Estimates that changed most", head, rows[:_SHOWN], numbers)
     if len(rows) > _SHOWN:
-        rest = markup.table("Other beliefs that changed", head, rows[_SHOWN:], numbers)
-        out += markup.details(f"{counted(len(rows) - _SHOWN, 'more belief')} that changed", rest)
+        rest = markup.table("Other estimates that changed", head, rows[_SHOWN:], numbers)
+        out += markup.details(f"{counted(len(rows) - _SHOWN, 'more estimate')} that changed", rest)
     return out
 
 

@@ -47,7 +47,7 @@ def summary_text(facts: DemoFacts, reports: tuple[Path, Path]) -> str:
     )
     if facts.status_records:
         lines += _entry(
-            "learnt",
+            "recorded",
             f"{counted(facts.status_records, 'status record')}; goodput and run times are in the "
             "archive, for the next run",
         )
@@ -57,7 +57,7 @@ def summary_text(facts: DemoFacts, reports: tuple[Path, Path]) -> str:
         *_warnings(facts),
         f"report     {reports[0]}",
         f"{_INDENT}{reports[1]}",
-        *_entry("look", "make dashboard (adon dashboard) shows the run in a browser"),
+        *_entry("dashboard", "make dashboard (adon dashboard) shows the run in a browser"),
     ]
     return "\n".join(lines)
 
@@ -148,9 +148,9 @@ def _bought(facts: DemoFacts) -> list[str]:
         return []
     usual, heft = facts.without.random_s, facts.without.heft_s
     return _entry(
-        "bought",
-        f"{facts.makespan_s:.0f} s, not some {usual:.0f} s as Pegasus comes ({heft:.0f} s with its "
-        "Heft) by the model",
+        "gain",
+        f"{facts.makespan_s:.0f} s; without ADON about {usual:.0f} s by the model "
+        f"({heft:.0f} s with Pegasus's Heft)",
     )
 
 
@@ -170,7 +170,7 @@ def changed(facts: DemoFacts) -> list[str]:
     lines = _one_line(
         "changed",
         f"{counted(facts.earlier_measurements, 'earlier measurement')} moved {len(moved)} of "
-        f"{counted(facts.jobs, 'job')} and changed {counted(len(beliefs), 'belief')}",
+        f"{counted(facts.jobs, 'job')} and changed {counted(len(beliefs), 'estimate')}",
     )
     groups = list(moves(moved).items())
     for (before, after), jobs in groups[:_MOST_MOVES]:
@@ -187,7 +187,7 @@ def changed(facts: DemoFacts) -> list[str]:
             f"({source_text({**item['after'], 'note': ''})})",
         )
     if len(beliefs) > _MOST_BELIEFS:
-        rest = counted(len(beliefs) - _MOST_BELIEFS, "more belief")
+        rest = counted(len(beliefs) - _MOST_BELIEFS, "more estimate")
         lines += _one_line("", f"and {rest}, see the report")
     makespan = facts.taught.get("makespan_s", {})
     lines += _one_line(

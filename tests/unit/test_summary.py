@@ -53,16 +53,16 @@ def test_the_summary_is_readable(earlier: int) -> None:
     lines = text.splitlines()
     assert max(map(len, lines)) <= COLUMNS
     assert lines[-3].endswith("/r/report.html") and lines[-2].endswith("/r/report.json")
-    assert lines[-1].startswith("look ")
+    assert lines[-1].startswith("dashboard ")
     assert "success: 3 jobs in 20.0 s (2 at mu, 1 at tacc)" in text
     assert "and 91 more warnings" in text and text.count("report ") < 20
 
 
 def test_one_line_says_what_it_bought() -> None:
     run = facts(without=AsPegasusComes(208.4, 93.9))
-    words = "20 s, not some 208 s as Pegasus comes (94 s with its Heft) by the model"
-    assert f"bought     {words}" in summary_text(run, REPORTS)
-    assert "bought" not in summary_text(facts(), REPORTS)
+    words = "20 s; without ADON about 208 s by the model (94 s with Pegasus's Heft)"
+    assert f"gain       {words}" in summary_text(run, REPORTS)
+    assert "without ADON" not in summary_text(facts(), REPORTS)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -76,7 +76,7 @@ def test_what_changed_takes_at_most_eight_lines(moved: int, beliefs: int) -> Non
 def test_the_beliefs_told_are_of_different_kinds() -> None:
     told = "\n".join(changed(facts(taught=taught(2, 8), earlier_measurements=5)))
     assert "bandwidth iplant → mu: 200 Mb/s (catalog), now 3 b/s (archive, 22 s old)" in told
-    assert "queue wait at mu" in told and "workers at mu" in told and "5 more beliefs" in told
+    assert "queue wait at mu" in told and "workers at mu" in told and "5 more estimates" in told
 
 
 def test_transfers_over_one_path_are_told_together() -> None:
@@ -131,7 +131,7 @@ def test_a_run_that_was_cut_short_early_has_a_report_too() -> None:
     text = summary_text(early_end(), REPORTS)
     assert "workflow   interrupted, nothing was submitted" in text
     assert "stopped    interrupted by SIGINT, while the broker started" in text
-    assert "planner" not in text and "learnt" not in text
+    assert "planner" not in text and "recorded" not in text
     out = json.loads(json.dumps(as_json(early_end()), allow_nan=False))
     assert (out["planner"], out["workflow"]["state"]) == ("none", "interrupted")
     assert (out["placements"], out["failures"]) == ([], [])
