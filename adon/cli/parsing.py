@@ -142,8 +142,8 @@ add_json = flag("--json", "print JSON")
 
 def add_output(parser: CommandParser) -> None:
     """How records are printed: see :func:`adon.cli.output.rendered`."""
-    one_of(add_json, flag("--csv", "print CSV: raw values below the names of the columns"))(parser)
-    option("--columns", "print these columns, in this order", "NAME,...", names)(parser)
+    one_of(add_json, flag("--csv", "print CSV, with raw values and a header"))(parser)
+    option("--columns", "print only these columns, in this order", "NAME,...", names)(parser)
 
 
 def _broker_url(text: str) -> str:
@@ -180,24 +180,24 @@ ARCHIVE = option(
     "--archive", "the archive: a file, or postgresql://…", "FILE_OR_URL",
     default="adon-archive.sqlite",
 )  # fmt: skip
-SINCE = option("--since", "at or after this time, or this long ago", "TIME")
-UNTIL = option("--until", "at or before this time, or this long ago", "TIME")
-START = option("--start", "when it begins: ISO 8601, Unix seconds, '+2 h' (default: now)", "TIME")
-UNDO = flag("--undo", "take out what was put in")
+SINCE = option("--since", "only from this time on: a time, or how long ago", "TIME")
+UNTIL = option("--until", "only up to this time: a time, or how long ago", "TIME")
+START = option("--start", "start: ISO 8601, Unix seconds, or '+2 h' (default: now)", "TIME")
+UNDO = flag("--undo", "remove what was installed")
 SETTINGS = option(
-    "--set", "an option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
+    "--set", "option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
     action="append", default=[],
 )  # fmt: skip
-DRY_RUN = flag("--dry-run", "show what would change, and change nothing")
-TEMPLATE = option("--template", "what the application needs, by name", "NAME", default="default")
+DRY_RUN = flag("--dry-run", "only show what would change")
+TEMPLATE = option("--template", "name of the template", "NAME", default="default")
 
 
 def limit(most: int, default: int | None = None) -> Option:
     """``--limit N``."""
-    return option("--limit", "at most N", "N", whole(1, most), default=default)
+    return option("--limit", "show at most N", "N", whole(1, most), default=default)
 
 
-def add_plot(parser: CommandParser, what: str = "draw it into this file, a page") -> None:
+def add_plot(parser: CommandParser, what: str = "draw it in this HTML file") -> None:
     """``--plot FILE.html``."""
     parser.add_argument("--plot", type=page_file, metavar="FILE.html", help=what)
 
