@@ -1,4 +1,4 @@
-"""Agents: measure at the end of a path when the broker's schedule says so."""
+"""Run an agent, which measures at one end of a path as the broker schedules, or probe by hand."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ add = NOUN.add
 
 @NOUN.verb("run", config("agent.yml", "agent.yml"))
 def _run(args: argparse.Namespace) -> int:
-    """Run an agent: it asks the broker what to measure, and reports.
+    """Run an agent, which asks the broker what to measure and reports the results.
 
-    Ctrl-C or TERM ends it. What the broker has not taken by then waits on disk for the next start.
+    Ctrl-C or SIGTERM ends it. Results that the broker has not accepted wait on disk for the next
+    start.
 
     Examples:
       adon agent run --config /etc/adon/agent.yml
 
-    Exit codes: 0 stopped; 2 the configuration is bad, or another agent uses the same state.
+    Exit codes: 0 stopped; 2 the configuration is invalid, or another agent uses the same state.
     """
     from importlib import metadata
 
@@ -74,18 +75,18 @@ def _run(args: argparse.Namespace) -> int:
     "probe",
     option("tool", "tcp, udp, echo, ping, trace or host", "TOOL"),
     option("--to", "the other end's IP address", "ADDRESS", default=""),
-    option("--port", "of the server", "PORT", int, default=5201),
-    flag("--serve", "be the server of a tool with two ends"),
-    option("--bind", "use this address of our own", "ADDRESS", default=""),
-    option("--for", "how long", "TIME", dest="duration", default="10 s"),
+    option("--port", "port of the server", "PORT", int, default=5201),
+    flag("--serve", "act as the server of a tool with two ends"),
+    option("--bind", "local address to use", "ADDRESS", default=""),
+    option("--for", "duration", "TIME", dest="duration", default="10 s"),
     SETTINGS,
     add_output,
 )
 def _probe(args: argparse.Namespace) -> int:
     """Measure once, by hand, without a broker.
 
-    Tools with two ends need one side to --serve and the other to name it with --to, with the same
-    port and for about the same time.
+    A tool with two ends needs --serve on one side. Both sides name the other with --to, and use
+    the same port and about the same duration.
 
     Examples:
       adon agent probe host --for 5s
@@ -94,7 +95,7 @@ def _probe(args: argparse.Namespace) -> int:
       adon agent probe echo --to 192.0.2.20 --port 5201 --for 10s             on the other
       adon agent probe udp --to 192.0.2.20 --set rate='50 Mb/s' --for 12s
 
-    Exit codes: 0 measured; 1 nothing could be measured; 2 bad arguments.
+    Exit codes: 0 measured; 1 nothing measured; 2 bad arguments.
     """
     from monitors.measurements.probes.probe import ProbeError
 

@@ -1,4 +1,4 @@
-"""The archive of measurements: look into it, export it, keep it small."""
+"""Show, export, copy and shrink the archive of measurements."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 NOUN = Noun("archive", __doc__)
 add = NOUN.add
-_SUBJECT = option("subject", "of what, as 'mu>tacc'", "SUBJECT")
+_SUBJECT = option("subject", "path, site or host, such as 'mu>tacc'", "SUBJECT")
 _NOTHING = "nothing was measured"
 
 
 def _add_selection(parser: CommandParser) -> None:
     for add_to in (
-        option("--subject", "only of this path, site or host, as 'mu>tacc'", "SUBJECT"),
-        option("--workflow", "only of this workflow, by its UUID", "WORKFLOW"),
-        option("--source", "only what this source measured", "NAME"),
+        option("--subject", "only this path, site or host, such as 'mu>tacc'", "SUBJECT"),
+        option("--workflow", "only this workflow, by its UUID", "WORKFLOW"),
+        option("--source", "only measurements of this source", "NAME"),
         SINCE,
         UNTIL,
         ARCHIVE,
@@ -72,9 +72,9 @@ def utc(at: float) -> str:
 
 @NOUN.verb("show", ARCHIVE, add_output)
 def _show(args: argparse.Namespace) -> int:
-    """Show what an archive holds: for each metric how many measurements and of what.
+    """Show what an archive contains: metrics, with their numbers of measurements and subjects.
 
-    Before 'whole since' retention has left roll-ups only.
+    Before 'whole since', only roll-ups remain.
     """
     from monitors.archive.contents import contents
 
@@ -94,7 +94,7 @@ def _show(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "query",
-    option("metrics", "of these, as throughput", "METRIC,...", names),
+    option("metrics", "metrics, such as throughput", "METRIC,...", names),
     _add_selection,
     limit(10**9, 100),
     add_output,
@@ -102,7 +102,7 @@ def _show(args: argparse.Namespace) -> int:
 def _query(args: argparse.Namespace) -> int:
     """List measurements, newest first. --json prints one object per line.
 
-    TIME is an instant (2026-11-01, 2026-11-01T12:00, Unix seconds) or how long ago ('2 h', '7 d').
+    TIME is a time (2026-11-01, 2026-11-01T12:00, Unix seconds) or how long ago ('2 h', '7 d').
 
     Examples:
       adon archive query throughput --subject 'mu>tacc' --since '7 d'
@@ -133,24 +133,24 @@ _six = "{:.6g}".format
 
 @NOUN.verb(
     "estimate",
-    option("what", "a metric, gamma_a, gamma_c or t_q", "WHAT"),
+    option("what", "metric, gamma_a, gamma_c or t_q", "WHAT"),
     _SUBJECT,
-    option("--at", "as it was known then", "TIME"),
+    option("--at", "estimate as of this time (default: now)", "TIME"),
     ARCHIVE,
     add_json,
 )
 def _estimate(args: argparse.Namespace) -> int:
-    """Say what the archive knows of something now: value, spread, age, source.
+    """Estimate a value from the archive, with spread, age and source.
 
-    WHAT is a metric, or gamma_a (of 'mu>tacc': what a transfer gets, from transfers or newer
-    probes), gamma_c (of 'soykb::bwa_mem:1.0@mu': how fast it runs there) or t_q (of 'mu': how long
-    jobs wait).
+    WHAT is a metric, or gamma_a (of 'mu>tacc': rate of a transfer, from transfers or newer probes),
+    gamma_c (of 'soykb::bwa_mem:1.0@mu': speed of a program at a site) or t_q (of 'mu': wait of
+    jobs).
 
     Examples:
       adon archive estimate gamma_a 'mu>tacc'
       adon archive estimate rtt 'mu>tacc' --at 2026-11-01
 
-    Exit codes: 0 it is known; 1 it is not; 2 bad input.
+    Exit codes: 0 there is an estimate; 1 there is none; 2 bad input.
     """
     asked = _moment(args.at, "--at")
     now = time.time() if asked is None else asked  # 0 is a moment, too
@@ -196,16 +196,16 @@ def _known(
 
 @NOUN.verb(
     "rollups",
-    option("metric", "of this one, as throughput", "METRIC"),
+    option("metric", "metric, such as throughput", "METRIC"),
     _SUBJECT,
-    option("--by", "how long each is", choices=("hour", "day"), default="day"),
+    option("--by", "length of a roll-up", choices=("hour", "day"), default="day"),
     SINCE,
     UNTIL,
     ARCHIVE,
     add_output,
 )
 def _rollups(args: argparse.Namespace) -> int:
-    """Show what each hour or day had: number, least, median, mean and largest value."""
+    """Show roll-ups of hours or days: number, minimum, median, mean and maximum."""
     from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
     from monitors.archive.retention.rollups import as_dict, roll_ups
 
@@ -228,15 +228,15 @@ def _rollups(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "export",
     option(
-        "metrics", "only of these (default: all)", "METRIC,...", names, nargs="?", default=[],
+        "metrics", "only these metrics (default: all)", "METRIC,...", names, nargs="?", default=[],
     ),
-    option("-o/--output", "write it here (default: standard output, CSV)", "FILE", Path),
+    option("-o/--output", "output file (default: CSV on standard output)", "FILE", Path),
     _add_selection,
 )  # fmt: skip
 def _export(args: argparse.Namespace) -> int:
-    """Write measurements to a file, or as CSV to standard output, for other programs.
+    """Export measurements to a file, or as CSV to standard output.
 
-    The format follows from the file's name: .csv or .parquet (needs pyarrow: 'pip install
+    The file's name selects the format: .csv, or .parquet (needs pyarrow: 'pip install
     adon-wms[parquet]').
 
     Examples:
@@ -269,9 +269,9 @@ def opened(place: str) -> Archive:
 
 @NOUN.verb("retain", config("adon.yml with monitoring.retention"), DRY_RUN)
 def _retain(args: argparse.Namespace) -> int:
-    """Roll up and remove what is older than adon.yml says (monitoring.retention), at once.
+    """Apply monitoring.retention of adon.yml now: roll up and remove older measurements.
 
-    The broker does it every hour by itself; this is for archives without one.
+    A broker does this every hour; use the command for archives without one.
 
     Examples:
       adon archive retain --config adon.yml --dry-run
@@ -303,14 +303,14 @@ def _retain(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "copy",
-    option("source", "a file or a postgresql:// URL", "FROM"),
-    option("target", "the same, empty; made where there is nothing", "TO"),
+    option("source", "file or postgresql:// URL", "FROM"),
+    option("target", "the same; empty, or created if missing", "TO"),
 )
 def _copy(args: argparse.Namespace) -> int:
-    """Copy everything from one archive to another, which must be empty.
+    """Copy an archive to another one, which must be empty.
 
-    Places are files or postgresql:// URLs. Stop who writes first: what they record meanwhile might
-    not be copied. The first place stays as it is.
+    Stop all writers first, because what they record meanwhile may be missing in the copy. The
+    source does not change.
 
     Examples:
       adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon

@@ -1,4 +1,4 @@
-"""``adon broker``: the broker, and what is done beside it."""
+"""``adon broker``: the broker, its tokens and its API description."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from adon.cli.output import print_json
 from adon.cli.parsing import Noun, Nouns, add_handler, add_json, config, option
 from network_provisioner.access import Role, hash_of, new_token
 
-_TOKEN = Noun("token", "Tokens: who may ask the broker what.")
-_CONFIG = config("adon.yml: network, controller and addresses")
+_TOKEN = Noun("token", "Create tokens, which say who may do what.")
+_CONFIG = config("adon.yml with network, controller and addresses")
 
 
 def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
@@ -24,13 +24,13 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Run the broker: it grants, installs and takes back paths and bandwidth.
+    """Run the broker, which grants, installs and releases paths and bandwidth.
 
-    Serves its REST API until Ctrl-C or TERM. Its rules stay on the switches, so traffic goes on
-    while it is restarted or upgraded, until the transits' leases end. `adon broker clear` removes
-    the rules.
+    It serves its REST API until Ctrl-C or SIGTERM. Its rules stay on the switches until the leases
+    end, so a restart or an upgrade interrupts no traffic. 'adon broker clear' removes the rules.
 
-    It listens on loopback. For others to reach it, adon.yml needs TLS and tokens: docs/security.md.
+    By default it listens on loopback. To be reachable by others, it needs TLS and tokens in
+    adon.yml (docs/security.md).
 
     Examples:
       adon broker --config examples/adon.yml      two paths, simulated switches, no root needed
@@ -44,8 +44,8 @@ def _run(args: argparse.Namespace) -> int:
 def _clear(args: argparse.Namespace) -> int:
     """Remove all rules, groups, meters and queues of ADON from the switches.
 
-    For good: nothing flows between sites any more unless the switches have other rules. Stop the
-    broker first. Switches that do not connect are named, and keep what they have.
+    Afterwards nothing passes between sites unless the switches have other rules. Stop the broker
+    first. Switches that do not connect are named and stay unchanged.
     """
     from adon.service.serve import clear_switches
 
@@ -54,27 +54,27 @@ def _clear(args: argparse.Namespace) -> int:
 
 @_TOKEN.verb(
     "new",
-    option("--name", "whose it is; a researcher's user name", "NAME", required=True),
-    option("--role", "what it may do", required=True, choices=[str(role) for role in Role]),
-    option("--expires", "such as 2027-01-01 (default: never)", "TIME"),
+    option("--name", "owner of the token; for a researcher the user name", "NAME", required=True),
+    option("--role", "role, see above", required=True, choices=[str(role) for role in Role]),
+    option("--expires", "end of its validity, such as 2027-01-01 (default: never)", "TIME"),
     option(
-        "-o/--output", "write the token here, readable by its owner alone (default: print it)",
+        "-o/--output", "file for the token, readable by its owner only (default: print it)",
         "FILE", Path,
     ),
     add_json,
 )  # fmt: skip
 def _new_token(args: argparse.Namespace) -> int:
-    """Make a token, and the entry of adon.yml that lets it in.
+    """Create a token and its entry for adon.yml.
 
-    The token is printed once and kept nowhere; adon.yml gets its hash. Its owner gives commands and
-    hooks the file that has it (ADON_TOKEN_FILE).
+    The token is shown once and stored nowhere; adon.yml gets its hash. Its owner stores it in a
+    file and names that file to commands and hooks (ADON_TOKEN_FILE).
 
     Roles:
       researcher   requests, renews and releases its own transits, saves templates
-      engineer     everything, in any user's name
-      operator     reads and releases every transit
+      engineer     everything, for any user
+      operator     reads and releases all transits
       measurement  reads transits, counters and metrics
-      agent        measures at an end of paths when the schedule says so
+      agent        measures at one end of paths, as scheduled
 
     Examples:
       adon broker token new --name ada --role researcher --output ada.token

@@ -1,6 +1,6 @@
-"""Say what this machine has, what it lacks, and how to get it.
+"""Check what this machine has and lacks, and say how to get it.
 
-'MISSING' is needed; 'without' is not, and the line says what the demo does instead.
+'MISSING' is required. 'without' is optional, and the line says what happens instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from adon.config.sections import Config
 
 _MORE = """
-Exit codes: 0 nothing that is needed is missing; 1 something is.
+Exit codes: 0 nothing required is missing; 1 something is.
 """
 _PACKAGES = ("htcondor", "os-ken", "pegasus-wms.api", "pegasus-wms.worker")
 _COMMON = ("networkx", "numpy", "PyYAML", "pydantic", "fastapi", "uvicorn", "psycopg")
@@ -56,7 +56,7 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     parser = add_command(nouns, "doctor", __doc__, _run, _MORE)
     parser.add_argument(
         "--config", type=Path, metavar="FILE",
-        help="look at what this configuration names, too (default: ./adon.yml where there is one)",
+        help="also check this configuration (default: ./adon.yml, if it exists)",
     )  # fmt: skip
     add_output(parser)
 
@@ -337,5 +337,5 @@ def _text(found: Sequence[CheckResult], healthy: bool) -> str:
         mark = "ok     " if f.ok else "MISSING" if f.needed else "without"
         advice = f"  ({f.advice})" if not f.ok and f.advice else ""
         lines.append(f"{mark}  {f.what}: {f.found}{advice}")
-    lines.append("nothing that is needed is missing" if healthy else "what is MISSING is needed")
+    lines.append("nothing required is missing" if healthy else "what is MISSING is required")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Measure the network between sites: when, by whom, and with what result."""
+"""Schedule, start and show measurements of the network between sites."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ NOUN = Noun("measure", __doc__)
 add = NOUN.add
 _LOOK_S = 0.5
 _GRACE_S = 60.0  # after a run's end for its result to come
-_NAME = option("name", "what it is called", "NAME")
-_TO = option("--to", "the other end, where there is one", "SITE")
+_NAME = option("name", "name of the task", "NAME")
+_TO = option("--to", "the other end, if the tool has one", "SITE")
 
 
 def _add_what(parser: CommandParser) -> None:
     for add_to in (
         option("--tool", "tcp, udp, echo, ping, trace, host or command", "TOOL"),
-        option("--from", "where it begins", "SITE", dest="source"),
+        option("--from", "first end", "SITE", dest="source"),
         _TO,
-        option("--for", "how long (default: the tool's)", "TIME", dest="lasts"),
+        option("--for", "duration (default: the tool's)", "TIME", dest="lasts"),
         SETTINGS,
     ):
         add_to(parser)
@@ -57,20 +57,20 @@ def _add_what(parser: CommandParser) -> None:
 
 @NOUN.verb(
     "plan",
-    config("adon.yml: tasks, agreement and network"),
-    flag("--gantt", "draw who has which host and link at what time"),
+    config("adon.yml with tasks, agreement and network"),
+    flag("--gantt", "draw the use of each host and link over time"),
     limit(1_000_000, 10),
     add_output,
 )
 def _plan(args: argparse.Namespace) -> int:
-    """Show when each measurement of adon.yml is made, or say which ones cannot fit.
+    """Show the schedule of the measurements in adon.yml, or name those that do not fit.
 
-    The schedule is that of a hyperperiod, after which it repeats: no two measurements that share a
-    host or a link at the same time, every one within its deadline, the agreement kept. 'needed' is
-    the part of the time in which something is measured there. The first line says how much of what
-    could be measured at most that is, and what is scarcest. Needs no broker.
+    The schedule covers one hyperperiod and then repeats. No two measurements that share a host or
+    a link run at the same time, each meets its deadline, and the agreement is kept. The first line
+    shows how much of the possible load this is, and the scarcest resource; 'needed' is the share of
+    time in which a resource is measured. Needs no broker.
 
-    --csv and --columns have the measurements alone, all of them.
+    --csv and --columns print all measurements, and nothing else.
 
     Examples:
       adon measure plan
@@ -78,8 +78,7 @@ def _plan(args: argparse.Namespace) -> int:
       adon measure plan --limit 100
       adon measure plan --csv > schedule.csv
 
-    Exit codes: 0 all fit; 1 they do not, those that cannot fit are named; 2 adon.yml cannot be
-    used.
+    Exit codes: 0 all fit; 1 some do not, and are named; 2 adon.yml is unusable.
     """
     from monitors.measurements.load import bound
     from monitors.measurements.schedule import plan
@@ -141,9 +140,9 @@ def _data(
 
 @NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
-    """List what is measured regularly.
+    """List regular measurements.
 
-    When each task is measured next, and how many of its runs were done, failed or missed.
+    Shows the next run of each task, and how many runs were done, failed or missed.
 
     Examples:
       adon measure list
@@ -163,15 +162,15 @@ def _list(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "schedule",
-    option("--task", "of one task only", "NAME"),
-    option("--for", "how far back and ahead", "TIME", dest="span", default="10 min"),
+    option("--task", "only this task", "NAME"),
+    option("--for", "time to show before and after now", "TIME", dest="span", default="10 min"),
     add_broker,
     add_output,
 )
 def _schedule(args: argparse.Namespace) -> int:
-    """Show the runs that come next and those just made.
+    """Show recent and coming runs.
 
-    And how much of its time each host and link is used by measurements. Times of day are UTC.
+    Also shows the share of time in which measurements use each host and link. Times are UTC.
 
     Examples:
       adon measure schedule
@@ -202,7 +201,7 @@ def _schedule(args: argparse.Namespace) -> int:
 def _agents(args: argparse.Namespace) -> int:
     """List the agents.
 
-    Which are present, when others were seen last, and how right their clocks are.
+    Shows which are present, when others were seen last, and the errors of their clocks.
 
     Examples:
       adon measure agents
@@ -222,17 +221,17 @@ def _agents(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "run",
-    option("task", "a task's name", "TASK", nargs="?"),
+    option("task", "name of a task", "TASK", nargs="?"),
     _add_what,
-    option("--within", "how soon it has to be over, at most 1 h", "TIME", default="10 min"),
-    flag("--no-wait", "say when it will be, and end"),
+    option("--within", "latest end, from now; at most 1 h", "TIME", default="10 min"),
+    flag("--no-wait", "print the time of the run, and do not wait for it"),
     add_broker,
     add_json,
 )
 def _run(args: argparse.Namespace) -> int:
-    """Measure now: a task's measurement once more, or one that no task has.
+    """Measure now: run a task once more, or a measurement without a task.
 
-    The broker puts it where it disturbs no other measurement, and the command waits for its
+    The broker schedules it where it disturbs no other measurement, and the command waits for the
     result.
 
     Examples:
@@ -240,7 +239,7 @@ def _run(args: argparse.Namespace) -> int:
       adon measure run --tool echo --from mu --to tacc --for '5 s'
       adon measure run --tool tcp --from mu --to tacc --set streams=4 --set rate='200 Mb/s'
 
-    Exit codes: 0 measured; 1 nothing was measured; 2 the broker refuses, or does not answer.
+    Exit codes: 0 measured; 1 nothing measured; 2 the broker refuses or does not answer.
     """
     from network_provisioner.client.http1 import quoted
 
@@ -310,16 +309,16 @@ def _named(broker: Any, wanted: str) -> Iterator[None]:
     "add",
     _NAME,
     _add_what,
-    option("--every", "how often", "TIME", required=True),
-    option("--within", "how late it may be over (default: until the next)", "TIME"),
+    option("--every", "period", "TIME", required=True),
+    option("--within", "deadline of each run (default: the period)", "TIME"),
     add_broker,
     add_output,
 )
 def _add(args: argparse.Namespace) -> int:
-    """Measure something regularly from now on, or change what was added before.
+    """Add a regular measurement, or change one that was added before.
 
-    No other measurement moves as long as the new one fits between them; where it cannot fit at all,
-    nothing changes.
+    Other measurements move only if the new one does not fit between them. If it does not fit at
+    all, nothing changes.
 
     Examples:
       adon measure add mu-tacc --tool tcp --from mu --to tacc --every '1 h' --for '10 s'
@@ -343,7 +342,7 @@ def _add(args: argparse.Namespace) -> int:
 
 @NOUN.verb("remove", _NAME, add_broker, add_json)
 def _remove(args: argparse.Namespace) -> int:
-    """Measure something no longer. What was measured stays in the archive.
+    """Remove a regular measurement. Its results stay in the archive.
 
     Examples:
       adon measure remove mu-tacc
@@ -362,18 +361,18 @@ def _remove(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "who",
-    option("--from", "where it begins", "SITE", dest="source", required=True),
+    option("--from", "first end", "SITE", dest="source", required=True),
     _TO,
-    option("--metric", "what is measured", "METRIC", default="rtt"),
-    config("read this adon.yml and do not ask the broker", None),
+    option("--metric", "metric", "METRIC", default="rtt"),
+    config("read this adon.yml instead of asking the broker", None),
     add_broker,
     add_json,
 )
 def _who(args: argparse.Namespace) -> int:
-    """Say who may start measurements between two sites, and who may see the results.
+    """Show who may start measurements between two sites, and who may see the results.
 
-    The thesis's two questions (chapter 4). Asks the broker, or with --config reads adon.yml; a
-    broker tells researchers of themselves alone.
+    Asks the broker, or reads adon.yml with --config. A broker shows researchers only their own
+    permissions.
 
     Examples:
       adon measure who --from mu --to tacc

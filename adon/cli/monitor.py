@@ -38,43 +38,42 @@ _NOTICES_S = 30.0  # for the last ones to be sent before the command ends
 
 @NOUN.verb(
     "run",
-    option("dirs", "submit directory, or a .dag file", "DIR", Path, nargs="*"),
-    flag("--me", "all workflows of your own"),
-    flag("--all-users", "those of all users, as far as they can be read"),
+    option("dirs", "submit directory or .dag file", "DIR", Path, nargs="*"),
+    flag("--me", "all your workflows"),
+    flag("--all-users", "workflows of all users, as far as they are readable"),
     *SOURCE,
     option(
-        "--since", "with --me and --all-users: leave out what ended before this time, or this long "
-        "ago", "TIME", default="30 d",
+        "--since", "with --me and --all-users: ignore workflows that ended before this time, or "
+        "longer ago", "TIME", default="30 d",
     ),
     option(
-        "--notify", "send notices of workflows that finish, fail or are stuck, as "
-        "'monitoring.notices' in this adon.yml says (a broker does so by itself)", "FILE", Path,
+        "--notify", "send notices about workflows that finish, fail or are stuck, as configured in "
+        "'monitoring.notices' of this adon.yml (a broker does this by itself)", "FILE", Path,
     ),
     option(
-        "--give-up-after", "wait no longer for workflows of which nothing was written for so long, "
-        "such as 2 d (default: wait for ever)", "TIME",
+        "--give-up-after", "stop waiting for workflows whose logs have not grown for this long, "
+        "such as 2 d (default: never)", "TIME",
     ),
-    flag("--keep", "go on when all have ended"),
-    flag("--json", "print one JSON object per line and change"),
+    flag("--keep", "continue when all have ended"),
+    flag("--json", "print one JSON object per change, one per line"),
 )  # fmt: skip
 def _run(args: argparse.Namespace) -> int:
-    """Follow workflows until every one is done, failed or removed.
+    """Follow workflows until all are done, failed or removed.
 
-    Prints a line at every change, also of the workflows inside them, and records status, jobs,
-    transfers, run times and queue waits, from which later placements learn. Following twice records
+    Prints a line at every change, including those of sub-workflows, and records status, jobs,
+    transfers, run times and queue waits for later placements. Following a workflow twice records
     nothing twice.
 
-    --me and --all-users find workflows in the hooks' registry, in Pegasus's database of workflows
-    and in HTCondor's queue, also those that begin later. Where a workflow's own files cannot be
-    understood, pegasus-status is asked; where DAGMan has not written for long, HTCondor is asked
-    whether it is still there.
+    --me and --all-users find workflows in the hooks' registry, in Pegasus's database and in
+    HTCondor's queue, including those that start later. If a workflow's files make no sense, ADON
+    asks pegasus-status; if DAGMan has been silent for long, it asks HTCondor.
 
     Examples:
       adon monitor run submit/me/pegasus/soykb/run0001
       adon monitor run run0001 run0002 --archive .adon/archive.sqlite
       adon monitor run --me --keep --broker https://broker.example:8470 --token-file ~/.adon-token
 
-    Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or the archive is bad.
+    Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or archive is unusable.
     """
     from monitors.workflows.condor import Schedd
     from monitors.workflows.discovery import Discovery, of_all, of_user

@@ -46,24 +46,26 @@ _MOST = 10_000  # that a broker lists
 _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 # Where measurements go, or are.
 SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
-_WORKFLOW = option("workflow", "its UUID, name, or submit directory", "WORKFLOW")
-_NOW = flag("--now", "have it measured first, by the process that follows it")
+_WORKFLOW = option("workflow", "UUID, name, or submit directory", "WORKFLOW")
+_NOW = flag("--now", "let the process that follows it read its files first")
 
 
 @NOUN.verb(
     "list",
-    option("--user", "only those of this user", "USER"),
-    option("--state", f"only those that are {', '.join(_STATES)}", "STATE", choices=_STATES),
+    option("--user", "only workflows of this user", "USER"),
+    option(
+        "--state", f"only workflows in this state: {', '.join(_STATES)}", "STATE", choices=_STATES
+    ),
     SINCE,
-    flag("--inside", "also those inside others"),
+    flag("--inside", "include sub-workflows"),
     limit(_MOST, 1000),
     *SOURCE,
     add_output,
 )
 def _list(args: argparse.Namespace) -> int:
-    """List workflows, the one that changed last first.
+    """List workflows, the latest change first.
 
-    Workflows inside others are left out, and counted with those that they are inside of.
+    Sub-workflows are not listed; their jobs count with the root workflow.
 
     Examples:
       adon monitor list --user ada
@@ -96,17 +98,16 @@ def _list(args: argparse.Namespace) -> int:
     "status",
     _WORKFLOW,
     _NOW,
-    option("--history", "also its last N changes", "N", whole(0, 10_000), default=0),
+    option("--history", "show its last N changes, too", "N", whole(0, 10_000), default=0),
     *SOURCE,
     add_output,
 )
 def _status(args: argparse.Namespace) -> int:
-    """Show where a workflow stands, with those inside it and all together.
+    """Show the status of a workflow, of its sub-workflows, and the total.
 
     The columns are those of pegasus-status.
 
-    WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone
-    has.
+    WORKFLOW is an id, the beginning of one, a submit directory, or a unique name.
 
     Examples:
       adon monitor status 5b0e2c1e
@@ -127,15 +128,14 @@ def _status(args: argparse.Namespace) -> int:
     return print_records(args, text.STATUS, rows, document=found, text=lambda _: shown)
 
 
-@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without those inside it"), *SOURCE, add_json)
+@NOUN.verb("show", _WORKFLOW, _NOW, flag("--alone", "without sub-workflows"), *SOURCE, add_json)
 def _show(args: argparse.Namespace) -> int:
     """Analyse a workflow: run times, waits, transfers, retries and failures.
 
-    Of itself with all workflows inside it, while it runs as well as afterwards. Each job that
-    failed is shown with the end of what it wrote to its standard error.
+    Includes its sub-workflows, and works while it runs, too. Failed jobs are shown with the end of
+    their standard error.
 
-    WORKFLOW is an id, the beginning of one, a submit directory, or a name that one workflow alone
-    has.
+    WORKFLOW is an id, the beginning of one, a submit directory, or a unique name.
 
     Examples:
       adon monitor show 5b0e2c1e
@@ -167,7 +167,7 @@ def _show(args: argparse.Namespace) -> int:
     "report",
     _WORKFLOW,
     option(
-        "-o/--output", "write the page here, and its values beside it as .json", "FILE", page_file,
+        "-o/--output", "file for the page; the values go beside it as .json", "FILE", page_file,
         default=Path("report.html"),
     ),
     ARCHIVE,
@@ -175,14 +175,14 @@ def _show(args: argparse.Namespace) -> int:
     TOKEN_FILE,
 )  # fmt: skip
 def _report(args: argparse.Namespace) -> int:
-    """Write a report of a run: a page that stands alone, and its values as JSON.
+    """Write a report about a run: a self-contained page, and its values as JSON.
 
-    It shows the workflow coloured by site, jobs and transfers over time, links over time, each
-    transit with its path and rates, why each job ran where it did, and what failed; also of a run
-    that is still running, failed, or was planned without ADON.
+    It shows the workflow coloured by site, jobs, transfers and links over time, each transit with
+    its path and rates, why each job ran where it did, and what failed. It works for running and
+    failed workflows, and for those planned without ADON.
 
     Most of it comes from the submit directory. The broker adds reservations and links, the archive
-    what was measured of the paths; where one is missing, the report says so.
+    measurements of the paths; if one is missing, the report says so.
 
     WORKFLOW is a submit directory, or the id or name of a workflow whose directory is on this
     machine.
@@ -274,18 +274,18 @@ _ANOMALIES = tuple(
 @NOUN.verb(
     "anomalies",
     ARCHIVE,
-    option("--metric", "only of this metric", "METRIC"),
-    option("--subject", "only of this path or host, as 'mu>tacc'", "SUBJECT"),
+    option("--metric", "only this metric", "METRIC"),
+    option("--subject", "only this path or host, such as 'mu>tacc'", "SUBJECT"),
     SINCE,
-    flag("--explain", "show limits, not anomalies; not as CSV"),
-    config("adon.yml, for how sensitive detection is (default: as built in)", None),
+    flag("--explain", "show the current limits instead of anomalies; not as CSV"),
+    config("adon.yml with the limits of detection (default: built-in limits)", None),
     add_output,
 )
 def _anomalies(args: argparse.Namespace) -> int:
-    """Show changes of level, dips and outages that were noticed in an archive.
+    """Show the changes of level, dips and outages in an archive.
 
-    With --explain it shows instead what each series is judged by now: what it expects, how noisy it
-    is, how far its daily and weekly cycle goes, and which values would be an anomaly.
+    With --explain, show the current limits of each series instead: its expected value, its noise,
+    the range of its daily and weekly cycle, and which values would be an anomaly.
 
     Examples:
       adon monitor anomalies --archive .adon/archive.sqlite
@@ -398,17 +398,17 @@ def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 @NOUN.verb(
     "disks",
-    option("--host", "only of this host: its agent's name", "NAME"),
-    option("--since", "at or after this time, or this long ago", "TIME", default="1 h"),
-    option("--workflow", "while this one ran: its UUID, name, or directory", "WORKFLOW"),
+    option("--host", "only this host, by its agent's name", "NAME"),
+    option("--since", "only from this time on: a time, or how long ago", "TIME", default="1 h"),
+    option("--workflow", "only while this workflow ran: UUID, name, or directory", "WORKFLOW"),
     *SOURCE,
     add_output,
 )
 def _disks(args: argparse.Namespace) -> int:
-    """Show how long hosts waited for their disks, and what these read and wrote.
+    """Show how long hosts waited for their disks, and what the disks read and wrote.
 
-    As agents with 'disks: true' saw it, each second. Of one host also how processes' seconds are
-    distributed: by I/O wait, and by write rate where that is 10 Mb/s or more.
+    The data come from agents with 'disks: true', each second. For one host, histograms show its
+    processes' I/O wait and their write rates of 10 Mb/s or more.
 
     Examples:
       adon monitor disks --since '10 min' --broker

@@ -142,10 +142,8 @@ add_json = flag("--json", "print JSON")
 
 def add_output(parser: CommandParser) -> None:
     """How records are printed: see :func:`adon.cli.output.rendered`."""
-    one_of(add_json, flag("--csv", "print CSV: raw values, with column names in the first line"))(
-        parser
-    )
-    option("--columns", "print these columns, in this order", "NAME,...", names)(parser)
+    one_of(add_json, flag("--csv", "print CSV, with raw values and a header"))(parser)
+    option("--columns", "print only these columns, in this order", "NAME,...", names)(parser)
 
 
 def _broker_url(text: str) -> str:
@@ -182,24 +180,24 @@ ARCHIVE = option(
     "--archive", "the archive: a file, or postgresql://…", "FILE_OR_URL",
     default="adon-archive.sqlite",
 )  # fmt: skip
-SINCE = option("--since", "at or after this time, or this long ago", "TIME")
-UNTIL = option("--until", "at or before this time, or this long ago", "TIME")
-START = option("--start", "when it begins: ISO 8601, Unix seconds, '+2 h' (default: now)", "TIME")
-UNDO = flag("--undo", "remove what was added")
+SINCE = option("--since", "only from this time on: a time, or how long ago", "TIME")
+UNTIL = option("--until", "only up to this time: a time, or how long ago", "TIME")
+START = option("--start", "start: ISO 8601, Unix seconds, or '+2 h' (default: now)", "TIME")
+UNDO = flag("--undo", "remove what was installed")
 SETTINGS = option(
-    "--set", "an option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
+    "--set", "option of the tool (docs/agents.md); may be repeated", "OPTION=VALUE",
     action="append", default=[],
 )  # fmt: skip
-DRY_RUN = flag("--dry-run", "only show the changes")
-TEMPLATE = option("--template", "what the application needs, by name", "NAME", default="default")
+DRY_RUN = flag("--dry-run", "only show what would change")
+TEMPLATE = option("--template", "name of the template", "NAME", default="default")
 
 
 def limit(most: int, default: int | None = None) -> Option:
     """``--limit N``."""
-    return option("--limit", "at most N", "N", whole(1, most), default=default)
+    return option("--limit", "show at most N", "N", whole(1, most), default=default)
 
 
-def add_plot(parser: CommandParser, what: str = "draw a page into this file") -> None:
+def add_plot(parser: CommandParser, what: str = "draw it in this HTML file") -> None:
     """``--plot FILE.html``."""
     parser.add_argument("--plot", type=page_file, metavar="FILE.html", help=what)
 
@@ -259,7 +257,7 @@ CONF = option(
 )  # fmt: skip
 EXECUTION_SITES = option(
     "--execution-sites", "where jobs may run, as pegasus-plan's --sites (default: the site "
-    "'compute' if there is one, else every site but local)", "SITE,...", names,
+    "'compute' where there is one, else every site but local)", "SITE,...", names,
 )  # fmt: skip
 _INPUTS = (
     catalog("site"),
@@ -272,21 +270,21 @@ _INPUTS = (
     ),
     EXECUTION_SITES,
     option(
-        "--output-site", "where results go, as pegasus-plan's --output-sites (default: local)",
-        "SITE,...", lambda text: ",".join(names(text)),
+        "--output-site", "sites that results go to, as pegasus-plan's --output-sites (default: "
+        "local)", "SITE,...", lambda text: ",".join(names(text)),
     ),
     option(
-        "--data-configuration", "how jobs get their files, as Pegasus's property (default: that of "
-        "properties or site catalog, else condorio; sharedfs without pegasus-plan on PATH)",
-        choices=("sharedfs", "nonsharedfs", "condorio"),
+        "--data-configuration", "whether a site's jobs share their files, as Pegasus's property "
+        "(default: of properties or site catalog, else condorio; sharedfs where no pegasus-plan is "
+        "on PATH)", choices=("sharedfs", "nonsharedfs", "condorio"),
     ),
     option(
-        "--staging-site", "site where files are staged, as pegasus-plan's --staging-site "
-        "(default: the site of each job)", "SITE|SITE=SITE,...",
+        "--staging-site", "where jobs' files are staged, as pegasus-plan's --staging-site "
+        "(default: where each job runs)", "SITE|SITE=SITE,...",
     ),
     option(
-        "--order", "order in which waiting jobs start: by ADON's priorities (rank) or by "
-        "Pegasus's", default="rank", choices=("rank", "pegasus"),
+        "--order", "which waiting job starts first: by the priorities of ADON, or by those of "
+        "Pegasus", default="rank", choices=("rank", "pegasus"),
     ),
     # Whom to ask beside the catalogs.
     option(
@@ -295,16 +293,15 @@ _INPUTS = (
     ),
     config("adon.yml: archive, network, broker and pool (default: none)", None),
     option(
-        "--pool", "ask HTCondor for slots and queues (default: that of adon.yml; without "
-        "HOST:PORT, the collector of CONDOR_CONFIG)", "HOST:PORT", _collector, nargs="?", const="",
+        "--pool", "ask HTCondor for slots and queues (default: as adon.yml says; without an "
+        "address the collector of CONDOR_CONFIG)", "HOST:PORT", _collector, nargs="?", const="",
     ),
     option(
-        "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: "
-        "that of adon.yml)", "FILE", Path,
+        "--holdings", "what running applications hold beyond HTCondor's jobs, YAML (default: as "
+        "adon.yml says)", "FILE", Path,
     ),
-    asked_broker("ask the broker for the network and its reservations"),
-    option("--seed", "seed of random choices; the same seed, files and archive give the same "
-        "mapping", "N", int, default=0),
+    asked_broker("ask the broker for the network and what is reserved on it"),
+    option("--seed", "same files, archive and seed: same mapping", "N", int, default=0),
 )  # fmt: skip
 
 

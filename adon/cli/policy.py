@@ -1,8 +1,9 @@
-"""Start, look at and stop policies that divide links between users, projects or experiments.
+"""Start, change, show and stop policies that divide links between users, projects or experiments.
 
-A policy puts the transfers of two of them into two queues on every link that it governs, by a
-strategy: '7-3' shapes both to seven and three tenths, '10-3' gives the first the link and the
-second at most three tenths of it, 'computed' lets both take what is idle, by demand and history.
+A policy puts the transfers of two of them into two queues on every link that it governs. Its
+strategy divides the link: '7-3' limits the queues to 70 and 30 %, '10-3' gives the first the whole
+link and the second at most 30 %, 'computed' follows demand and history and lets both use idle
+bandwidth.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ from network_provisioner.base.units import format_rate, format_size, parse_durat
 
 NOUN = Noun("policy", __doc__)
 add = NOUN.add
-_NAME = option("name", "its name or id", "NAME")
+_NAME = option("name", "name or id", "NAME")
 _WHOSE = ("user", "project", "experiment")
 
 
 def _add_terms(parser: CommandParser) -> None:
     for add_to in (
-        option("--type", "what tells transfers apart", choices=_WHOSE),
-        option("--strategy", "7-3, 10-3, computed, or one of yours", "NAME"),
+        option("--type", "what the policy divides links between", choices=_WHOSE),
+        option("--strategy", "7-3, 10-3, computed, or your own", "NAME"),
         option(
             "--specs",
-            "whose transfers share the first and the second queue; '*' is everybody else",
+            "owners of the transfers in the first and second queue; '*' is everybody else",
             ("FIRST", "SECOND"),
             nargs=2,
         ),
         START,
         one_of(
-            option("--end", "when it ends (default: never)", "TIME"),
-            option("--for", "how long, such as '2 h'", "TIME", dest="lasts"),
+            option("--end", "end (default: never)", "TIME"),
+            option("--for", "duration, such as '2 h'", "TIME", dest="lasts"),
         ),
         option(
             "--link",
-            "a link that it governs; may be repeated (default: all between switches and routers)",
+            "link that it governs; may be repeated (default: all between switches and routers)",
             ("A", "B"),
             nargs=2,
             action="append",
@@ -63,15 +64,15 @@ def _add_terms(parser: CommandParser) -> None:
         ),
         option(
             "--parts",
-            "computed: the part of each, relative to the other (default: 7 3)",
+            "computed: parts of the two queues (default: 7 3)",
             ("N", "M"),
             float,
             nargs=2,
         ),
         option(
             "--guarantees",
-            "computed: what is kept for each, '50 Mb/s' or '20 %%' of a link "
-            "(default: half of its part)",
+            "computed: guarantees of the two queues, '50 Mb/s' or '20 %%' of a link "
+            "(default: half of each part)",
             ("RATE", "RATE"),
             nargs=2,
         ),
@@ -81,9 +82,9 @@ def _add_terms(parser: CommandParser) -> None:
         add_to(parser)  # fmt: skip
 
 
-@NOUN.verb("list", flag("--all", "also those that have ended"), add_broker, add_output)
+@NOUN.verb("list", flag("--all", "include ended policies"), add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
-    """List the policies that run or will, and with --all those that have ended."""
+    """List running and scheduled policies, with --all also ended ones."""
     none = "no policies" if args.all else "no policy runs or will"
     found = client(args).policies(ended=args.all)
     return answered_records(args, "list of policies", _COLUMNS, found, none=none)
@@ -93,27 +94,27 @@ def _list(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace) -> int:
     """Show a policy: whose transfers share its queues, and which links it governs now.
 
-    A link is governed by one policy at a time. Where another one goes first (more specific, or
-    started later) this one rests until that one ends.
+    Only one policy at a time governs a link. While another one takes precedence there (more
+    specific, or started later), this one has no effect on that link.
     """
     return _print_one(args, client(args).policy(args.name))
 
 
 @NOUN.verb(
     "start",
-    option("name", "what it is called", "NAME", nargs="?"),
-    option("--file", "a policy as JSON; '-' for standard input", "FILE", Path),
+    option("name", "name of the policy", "NAME", nargs="?"),
+    option("--file", "policy as JSON; '-' for standard input", "FILE", Path),
     _add_terms,
 )
 def _start(args: argparse.Namespace) -> int:
     """Start a policy, or replace the one of the same name.
 
-    It begins at once unless --start is given, and ends by itself where --end or --for is.
+    It starts at once unless --start is given, and ends at --end or after --for.
 
     Examples:
       adon policy start cms-first --type project --strategy 10-3 --specs cms ligo
       adon policy start night --type user --strategy computed --specs ada '*' --for '8 h'
-      adon policy start --file policy.json          Listing 1's JSON; options replace what it says
+      adon policy start --file policy.json          options override the file
     """
     body = {} if args.file is None else _read(args.file)
     if args.name is None and "name" not in body:
@@ -123,9 +124,9 @@ def _start(args: argparse.Namespace) -> int:
     )
 
 
-@NOUN.verb("modify", option("name", "what it is called", "NAME"), _add_terms)
+@NOUN.verb("modify", option("name", "name of the policy", "NAME"), _add_terms)
 def _modify(args: argparse.Namespace) -> int:
-    """Change what is given of a policy that has not ended; the rest stays as it is.
+    """Change a policy that has not ended. What no option names stays unchanged.
 
     Examples:
       adon policy modify cms-first --strategy computed
@@ -138,9 +139,9 @@ def _modify(args: argparse.Namespace) -> int:
     return _print_one(args, broker.put_policy(terms | {"action": "modify"}))
 
 
-@NOUN.verb("stop", _NAME, flag("--delete", "and forget it"), add_broker, add_output)
+@NOUN.verb("stop", _NAME, flag("--delete", "also delete it"), add_broker, add_output)
 def _stop(args: argparse.Namespace) -> int:
-    """End a policy now. It stays in the list of those that have ended, unless it is deleted."""
+    """End a policy now. 'adon policy list --all' still shows it, unless it is deleted."""
     broker = client(args)
     if args.delete:
         return _print_one(args, broker.delete_policy(args.name))
@@ -227,18 +228,17 @@ def _details(policy: dict[str, Any]) -> list[str]:
 
 @NOUN.verb(
     "usage",
-    option("--by", "whose use", choices=_WHOSE, default="user"),
+    option("--by", "group by", choices=_WHOSE, default="user"),
     SINCE,
-    START,
     UNTIL,
     add_broker,
     add_output,
 )
 def _usage(args: argparse.Namespace) -> int:
-    """Show what users, projects or experiments used: the accounts of ended transfers.
+    """Show what users, projects or experiments used, from the accounts of ended transfers.
 
     'byte-seconds' is the granted rate in bytes per second, integrated over the time it was held:
-    the bytes that could have been moved. 'bytes' is what was moved.
+    the bytes that the transfer could have moved. 'bytes' is what it moved.
 
     Examples:
       adon policy usage --by project

@@ -1,7 +1,7 @@
-"""Make room in the pool for a while, and see which machines it has.
+"""Lease slots, and run and explain what makes the pool larger and smaller.
 
-A lease has an end and a name; a second lease of the same name replaces the first. How the pool
-grows is set in adon.yml, section 'expansion'.
+A lease has a name and an end; a second lease of the same name replaces the first. Section
+'expansion' of adon.yml configures how the pool grows.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ _UNANSWERED = frozenset({"unreachable", "bad_answer", "archive_unavailable"})
 _DECISIONS = 100  # the newest, which are looked through for why a machine drains
 _MOST = 10**9
 _CONFIG = pool_run.CONFIG
-_NAME = option("name", "whose slots they are", "NAME")
+_NAME = option("name", "name of the lease", "NAME")
 
 
 @NOUN.verb(
     "enlarge",
     _NAME,
-    option("--slots", "how many jobs run at once", "N", whole(0, _MOST), required=True),
+    option("--slots", "number of jobs that run at once", "N", whole(0, _MOST), required=True),
     option("--cores", "cores of each slot", "N", whole(1, _MOST), default=1),
     option("--memory-mb", "memory of each slot (default: any)", "MB", whole(0, _MOST), default=0),
-    option("--bytes", "what the jobs read in all", "N", whole(0, 10**18), default=0),
-    option("--lease", "how long, such as 90min (default: as adon.yml says)", "TIME"),
+    option("--bytes", "bytes that the jobs read in total", "N", whole(0, 10**18), default=0),
+    option("--lease", "duration, such as 90min (default: from adon.yml)", "TIME"),
     _CONFIG,
     add_json,
 )
 def _enlarge(args: argparse.Namespace) -> int:
     """Lease room in the pool for a number of jobs at once.
 
-    The lease is recorded, and 'adon pool run' acts on it: it counts the slots that the pool has
-    already, and adds the missing ones as far as the limits of adon.yml go. A second lease of the
-    same name replaces the first.
+    The lease is recorded, and 'adon pool run' adds the missing slots within the limits of adon.yml.
+    A second lease of the same name replaces the first.
 
     Examples:
       adon pool enlarge night --slots 40 --lease 8h
@@ -71,7 +70,7 @@ def _enlarge(args: argparse.Namespace) -> int:
 
 @NOUN.verb("shrink", _NAME, _CONFIG, add_json)
 def _shrink(args: argparse.Namespace) -> int:
-    """End a lease. Jobs that run may finish.
+    """End a lease. Running jobs may finish.
 
     Example:
       adon pool shrink night
@@ -143,9 +142,9 @@ def _broker(config: Config) -> BrokerClient:
 
 @NOUN.verb("show", _CONFIG, add_output)
 def _show(args: argparse.Namespace) -> int:
-    """Show the machines that were started for the pool, and who leased slots for how long.
+    """Show the machines that ADON started for the pool, and the leases of slots.
 
-    --csv and --columns have the machines alone.
+    --csv and --columns print the machines only.
 
     Example:
       adon pool show --json
@@ -200,15 +199,15 @@ def _notes(decided: Iterable[Measurement]) -> dict[str, str]:
 
 @NOUN.verb(
     "waiting",
-    option("--dag", "of one workflow only, by its DAGMan's cluster id", "CLUSTER", whole(0, _MOST)),
-    option("--patience", "leave out jobs that have been idle for less", "TIME", default="20 s"),
+    option("--dag", "only this workflow, by its DAGMan's cluster id", "CLUSTER", whole(0, _MOST)),
+    option("--patience", "ignore jobs that have been idle for less", "TIME", default="20 s"),
     add_output,
 )
 def _waiting(args: argparse.Namespace) -> int:
-    """List the jobs that wait in vain: no slot fits them, or they are on hold, and why.
+    """List jobs that no slot fits, and held jobs, with the reasons.
 
-    Asks the pool that CONDOR_CONFIG names, without it HTCondor's usual one. A job that fits a busy
-    slot only has to wait, and is not listed.
+    Asks the pool of CONDOR_CONFIG, or HTCondor's default. A job that fits a busy slot is not
+    listed.
 
     Examples:
       adon pool waiting
@@ -231,14 +230,14 @@ NOUN.verb("run", *pool_run.OPTIONS)(pool_run.run)
 
 @NOUN.verb(
     "explain",
-    config("adon.yml: its broker, or where that does not answer its archive"),
+    config("adon.yml that names broker and archive"),
     limit(1000, 10),
     add_json,
 )
 def _explain(args: argparse.Namespace) -> int:
-    """Say why machines were started and let go, or were not: the newest decision last.
+    """Explain why machines were started or removed, or were not; the newest decision comes last.
 
-    Asks the broker, or where it does not answer reads its archive.
+    Asks the broker; if it does not answer, reads its archive.
 
     Examples:
       adon pool explain --config /etc/adon.yml

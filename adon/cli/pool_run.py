@@ -30,24 +30,24 @@ _LOOKED_S = 1.0
 CONFIG = config("adon.yml with section 'expansion'")
 OPTIONS = (
     CONFIG,
-    flag("--once", "look and act once, and end"),
+    flag("--once", "run one cycle, then exit"),
     DRY_RUN,
-    option("--log", "write the log here (default: standard error)", "FILE", Path),
+    option("--log", "log file (default: standard error)", "FILE", Path),
     add_json,
 )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start machines before they are needed, and let go of those that are not.
+    """Start machines before jobs need them, and remove idle ones.
 
-    Looks at the queues, at the DAGs that run in them and at leases, decides, and acts, again and
-    again until SIGTERM. SIGHUP makes it read adon.yml again. One runs at a time in a directory. If
-    it is killed, the next one takes over what it left.
+    Until SIGTERM, it reads queues, running DAGs and leases, decides, and acts. SIGHUP makes it
+    reread adon.yml. Only one process at a time works on a directory. If it is killed, the next one
+    takes over.
 
     Examples:
       adon pool run --once --dry-run      what it would do now, and why
       adon pool run --config /etc/adon.yml
-      adon install condor --expander --config /etc/adon.yml     has HTCondor run it
+      adon install condor --expander --config /etc/adon.yml     run it under HTCondor
     """
     from adon.config.adon_yml import load_config
     from adon.config.expansion import section_of

@@ -1,4 +1,4 @@
-"""Relays: agents that carry the connections of transits over the wide area (SOS)."""
+"""Run and list relays, which carry TCP connections of transits over the wide area (SOS)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _TIMEOUT_S = 1.2  # for the broker's answer: it takes a third of a second where 
 
 @NOUN.verb(
     "run",
-    option("--name", "its node in the topology", "NAME", required=True),
-    option("--address", "its own address in the data plane", "IP", required=True),
+    option("--name", "name of its node in the topology", "NAME", required=True),
+    option("--address", "its address on the data plane", "IP", required=True),
     option("--broker", "the broker's address", "URL", required=True),
 )
 def _run(args: argparse.Namespace) -> int:
-    """Run an agent near a site: it carries connections of hosts there over the wide area.
+    """Run a relay's agent near a site, which carries connections of hosts there.
 
-    It has the name of a node of kind 'relay' in the broker's topology, and needs root
-    (CAP_NET_ADMIN), nft and ip. The broker says which connections, and knows it by the token in
-    ADON_TOKEN_FILE, or by ADON_CERTIFICATE and ADON_KEY, which streams by TLS need, too (ADON_CA:
-    who signs them). Ctrl-C or TERM ends it, and resets the connections under way.
+    Its name is that of a node of kind 'relay' in the broker's topology. It needs root
+    (CAP_NET_ADMIN), nft and ip. It authenticates to the broker with the token in ADON_TOKEN_FILE,
+    or with ADON_CERTIFICATE and ADON_KEY, which TLS between relays needs, too (ADON_CA: their CA).
+    Ctrl-C or SIGTERM ends it and resets its connections.
 
     Examples:
       adon relay run --name relay-mu --address 192.0.2.7 --broker https://broker:8470
@@ -74,9 +74,9 @@ _COLUMNS = (
 
 @NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
-    """List the relays of the network: whether each can be used, and what it carries.
+    """List the network's relays, whether they are ready, and what they carry.
 
-    'adon transit explain' says of a transit which relays carry it, or why none do.
+    'adon transit explain' shows which relays carry a transit, or why none do.
     """
     none = "no relays: the topology has no node of kind relay"
     found = client(args).call("GET", "/v1/relays")

@@ -1,4 +1,4 @@
-"""What the broker keeps: look at it, or move it from a file to PostgreSQL."""
+"""Show the broker's state, or copy it between a file and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NOUN = Noun("state", __doc__)
 add = NOUN.add
-_PLACE = "an SQLite file or a postgresql:// URL"
+_PLACE = "SQLite file or postgresql:// URL"
 _COLUMNS = (Column("of"), Column("kind"), Column("count", "count>"))
 
 
@@ -33,16 +33,16 @@ def _opened(place: str, *, made: bool) -> Store:
 
 @NOUN.verb("show", option("place", _PLACE, "PLACE"), add_output)
 def _show(args: argparse.Namespace) -> int:
-    """Count what a place keeps: transits by state, documents by kind.
+    """Count the contents of a state: transits by state, documents by kind.
 
-    A place is what 'broker.state' of adon.yml says: an SQLite file or a postgresql:// URL. A file
-    that a broker is using cannot be looked at; ask the broker ('adon transit list').
+    PLACE is the value of 'broker.state' in adon.yml. A file that a broker uses cannot be read; ask
+    the broker instead ('adon transit list').
 
     Examples:
       adon state show adon-broker.sqlite
       adon state show postgresql://adon@db.example.org/adon
 
-    Exit codes: 0 all can be read; 1 some cannot; 2 there is no such place.
+    Exit codes: 0 everything is readable; 1 something is not; 2 there is no such state.
     """
     with closing(_opened(args.place, made=False)) as store:
         states = Counter(str(transit.state) for transit in store.each())
@@ -65,15 +65,16 @@ def _left_out(store: Store, for_programs: bool) -> int:
 
 @NOUN.verb(
     "copy",
-    option("source", f"where it is now: {_PLACE}", "FROM"),
-    option("target", "where to copy it; made where there is nothing", "TO"),
+    option("source", _PLACE, "FROM"),
+    option("target", "the same; empty, or created if missing", "TO"),
     add_json,
 )
 def _copy(args: argparse.Namespace) -> int:
-    """Copy everything that is kept from one place to another, which must be empty.
+    """Copy a state to another place, which must be empty.
 
-    Stop the broker first: what it does meanwhile might not be copied. The first place stays as it
-    is. A password is read from PGPASSWORD or the password file, as PostgreSQL's own programs do.
+    Stop the broker first, because what it does meanwhile may be missing in the copy. The source
+    does not change. Passwords come from PGPASSWORD or the password file, as with PostgreSQL's own
+    programs.
 
     Examples:
       adon state copy adon-broker.sqlite postgresql://adon@db.example.org/adon

@@ -1,4 +1,4 @@
-"""What applications need from the network: look at templates, save them, find the right one."""
+"""Show, save and match templates, which describe what applications need from the network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from network_provisioner.base.units import format_rate, format_size
 
 NOUN = Noun("template", __doc__)
 add = NOUN.add
-_NAME = option("name", "as 'adon template list' shows it", "NAME")
+_NAME = option("name", "name, from 'adon template list'", "NAME")
 
 
 def _version(meaning: str) -> Any:
@@ -25,9 +25,9 @@ def _version(meaning: str) -> Any:
 
 @NOUN.verb("list", add_broker, add_output)
 def _list(args: argparse.Namespace) -> int:
-    """List all templates: what each needs at least, may have at most, and has reached so far.
+    """List all templates with their minimum, maximum, and highest goodput so far.
 
-    'origin' is where the current version comes from: built in, adon.yml, or saved.
+    'origin' is the source of the current version: built in, adon.yml, or saved.
 
     Example:
       adon template list
@@ -35,9 +35,11 @@ def _list(args: argparse.Namespace) -> int:
     return answered_records(args, "template", _COLUMNS, client(args).templates())
 
 
-@NOUN.verb("show", _NAME, _version("an older one (default: newest)"), add_broker, add_output)
+@NOUN.verb(
+    "show", _NAME, _version("an older version (default: the newest)"), add_broker, add_output
+)
 def _show(args: argparse.Namespace) -> int:
-    """Show one template: its figures, where they come from, and what transfers taught.
+    """Show a template: its values, where they come from, and what ADON learned from transfers.
 
     Example:
       adon template show soykb
@@ -48,26 +50,26 @@ def _show(args: argparse.Namespace) -> int:
 
 @NOUN.verb(
     "save",
-    option("name", "letters, digits and . _ -", "NAME"),
+    option("name", "name: letters, digits and . _ -", "NAME"),
     one_of(
-        option("--transit", "the id of a transit that succeeded", "ID"),
+        option("--transit", "id of a successful transit", "ID"),
         option("--file", "a template in YAML or JSON", "FILE", Path),
-        _version("a version of its history"),
+        _version("version of its history"),
         required=True,
     ),
     add_broker,
     add_output,
 )
 def _save(args: argparse.Namespace) -> int:
-    """Save a template: from a transfer that succeeded, from a file, or an old version again.
+    """Save a template from a successful transfer, a file, or an older version.
 
-    Each saving is a new version; transits that run keep the one they were decided with. What the
-    site does not allow in self-service is lowered, and the answer says so, or is refused.
+    This creates a new version; running transits keep theirs. Values above the site's limits for
+    self-service are lowered, and the answer says so, or refused.
 
     Examples:
       adon template save neuro --transit cli:my-transfer     its rates, tuning and goodput
-      adon template save neuro --file neuro.yml              the figures as in adon.yml
-      adon template save neuro --version 2                   the figures of version 2 again
+      adon template save neuro --file neuro.yml              keys as in adon.yml
+      adon template save neuro --version 2                   restore version 2
     """
     broker = client(args)
     if args.transit is not None:
@@ -94,28 +96,28 @@ def _read(file: Path) -> dict[str, Any]:
 @NOUN.verb(
     "match",
     option(
-        "application", "a workflow or transformation, such as soykb or soykb::bwa_mem:1.0",
+        "application", "workflow or transformation, such as soykb or soykb::bwa_mem:1.0",
         "APPLICATION", nargs="?", default="",
     ),
-    option("--min", "least useful bandwidth, such as '100 Mb/s'", "RATE"),
-    option("--max", "most bandwidth", "RATE"),
+    option("--min", "minimum bandwidth, such as '100 Mb/s'", "RATE"),
+    option("--max", "maximum bandwidth", "RATE"),
     option("--max-delay", "longest round trip, such as '100 ms'", "TIME"),
-    option("--max-jitter", "most jitter, such as '5 ms'", "TIME"),
-    option("--max-loss", "most loss, such as 0.01", "FRACTION", float),
+    option("--max-jitter", "highest jitter, such as '5 ms'", "TIME"),
+    option("--max-loss", "highest loss, such as 0.01", "FRACTION", float),
     add_broker,
     add_output,
 )  # fmt: skip
 def _match(args: argparse.Namespace) -> int:
-    """Find the template for an application and what it asks for, and say why.
+    """Show which template a request would get, and why.
 
-    First the template of the application's name, then one with a pattern for it, then the nearest
-    specification. One that cannot serve what is asked for is passed over.
+    The broker tries the application's name, then patterns, then the nearest values. It skips
+    templates that cannot serve the request.
 
     Examples:
       adon template match soykb::bwa_mem:1.0
       adon template match --min '300 Mb/s' --max-delay '100 ms'
 
-    Exit codes: 0 found one; 1 found none; 2 refused or no broker.
+    Exit codes: 0 a template matches; 1 none does; 2 refused or no broker.
     """
     query = {
         "application": args.application,
@@ -139,7 +141,7 @@ def _match(args: argparse.Namespace) -> int:
 
 @NOUN.verb("history", _NAME, add_broker, add_output)
 def _history(args: argparse.Namespace) -> int:
-    """List every version of a template, oldest first, with who made it of what.
+    """List all versions of a template, oldest first, with author and source.
 
     Example:
       adon template history soykb
@@ -149,9 +151,10 @@ def _history(args: argparse.Namespace) -> int:
 
 @NOUN.verb("reset", _NAME, add_broker, add_output)
 def _reset(args: argparse.Namespace) -> int:
-    """Forget what transfers taught a template: its peak and the tuning that goes with it.
+    """Reset what a template learned from transfers: its peak and the tuning of that transfer.
 
-    A researcher's own alone; an engineer's reset is for all. The next transfers teach it anew.
+    A researcher resets only their own results, an engineer everybody's. Later transfers set a new
+    peak.
 
     Example:
       adon template reset soykb
@@ -161,7 +164,7 @@ def _reset(args: argparse.Namespace) -> int:
 
 @NOUN.verb("delete", _NAME, add_broker, add_output)
 def _delete(args: argparse.Namespace) -> int:
-    """Forget what was saved under a name. A built-in or configured template comes back.
+    """Delete what was saved under a name. A built-in or configured template applies again.
 
     Example:
       adon template delete neuro

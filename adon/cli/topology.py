@@ -1,4 +1,4 @@
-"""Show, draw, check and convert the network: what the broker manages, and what is reserved."""
+"""Show, draw, check and convert the network that the broker manages."""
 
 from __future__ import annotations
 
@@ -26,41 +26,40 @@ from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_rate
 
-_SHOW = """List every link in both directions with its capacity and what is reserved on it now.
+_SHOW = """List all links, in both directions, with capacity and current reservations.
 
-'load' is what is reserved of the capacity. 'free' is what may still be reserved; a part of each
-link always stays with best-effort traffic. 'delay' is one way. 'granted' is what transfers may use
-at this moment: what is reserved for them, and their shares of what others leave.
+'load' is the reserved share of the capacity. 'free' can still be reserved; a part of each link
+always remains for best effort. 'granted' is what transfers may use now: their reservations plus
+their shares of unreserved bandwidth. 'delay' is one-way.
 """
 _SHOW_MORE = """
 Examples:
   adon topology show
-  adon topology show --plot network.html           a picture of it
-  adon topology show --at +2h                      as far as it is reserved by then
+  adon topology show --plot network.html           a drawing
+  adon topology show --at +2h                      present reservations for that time
   adon topology show --at +1h --until +3h          who holds what during these two hours
-  adon topology show --routes mu                   where mu's packets go, and why
-  adon topology show --discovered                  is it as adon.yml says?
+  adon topology show --routes mu                   which paths mu's packets take, and why
+  adon topology show --discovered                  differences from the real network
 """
-_EXPORT = """Write the network of adon.yml in another format, for other programs or as a file that
-adon.yml can name.
+_EXPORT = """Write the network of adon.yml in another format.
 
-graphml and json (NetworkX node-link) hold all that adon.yml says of the network; yaml is the
-section 'topology' itself. What looks like a slip, such as a site that no other reaches, is said on
-standard error.
+Other programs can read it, and adon.yml can name it as a file. graphml and json (NetworkX
+node-link) contain all that adon.yml says about the network; yaml is the section 'topology'.
+Probable mistakes, such as an unreachable site, are printed on standard error.
 """
 _EXPORT_MORE = """
 Examples:
   adon topology export --format graphml > network.graphml
   adon topology export --config examples/adon.yml --format yaml
-  adon topology export --discovered --format yaml            to begin an adon.yml with
+  adon topology export --discovered --format yaml            as a start for an adon.yml
 """
 
 
-_CHECK = """Read a network as the broker would, and print what the broker would say.
+_CHECK = """Check whether the broker would accept a network, and print its messages.
 
-FILE is an adon.yml, or a network alone: what 'adon topology export' writes. A mistake is one line
-on standard error and exit code 2. What looks like a slip, such as a site that no other reaches, is
-printed; the broker starts nevertheless. No switch is contacted.
+FILE is an adon.yml, or a file that 'adon topology export' writes. An error is one line on standard
+error and exit code 2. Probable mistakes, such as an unreachable site, are printed, but the broker
+would start. No switch is contacted.
 """
 _CHECK_MORE = """
 Examples:
@@ -75,23 +74,23 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     show = add_command(verbs, "show", _SHOW, _show, _SHOW_MORE)
     show.add_argument(
         "--at", metavar="TIME",
-        help="a later time: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
+        help="time to show: '+2 h', ISO 8601 such as 2026-11-21T14:00Z, or Unix seconds "
         "(default: now)",
     )  # fmt: skip
     show.add_argument(
-        "--until", metavar="TIME", help="who holds what from then until this time, as --at"
+        "--until", metavar="TIME", help="show who holds what from --at until this time"
     )
     show.add_argument(
         "--discovered", action="store_true",
-        help="have the controller look around for seconds, and say where the network is not as "
-        "adon.yml has it; exit 1 where it is not",
+        help="let the controller discover links (takes seconds), and show differences from "
+        "adon.yml; exit code 1 if there are any",
     )  # fmt: skip
     show.add_argument(
         "--routes", nargs="?", const="", metavar="SITE",
-        help="who goes where, and why: best effort between all sites, or from and to this one, and "
-        "transits",
+        help="show the paths of best effort and transits, between all sites or from and to SITE, "
+        "with the reasons",
     )  # fmt: skip
-    add_plot(show, "draw it into this file, a page for the browser")
+    add_plot(show, "draw it in this HTML file")
     add_broker(show)
     add_output(show)
     check = add_command(verbs, "check", _CHECK, _check, _CHECK_MORE)
@@ -100,18 +99,18 @@ def add(nouns: Nouns[argparse.ArgumentParser]) -> None:
     export = add_command(verbs, "export", _EXPORT, _export, _EXPORT_MORE)
     export.add_argument(
         "--config", type=Path, default=Path("adon.yml"), metavar="FILE",
-        help="where the network stands (default: ./%(default)s)",
+        help="adon.yml with the network (default: ./%(default)s)",
     )  # fmt: skip
     export.add_argument(
         "--format", choices=("graphml", "json", "yaml"), default="graphml",
-        help="of what is written (default: %(default)s)",
+        help="output format (default: %(default)s)",
     )  # fmt: skip
     export.add_argument(
-        "--output", type=Path, metavar="FILE", help="write it here (default: standard output)"
+        "--output", type=Path, metavar="FILE", help="output file (default: standard output)"
     )
     export.add_argument(
         "--discovered", action="store_true",
-        help="not what adon.yml says, but the switches and links that the controller finds",
+        help="export the switches and links that the controller discovers, instead of adon.yml",
     )  # fmt: skip
     add_broker(export)
 

@@ -1,4 +1,4 @@
-"""Ask for, renew, give back and list paths with bandwidth between sites."""
+"""Request, renew, change, release and list paths with bandwidth between sites."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NOUN = Noun("transit", __doc__)
 add = NOUN.add
-_ID = option("id", "as 'adon transit list' shows it", "ID")
+_ID = option("id", "id of the transit, from 'adon transit list'", "ID")
 _STATES = (
     "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
 )  # fmt: skip
@@ -47,24 +47,24 @@ _STATES = (
 
 @NOUN.verb(
     "request",
-    option("src", "site that sends", "FROM"),
-    option("dst", "site that receives", "TO"),
-    option("--id", "your own id; a second request with it gives the same transit", "ID"),
+    option("src", "sending site", "FROM"),
+    option("dst", "receiving site", "TO"),
+    option("--id", "id of your choice; repeating a request with it returns the same transit", "ID"),
     option("--size", "bytes to move, such as '25 GB' or '64 KiB'", "SIZE"),
-    option("--min", "least useful bandwidth, '100 Mb/s' (default: the template's)", "RATE"),
-    option("--max", "most bandwidth (default: the template's)", "RATE"),
-    option("--lease", "how long it lasts unless renewed (default: by size, else 15 min)", "TIME"),
+    option("--min", "minimum bandwidth, such as '100 Mb/s' (default: the template's)", "RATE"),
+    option("--max", "maximum bandwidth (default: the template's)", "RATE"),
+    option("--lease", "duration unless renewed (default: from the size, else 15 min)", "TIME"),
     START,
-    option("--end", "when it ends (default: as long as it takes)", "TIME"),
+    option("--end", "end (default: when it is released)", "TIME"),
     option(
-        "--priority", "higher goes first (default, and at most: the template's)", "N",
+        "--priority", "priority, higher goes first (default and maximum: the template's)", "N",
         whole(0, 1000),
     ),
     TEMPLATE,
-    option("--application", "finds a template where none is named", "NAME", default=""),
-    option("--user", "whose transfer it is (default: the name of the token)", "USER", default=""),
+    option("--application", "application, to find a template by", "NAME", default=""),
+    option("--user", "owner of the transfer (default: the name of the token)", "USER", default=""),
     *(
-        option(f"--{name}", f"the {name} that it belongs to", name.upper(), default="")
+        option(f"--{name}", f"{name} of the transfer", name.upper(), default="")
         for name in ("project", "experiment", "workflow", "job")
     ),
     option(
@@ -77,12 +77,12 @@ _STATES = (
 def _request(args: argparse.Namespace) -> int:
     """Request a path with bandwidth between two sites, now or in advance.
 
-    The broker answers at once: installed (it is yours until you release it or its lease ends), held
-    (it will be, from its start on), queued (no room now), best_effort or failed. The reason is
-    always given.
+    The broker answers at once, with the reason: installed (the path is yours until you release it
+    or its lease ends), held (it will be, from its start on), queued (no room now), best_effort or
+    failed.
 
-    Times are ISO 8601 (UTC where they name no zone), Unix seconds, or '+10 min' from now. Ports are
-    the destination's unless they begin with 'src:'; put 'udp/' before those of UDP.
+    Times are ISO 8601 (UTC by default), Unix seconds, or '+10 min' from now. Ports are destination
+    ports unless they begin with 'src:', and TCP unless 'udp/' precedes them.
 
     Examples:
       adon transit request mu tacc --size '25 GB'
@@ -118,14 +118,20 @@ def _request(args: argparse.Namespace) -> int:
     return 0 if transit.state in LIVE else 1
 
 
-@NOUN.verb("renew", _ID, option("lease", "such as '10 min'", "TIME"), add_broker, add_output)
+@NOUN.verb(
+    "renew",
+    _ID,
+    option("lease", "duration from now, such as '10 min'", "TIME"),
+    add_broker,
+    add_output,
+)
 def _renew(args: argparse.Namespace) -> int:
-    """Make a lease last longer, counted from now. It is never shortened.
+    """Renew a lease: it then lasts at least TIME from now, and is never shortened.
 
     Example:
       adon transit renew my-transfer '2 h'
 
-    Exit codes: 0 it is live; 1 it has ended, or waits; 2 refused or no broker.
+    Exit codes: 0 the transit is live; 1 it has ended or waits; 2 refused or no broker.
     """
     from network_provisioner.base.model import LIVE
 
@@ -138,15 +144,15 @@ def _renew(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "change",
     _ID,
-    option("--min", "least bandwidth (default: as it is)", "RATE"),
-    option("--max", "most bandwidth (default: as it is)", "RATE"),
+    option("--min", "minimum bandwidth (default: unchanged)", "RATE"),
+    option("--max", "maximum bandwidth (default: unchanged)", "RATE"),
     add_broker,
     add_output,
 )
 def _change(args: argparse.Namespace) -> int:
-    """Raise or lower the least and the most bandwidth of a transit while it runs.
+    """Change the minimum and maximum bandwidth of a running transit.
 
-    It stays on its path, without a gap. Where there is no room for more it stays as it is.
+    The transit stays on its path, without interruption. If the path has no room, nothing changes.
 
     Example:
       adon transit change my-transfer --min '200 Mb/s' --max '1 Gb/s'
@@ -167,7 +173,7 @@ def _change(args: argparse.Namespace) -> int:
     add_output,
 )
 def _flows(args: argparse.Namespace) -> int:
-    """Say which packets a transit carries, once the application knows its ports.
+    """Report the ports of a transit's packets, once the application knows them.
 
     Example:
       adon transit flows my-transfer 50000-50063 src:2811
@@ -178,14 +184,14 @@ def _flows(args: argparse.Namespace) -> int:
 @NOUN.verb(
     "release",
     _ID,
-    option("--moved", "bytes moved, such as '25 GB'", "SIZE"),
-    option("--took", "time it took, such as '10 min'", "TIME"),
-    option("--outcome", "'success', or what went wrong", "TEXT", default=""),
+    option("--moved", "moved bytes, such as '25 GB'", "SIZE"),
+    option("--took", "duration of the transfer, such as '10 min'", "TIME"),
+    option("--outcome", "'success', or the error", "TEXT", default=""),
     add_broker,
     add_output,
 )
 def _release(args: argparse.Namespace) -> int:
-    """Give a path back, or leave the queue. Releasing twice is harmless.
+    """Release a path, or leave the queue. Releasing twice is harmless.
 
     Example:
       adon transit release my-transfer --moved '25 GB' --took '10 min'
@@ -206,10 +212,12 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
 
 @NOUN.verb(
     "list",
-    flag("--all", "also those that have ended"),
-    option("--state", f"only those that are {', '.join(_STATES)}", "STATE", choices=_STATES),
+    flag("--all", "include ended transits"),
+    option(
+        "--state", f"only transits in this state: {', '.join(_STATES)}", "STATE", choices=_STATES
+    ),
     *(
-        option(f"--{name}", f"only those of this {name}", name.upper())
+        option(f"--{name}", f"only transits of this {name}", name.upper())
         for name in ("workflow", "user", "project")
     ),
     SINCE,
@@ -220,8 +228,8 @@ def _print_one(args: argparse.Namespace, transit: Transit) -> int:
 def _list(args: argparse.Namespace) -> int:
     """List transits that hold bandwidth or wait, oldest first.
 
-    With --all also those that have ended, and those that went without a path; with --limit the
-    newest. Below the table is, for each without a path or that ended early, the reason.
+    With --all, include those that have ended and those without a path; with --limit, show the
+    newest. Reasons are below the table for those without a path and those that ended early.
 
     Examples:
       adon transit list --project soykb
@@ -253,12 +261,11 @@ def _list(args: argparse.Namespace) -> int:
 
 @NOUN.verb("explain", _ID, add_broker, add_json)
 def _explain(args: argparse.Namespace) -> int:
-    """Show why a transit has its path, or what it waits for, and the candidates with scores.
+    """Show why a transit has its path or waits, and all candidate paths with their scores.
 
-    Of a transit that waits: every link that lacks room, who holds it, and the earliest start as far
-    as is known. Of the candidates: Q is the sum of score times weight over the metrics (0 to 10,
-    more is better); value and source stand beside each score. Of a path that misses what was asked
-    for it says what it lacks.
+    For a waiting transit: each link without room, who holds it, and the earliest known start. For
+    the candidates: Q, the sum of score times weight over the metrics (0 to 10, higher is better),
+    with value and source of each score, and what a rejected path lacks.
 
     Example:
       adon transit explain my-transfer

@@ -114,6 +114,7 @@ REFUSED = [
     (("policy", "show", "x"), "unknown policy 'x'"),
     (("policy", "usage", "--csv", "--json"), "argument --json: not allowed with argument --csv"),
     (("policy", "usage", "--since", "yesterday"), "expected ISO 8601"),
+    (("policy", "usage", "--start", "+2 h"), "unrecognized arguments: --start"),  # did nothing
     (("policy", "usage", "--since", "7 q"), "--since is '7 q'"),
 ]
 
