@@ -40,7 +40,7 @@ class Leading:
         self._term = 0
         self._patience_s = SWITCHES_CONNECT_S
         self.replaced = False  # whether another broker leads after this one did
-        self._problem = ""
+        self._problem = self._complaint = ""
         broker.other_problems.append(lambda: self._problem)
 
     def start(self) -> None:
@@ -74,13 +74,15 @@ class Leading:
             try:
                 self._take(self._store.elect(self._address))
             except AdonError as error:
-                if str(error) != self._problem:
+                if str(error) != self._complaint:
                     log.warning("no leader is elected: %s", error)
-                self._problem = str(error) if self._start is None else ""  # it says so itself
+                self._complaint = str(error)
+                if self._start is None:  # else the broker says so
+                    self._problem = self._complaint
             except Exception:
                 log.exception("an election failed")
             else:
-                self._problem = ""
+                self._problem = self._complaint = ""
 
     def _take(self, leader: Leader) -> None:
         if self._start is not None:

@@ -159,8 +159,9 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         leading.on_end(lambda: setattr(web, "should_exit", True))
         # uvicorn passes the signal that stopped it on to the handler that was there before. That
         # must not be the default one: it would end the process before the store is closed.
+        stopped: list[int] = []
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, lambda number, _: stopped.append(number))
         sock.listen(_BACKLOG)  # from here on who asks waits for an answer and is not refused
         say(
             f"broker: {'https' if tls else 'http'}://{config.broker.listen} "
@@ -179,7 +180,7 @@ def _serve(config_file: Path, say: Callable[[str], None]) -> bool:
         broker.stop()
         archive.close()
         sock.close()
-    return leading.replaced
+    return leading.replaced and not stopped
 
 
 def monitoring_of(

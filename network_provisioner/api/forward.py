@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -45,7 +45,6 @@ _REPEATABLE = ("/v1/transits", "/v1/relays")
 """What is posted below these has its id, and may be asked for twice."""
 _LOOK_S = 0.1
 _CONNECT_S, _SILENT_S = 2.0, 40.0  # no answer takes longer, and a feed is never silent for so long
-_THREADS = 200  # one for each request that is passed on, feeds among them
 _PIECE = 64 * 1024
 # Of this connection, not of the request; and by which the leader would take us for a browser.
 _NOT_PASSED = frozenset(
@@ -75,7 +74,6 @@ class Forward:
         self._broker = broker
         self._trust = trust
         self._pages = pages
-        self._threads = ThreadPoolExecutor(_THREADS, "adon-forward")
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or self._is_ours(scope):
@@ -115,15 +113,14 @@ class Forward:
                 return None
             if leader is not None and leader.address:
                 why = f"the broker at {leader.address} leads and gives no answer"
-                asked = asyncio.ensure_future(
-                    self._in_thread(partial(self._request, leader, scope, body))
-                )
+                asked = self._in_thread(partial(self._request, leader, scope, body))
                 while not asked.done() and self._broker.leader == leader:
                     await asyncio.wait({asked}, timeout=_LOOK_S)
                 try:
                     if asked.done():
                         return asked.result()
-                    deadline = time.monotonic() + WAIT_S  # another leads now
+                    asked.cancel()  # another leads now
+                    deadline = time.monotonic() + WAIT_S
                 except requests.RequestException as error:
                     log.info("%s: %s", why, error)
                     if not (repeatable or _is_refused(error)):
@@ -187,8 +184,20 @@ class Forward:
         finally:
             watching.cancel()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    @staticmethod
+    def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+        """What work gives, in a thread that nobody waits for at the end of the process."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="adon-forward", daemon=True).start()
+        return asyncio.wrap_future(done)
 
 
 def _passed(headers: Headers) -> list[tuple[bytes, bytes]]:

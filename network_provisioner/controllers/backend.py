@@ -54,6 +54,9 @@ class SwitchBackend(ABC):
     watch_s = 5.0
     check_s = 1.0
 
+    is_fenced = False
+    """Whether :meth:`lead` has an effect."""
+
     def __init__(self, names: Mapping[int, str]) -> None:
         self.events: SimpleQueue[SwitchEvent | None] = SimpleQueue()
         self._names = dict(names)

@@ -355,9 +355,11 @@ class SwitchedController:
             self._resync.join()
             self._resync = None
 
-    def _may_change(self) -> bool:
-        """Whether rules are ours to lay now."""
-        return self._running and not self._cleared and self._leads()
+    def _may_change(self, devices: bool = False) -> bool:
+        """Whether rules, or ``devices``, are ours to change now. Switches that know who leads
+        refuse them where they are not; so they are kept right while nobody can be elected."""
+        ours = self._leads() or (self._backend.is_fenced and not devices)
+        return self._running and not self._cleared and ours
 
     def _require_running(self) -> None:
         if not self._running:
@@ -543,7 +545,7 @@ class SwitchedController:
         found: Mapping[int, Resync | Exception]
         try:
             with self._lock:
-                if not self._may_change():
+                if not self._may_change(devices=True):
                     return False
                 found = self._reconciler.check_devices(due)
         except Exception as error:  # whatever tc or a database says, rules are kept up to date

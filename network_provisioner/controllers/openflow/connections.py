@@ -307,6 +307,8 @@ def parse_listen(listen: str) -> tuple[str, int]:
 class Connections(SwitchBackend):
     """Accepts OpenFlow connections at ``address`` and keeps one channel for each known switch."""
 
+    is_fenced = True
+
     def __init__(
         self,
         address: tuple[str, int],
