@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(None in PROGRAMS.values(), reason=f"needs {' and '.join(PROGRAMS)} on PATH"),
 ]
 
-# Open MPI refuses root, more processes than cores, and a machine without ssh; MPICH asks for nothing.
+# Open MPI refuses root, more processes than cores, and a machine without ssh; MPICH none of them.
 OPEN_MPI = [
     "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
     "export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm=isolated",
