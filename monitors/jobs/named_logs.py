@@ -74,10 +74,11 @@ class NamedLogs:
         return (event.cluster, event.proc) in jobs
 
     def _nodes(self) -> Collection[str]:
-        """Those of the DAG, which may be gone by now."""
+        """Those of the DAG, and what DAGMan calls them."""
+        nodes = set(self._names.values())
         with suppress(InputError):
-            return self._plan.nodes
-        return set(self._names.values())
+            nodes.update(self._plan.nodes)
+        return nodes
 
     def _read_logs(self, nodes: Collection[str]) -> None:
         began = math.floor(self._dagman.began)
