@@ -3,8 +3,8 @@
     python -m tests.bench.pegasus_inputs CHECKOUT... [--pegasus-plan PATH] [--refused]
 
 A checkout is a folder, such as one of pegasus-isi/pegasus or pegasushub/pegasus-site-catalogs.
-Workflows are the YAML files that have jobs, and what the generators below ``test/core`` and
-``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
+Workflows are the files in YAML or XML that have jobs, and what the generators below ``test/core``
+and ``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
 Every catalog that lies alone is read. Variables that are not set are given a value. A real
 ``pegasus-plan`` plans as well where it is named; else the embedded planner does.
 """
@@ -29,6 +29,7 @@ import yaml
 
 from adon.cli.main import main as adon
 from network_provisioner.base.errors import InputError
+from site_selector.catalogs import pegasus4
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of, transformations_of
 
@@ -58,6 +59,7 @@ _PASSED = {
     "--replicas-file": "--replicas",
     "--transformations-file": "--transformations",
 }
+_FORMS = ("*.yml", "*.yaml", "*.dax", "sites*.xml", "tc*.txt", "tc*.text")
 _CATALOGS = {"sites": "sites", "replicas": "replicas", "transformations": "transformations"}
 
 
@@ -101,7 +103,7 @@ def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
         for program in sorted((checkout / part).rglob("*.py")):
             if "Pegasus.api" in program.read_text(encoding="utf-8", errors="replace"):
                 yield from _generated(program, checkout, scratch)
-    for file in sorted([*checkout.rglob("*.yml"), *checkout.rglob("*.yaml")]):
+    for file in sorted(file for form in _FORMS for file in checkout.rglob(form)):
         kind = _kind_of(file)
         if kind:
             folder = file.parent
@@ -117,8 +119,10 @@ def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
 
 def _kind_of(file: Path) -> str:
     try:
-        root = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        text = file.read_text(encoding="utf-8")
+        old = pegasus4.converted(text)
+        root = yaml.load(text, yaml.CSafeLoader) if old is None else old[0]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, pegasus4.FormError):
         return ""
     if not isinstance(root, dict):
         return ""
@@ -195,7 +199,7 @@ def _pegasus(planner: Path, item: Found) -> str:
 
 def _run(words: Sequence[str], folder: Path) -> str:
     """In this process, which has loaded all that takes long."""
-    for file in folder.rglob("*.yml"):
+    for file in (file for form in _FORMS for file in folder.rglob(form)):
         for name in _VARIABLE.findall(file.read_text(encoding="utf-8", errors="replace")):
             os.environ.setdefault(name, f"/{name.lower()}")
     said, before, home = io.StringIO(), Path.cwd(), os.environ.get("HOME", "")
