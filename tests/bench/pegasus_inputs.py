@@ -4,8 +4,8 @@
 
 A checkout is a folder, such as one of pegasus-isi/pegasus or pegasushub/pegasus-site-catalogs.
 Workflows are the files in YAML or XML that have jobs, and what the generators below ``test/core``
-and ``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
-Every catalog that lies alone is read. Variables that are not set are given a value. A real
+and ``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed
+on. Every catalog that lies alone is read. Variables that are not set are given a value. A real
 ``pegasus-plan`` plans as well where it is named; else the embedded planner does.
 """
 
