@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from site_selector.catalogs.pegasus4.elements import (
     Converted,
@@ -165,5 +165,5 @@ def with_profiles(
 
 def _profile(prefix: str, namespace: str, key: str, value: str) -> str:
     name = f"{prefix}:profile" if prefix else "profile"
-    about = f"namespace={quoteattr(namespace)} key={quoteattr(key)}"
+    about = f'namespace="{escape(namespace)}" key="{escape(key)}"'
     return f"<{name} {about}>{escape(value)}</{name}>"
