@@ -363,8 +363,11 @@ class SubmitDir:
 
     def job_logs(self) -> list[str]:
         """The event logs that the jobs' submit files name, each once, with ``*`` for what is not
-        known before a job is submitted; none where they cannot be read."""
+        known before a job is submitted; none where they cannot be read, and of a workflow with a
+        log of its own, which is what they all name."""
         logs: dict[str, None] = {}
+        if self.workflow_log is not None:
+            return []
         with suppress(InputError):
             for name in self.nodes:
                 known = self.values(name)
