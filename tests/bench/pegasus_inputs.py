@@ -35,6 +35,8 @@ from site_selector.catalogs.entries import replicas_of, transformations_of
 
 _BIN = Path(sys.executable).parent
 _LIMIT_S = 40.0
+_CAUSE = re.compile(r"\[\d\]:? ")
+_CATALOG_FILE = re.compile(r"-Dpegasus\.catalog\.(site|replica|transformation)\.file=(.+)")
 _VARIABLE = re.compile(r"(?<!\\)\$\{(\w+)\}")
 _STAND_IN = f"""#!{sys.executable}
 import json, os, sys
@@ -180,6 +182,9 @@ def _try(item: Found) -> None:
     options = []
     for word, value in zip(item.options, item.options[1:], strict=False):
         options += [_PASSED[word], value] if word in _PASSED else []
+    for word in item.options:
+        if named := _CATALOG_FILE.match(word):
+            options += [f"--{named[1]}s", named[2]]
     item.mapped = _run(["site", "map", item.file, *options], item.folder)
     if not item.mapped:
         item.planned = _run(["plan", item.file, "--dir", ".planned", *options], item.folder)
@@ -193,8 +198,11 @@ def _pegasus(planner: Path, item: Found) -> str:
         cwd=item.folder, timeout=_LIMIT_S, capture_output=True, text=True, check=False,
         env={**os.environ, "HOME": str(item.folder)},
     )  # fmt: skip
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return "plans it" if done.returncode == 0 else said[-1] if said else f"exit {done.returncode}"
+    if done.returncode == 0:
+        return "plans it"
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    causes = [line for line in said if _CAUSE.match(line)]  # the deepest one comes last
+    return (causes or said or [f"exit {done.returncode}"])[-1]
 
 
 def _run(words: Sequence[str], folder: Path) -> str:
