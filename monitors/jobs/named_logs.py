@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import replace
 from glob import glob
 from pathlib import Path
 
@@ -85,9 +86,10 @@ class NamedLogs:
         for tail in self._tails_now():
             for event in tail.read():
                 job = (event.cluster, event.proc)
+                name = event.node
                 if event.kind is Kind.SUBMIT:
                     self._submitted.pop(job, None)
-                    name = event.node or self._names.get(event.cluster, "")
+                    name = name or self._names.get(event.cluster, "")
                     if name in nodes and event.at >= began and job not in self._dagmans:
                         self._submitted[job] = event.at
                 if event.at < self._submitted.get(job, math.inf):
@@ -96,7 +98,7 @@ class NamedLogs:
                 if event.kind is Kind.POST_SCRIPT_TERMINATED:
                     self._scripts.add(job)
                 if event.kind in JOB_KINDS:
-                    self._logged.append(event)
+                    self._logged.append(replace(event, node=name))
 
     def _tails_now(self) -> list[EventTail]:
         if self._patterns is None:

@@ -372,6 +372,20 @@ def test_jobs_own_logs_are_read_where_dagman_kept_none(
     assert [m.value for m in jobs] == [39.0, 39.0]
 
 
+def test_jobs_that_their_logs_do_not_name_are_named_by_dagman(
+    tmp_path: Path, archive: Archive
+) -> None:
+    run = own_dag(tmp_path / "run", "$(JOB).log")
+    append(run / "A.log", of_a_run("", 11, START, 5))
+    (run / "diamond.dag.dagman.out").write_text(
+        starting()
+        + f"{stamp(START)} Event: ULOG_SUBMIT for HTCondor Node A (11.0.0)\n"
+        + table(START + 99, fail=1, unready=1) + exiting(START + 100, 1)
+    )  # fmt: skip
+    (failed,) = followed(run, archive)[1].failures
+    assert (failed.job, failed.exitcode) == ("A", 5)
+
+
 def test_of_jobs_whose_own_log_is_gone_dagman_tells(
     tmp_path: Path, archive: Archive, caplog: pytest.LogCaptureFixture
 ) -> None:
