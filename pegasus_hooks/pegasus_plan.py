@@ -24,6 +24,8 @@ from pegasus_hooks.planner.model import PlannedWorkflow
 from pegasus_hooks.prepost import hookscripts
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING
 from site_selector.catalogs import properties
+from site_selector.catalogs.documents import read_text
+from site_selector.catalogs.pegasus4 import is_text, is_xml
 from site_selector.catalogs.sources import (
     CONFIGURATION,
     PROPERTY_VARIABLE,
@@ -204,7 +206,10 @@ def properties_text(
 
 
 def _kind_of(catalog: Path) -> str:
-    return "File" if catalog.name == "rc.txt" else "YAML"
+    if catalog.name == "rc.txt":
+        return "File"
+    text = read_text(catalog, "catalog of Pegasus")
+    return "XML" if is_xml(text) else "Text" if is_text(text) else "YAML"
 
 
 def write_scripts(directory: Path, hooks: Path, exitcode: Path) -> tuple[Path, Path]:

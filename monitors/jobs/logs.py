@@ -3,6 +3,7 @@
     <dag>.nodes.log, <condor_log of braindump.yml>   what HTCondor did with its jobs
     <dag>.dagman.out                                 DAGMan's life and its PRE scripts
     <dag>.dagman.log                                 what HTCondor did with DAGMan
+    the jobs' own logs                               where the first two are not there
 
 The logs of the jobs are read before DAGMan's, which tells of the same later.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from monitors.jobs.executions import Execution, LastExecutions
 from monitors.jobs.jobs import AnyEvent, DagEvent, DagmanState
+from monitors.jobs.named_logs import KINDS, NamedLogs
 from monitors.workflows.logs.dagman import DagmanParser, DagmanStep, StatusChange, StepKind
 from monitors.workflows.logs.dagman_events import DagmanEventTail
 from monitors.workflows.logs.events import JOB_KINDS, EventTail, JobEvent, Kind
@@ -36,30 +38,27 @@ Job = tuple[int, int]  # HTCondor's numbers of it: cluster and process
 Moment = tuple[float, int, int]  # of an event of a job: when, which kind, and which of the same
 
 _EMPTY = (-1, 0)  # sizes of a file that is not there or has nothing in it
-_KINDS = JOB_KINDS | {Kind.FILE_TRANSFER}
 
 
 class JobEvents:
     """The events in ``<dag>.nodes.log``, each once, and before them what that has lost.
 
     DAGMan empties it at every start. The workflow's own log has earlier runs too, and the last
-    words of a run whose end nobody read before the next began. Where neither is there, what DAGMan
-    said of the events in ``dagman_out`` is all there is.
+    words of a run whose end nobody read before the next began. Where neither is there, ``named``
+    tells what is left.
     """
 
     def __init__(
         self,
         nodes_log: Path,
         log: Path | None,
-        dagman_out: Path | None = None,
+        named: NamedLogs | None = None,
         times: LogTimes | None = None,
     ) -> None:
         self.path, self._nodes = nodes_log, EventTail(nodes_log, times=times)
-        self._log = None if log is None else EventTail(log, _KINDS, times)
+        self._log = None if log is None else EventTail(log, KINDS, times)
         self._executions = LastExecutions()
-        self._dagman = None if dagman_out is None else DagmanEventTail(dagman_out, times or HERE)
-        self.is_lost = False
-        """Whether DAGMan's words are read instead of a log."""
+        self._named, self._is_instead = named, False
         self._lacks = True  # whether what stands in the other log alone is to be read
         self._begun = 0  # how many files nodes.log was until then
         self._has_any = False  # whether the one that it is told of anything
@@ -83,13 +82,17 @@ class JobEvents:
     def read(self) -> Iterator[JobEvent]:
         """Those that are new. Raises InputError where a file is there and cannot be read: what
         comes later in time waits until it can be."""
-        if self._dagman is None or (self._is_there() and not self.is_lost):
+        if self._named is None or (self._is_there() and not self._is_instead):
             yield from self._read_logs()
             return
-        for event in self._dagman.read():
-            self.is_lost = True
-            yield event
-        self.seen = state_of(self.path)
+        seen = state_of(self.path)
+        events = self._named.read()
+        if not self._is_instead and self._is_there():  # it came meanwhile
+            yield from self._read_logs()
+            return
+        self._is_instead |= bool(events)
+        yield from events
+        self.seen = seen
 
     def _read_logs(self) -> Iterator[JobEvent]:
         # Before reading: what comes meanwhile makes the next look read again.
@@ -117,16 +120,28 @@ class JobEvents:
     def execution(self, cluster: int, proc: int) -> Execution | None:
         """The last execution of a process, where the workflow's own log tells of it: nodes.log has
         no transfers. Raises InputError where that is there and cannot be read."""
+        if self._named is not None and self._is_instead:
+            return self._named.execution(cluster, proc)
         if self._log is None or not self._log.path.exists():
             return None
         self._read_other(self._log)
         return self._executions.get(cluster, proc)
 
     @property
+    def is_lost(self) -> bool:
+        """Whether of some jobs nothing but DAGMan's words is left."""
+        return self._named is not None and self._named.is_lost
+
+    @property
+    def has_named(self) -> bool:
+        """Whether logs of the jobs' own tell of others."""
+        return self._named is not None and self._named.is_read
+
+    @property
     def is_read(self) -> bool:
         """Whether anything was read."""
         logs = (self._nodes, self._log)
-        return self.is_lost or any(log is not None and log.begun > 0 for log in logs)
+        return self._is_instead or any(log is not None and log.begun > 0 for log in logs)
 
     def _is_there(self) -> bool:
         """Whether a log was read, or can be looked into."""
@@ -225,7 +240,9 @@ class WorkflowLogs:
     def find_job_events(self) -> None:
         """Look for the log of the jobs' events, where none was read so far."""
         plan = self._plan
-        self.jobs = JobEvents(plan.nodes_log, plan.workflow_log, plan.dagman_out, self._times)
+        said = DagmanEventTail(plan.dagman_out, self._times or HERE)
+        named = NamedLogs(plan, self._times, said)
+        self.jobs = JobEvents(plan.nodes_log, plan.workflow_log, named, self._times)
 
     @property
     def paths(self) -> list[Path]:

@@ -186,7 +186,8 @@ class FollowedWorkflow:
     def _lost_log(self) -> str:
         events, status = self._reading.logs.jobs, self.status or NOT_STARTED
         if events.is_lost:
-            instead = f"the events are those that {self.dir.dagman_out.name} tells of"
+            jobs = "of some jobs " if events.has_named else ""
+            instead = f"the events {jobs}are those that {self.dir.dagman_out.name} tells of"
         elif not events.is_read and status.ended and status.done:
             instead = f"and {self.dir.dagman_out.name} tells of no events"
         else:

@@ -71,6 +71,8 @@ def provisioned(
     :param words: what runs the jobs, see :func:`program`.
     :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
     """
+    if document.lines is not None:
+        raise InputError(f"{document.name}: found XML, expected YAML, into which jobs can be put")
     bare = without(document.text, document.name)
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)

@@ -28,24 +28,23 @@ from typing import Any
 import yaml
 
 from network_provisioner.base.errors import InputError, printable
+from site_selector.catalogs import pegasus4
 from site_selector.catalogs.variables import escaped, expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)
-# A text catalog of transformations (``tr ns::name:1.0 {``), and one of replicas
-# (``lfn pfn site="local"``, where sites were once called pools).
-_TRANSFORMATION = re.compile(r"(?:tr|cont)\s+[^\s{]+\s*\{", re.ASCII)
+# A text catalog of replicas (``lfn pfn site="local"``, where sites were once called pools).
 _REPLICA = re.compile(r"[^\s:]+\s+\S+\s+(?:\S+\s+)*(?:site|pool)=\"", re.ASCII)
 _SEEN = 20_000
 
 _ROOTS: Mapping[str, tuple[str, str]] = {
     "adag": (
-        "a workflow of Pegasus 4 or older",
+        "a workflow of Pegasus 1",
         "have its generator write it by the Pegasus.api package of Pegasus 5 (Pegasus manual, "
         "'Moving From DAX3 to Pegasus.api')",
     ),
     "sitecatalog": (
-        "a site catalog of Pegasus 4",
+        "a site catalog of Pegasus 3 or older",
         "convert it by 'pegasus-sc-converter -i sites.xml -o sites.yml'",
     ),
 }
@@ -58,11 +57,6 @@ def old_format(text: str) -> tuple[str, str] | None:
         return _xml(start)
     lines = (line.strip() for line in start.splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
-    if _TRANSFORMATION.match(first):
-        return (
-            "a transformation catalog of Pegasus 4 as text",
-            "convert it by 'pegasus-tc-converter -I Text -i tc.txt -O YAML -o transformations.yml'",
-        )
     if _REPLICA.match(first):
         return (
             "a replica catalog of Pegasus 4 as text",
@@ -109,15 +103,20 @@ class RefusedError(yaml.MarkedYAMLError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file: ``root`` is made of dict, list, str and None; ``name`` is for messages."""
+    """A parsed file: ``root`` is made of dict, list, str and None; ``name`` is for messages.
+    ``lines`` are those of its values where it is no YAML, but in a form of Pegasus 4."""
 
     name: str
     text: str
     root: dict[str, Any]
+    lines: Mapping[tuple[Key, ...], int] | None = None
 
     def line(self, path: Sequence[Key]) -> int:
         """The line, from 1, of the value at ``path``, or of the nearest value around it."""
         line = 1
+        if self.lines is not None:
+            around = (tuple(path[:end]) for end in range(len(path), -1, -1))
+            return next((self.lines[at] for at in around if at in self.lines), line)
         with suppress(yaml.YAMLError):  # JSON that is no YAML: the line of what was found so far
             for line in _lines(self.text, tuple(path)):  # noqa: B007
                 pass
@@ -128,7 +127,7 @@ class Document:
     ) -> Iterator[tuple[tuple[Key, ...], bool]]:
         """Which of the scalars at ``paths`` are written without quotes, as far as they are seen
         (one that an alias stands for is not)."""
-        left = len(paths)
+        left = 0 if self.lines is not None else len(paths)
         with suppress(yaml.YAMLError):
             for path, event in _values(self.text) if left else ():
                 if type(event) is yaml.ScalarEvent and (at := tuple(path)) in paths:
@@ -206,12 +205,19 @@ def _opened(path: str, flags: int) -> int:
 
 
 def parse_document(text: str, name: str, what: str) -> Document:
-    """Parse YAML text whose top level is a mapping. Raises InputError with file and line."""
+    """Parse YAML text whose top level is a mapping, or what Pegasus 4 had in its place. Raises
+    InputError with file and line."""
     if "\r\n" in text:  # one line break to YAML, as to all that is done with the text here
         text = text.replace("\r\n", "\n")
-    old = old_format(text)
+    try:
+        old = pegasus4.converted(text)
+    except pegasus4.FormError as error:
+        raise InputError(_shortened(f"{name}:{error.line}: {error}")) from None
     if old is not None:
-        found, advice = old
+        return Document(name, text, *old)
+    unread = old_format(text)
+    if unread is not None:
+        found, advice = unread
         tail = f"; {advice}" if advice else ""
         raise InputError(f"{name}: found {found}, expected {what} YAML{tail}")
     try:

@@ -102,19 +102,20 @@ _TIMEOUT_S = 10.0
 
 def _hosted(sources: Sources, note: Callable[[str], object]) -> dict[str, Site]:
     """The catalog that ``pegasus.catalog.site.repo.file`` names: the copy that Pegasus left in the
-    working directory, else what the server has. None of it where it cannot be read, which
-    ``note`` tells."""
+    working directory, else what the server has. Nothing where the server has none, which ``note``
+    tells. Raises InputError for one that is no site catalog."""
     name = sources.properties.get("pegasus.catalog.site.repo.file")
     if not name:
         return {}
     try:
         return sites_of(_hosted_document(name, sources))
-    except (OSError, ValueError, InputError) as error:
+    except OSError as error:
         note(f"the hosted site catalog {name} cannot be read: {error}; it is left out")
         return {}
 
 
 def _hosted_document(name: str, sources: Sources) -> Document:
+    """Raises OSError where no server has it, and InputError."""
     copy = Path(name)
     interval = sources.properties.get("pegasus.catalog.site.repo.interval", "")
     fresh_s = float(interval) if interval.isdecimal() else _INTERVAL_S
@@ -123,8 +124,12 @@ def _hosted_document(name: str, sources: Sources) -> Document:
     url = (
         f"{sources.properties.get('pegasus.catalog.site.repo', _REPOSITORY)}/{_RELEASE}/conf/{name}"
     )
-    from urllib.request import urlopen  # noqa: PLC0415  (few need it, and it takes long to load)
+    from http.client import HTTPException  # noqa: PLC0415  (few need it, and it takes long to load)
+    from urllib.request import urlopen  # noqa: PLC0415
 
-    with urlopen(url, timeout=_TIMEOUT_S) as answer:
-        text = answer.read(MAX_BYTES).decode("utf-8-sig")
+    try:
+        with urlopen(url, timeout=_TIMEOUT_S) as answer:
+            text = answer.read(MAX_BYTES).decode("utf-8-sig", "replace")
+    except (ValueError, HTTPException) as error:  # no URL, or no HTTP
+        raise OSError(f"{url}: {error}") from None
     return parse_document(expanded(text, url, sources.variables), url, WHAT)

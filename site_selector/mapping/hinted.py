@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections import abc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from network_provisioner.base.errors import InputError
+from site_selector.catalogs import pegasus4
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
+from site_selector.catalogs.pegasus4 import dax
 from site_selector.catalogs.variables import escaped, expanded
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
@@ -73,19 +75,39 @@ def hinted_copy(
     text = read_text(workflow_path, WHAT).replace("\r\n", "\n")
     text = expanded(text, str(workflow_path), os.environ if variables is None else variables)
     wanted = {placed.job: _wanted(placed) for placed in mapping.placements}
+    if pegasus4.is_xml(text):
+        return _hinted_xml(text, str(workflow_path), wanted, out_path)
     try:
         edits = list(_edits(yaml.parse(text, Loader=LOADER), wanted))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise InputError(f"{workflow_path}:{line}: {error.problem}, expected a {WHAT}") from None
-    if wanted:
-        raise InputError(
-            f"{workflow_path}: the mapping places job {next(iter(wanted))!r}, which the workflow "
-            "does not have"
-        )
+    _check_known(str(workflow_path), wanted)
     pieces = _pieces(text, [edit for found in edits for edit in found])
     write_whole(out_path, lambda out: out.writelines(pieces), "the workflow")
     return len(edits)
+
+
+def _hinted_xml(
+    text: str, name: str, wanted: dict[str, dict[str, Any]], out_path: str | Path
+) -> int:
+    more = {job: value["profiles"] for job, value in wanted.items()}
+    try:
+        pieces, jobs = dax.with_profiles(text, more)
+    except pegasus4.FormError as error:
+        raise InputError(f"{name}:{error.line}: {error}, expected a {WHAT}") from None
+    _check_known(name, [job for job in wanted if job not in jobs])
+    own = [piece if number % 2 else escaped(piece) for number, piece in enumerate(pieces)]
+    write_whole(out_path, lambda out: out.writelines(own), "the workflow")
+    return len(wanted)
+
+
+def _check_known(name: str, unknown: Collection[str]) -> None:
+    if unknown:
+        raise InputError(
+            f"{name}: the mapping places job {next(iter(unknown))!r}, which the workflow "
+            "does not have"
+        )
 
 
 def _wanted(placed: Placement) -> dict[str, Any]:

@@ -3,9 +3,9 @@
     python -m tests.bench.pegasus_inputs CHECKOUT... [--pegasus-plan PATH] [--refused]
 
 A checkout is a folder, such as one of pegasus-isi/pegasus or pegasushub/pegasus-site-catalogs.
-Workflows are the YAML files that have jobs, and what the generators below ``test/core`` and
-``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed on.
-Every catalog that lies alone is read. Variables that are not set are given a value. A real
+Workflows are the files in YAML or XML that have jobs, and what the generators below ``test/core``
+and ``tutorial`` write when they run with a stand-in for ``pegasus-plan``, whose options are handed
+on. Every catalog that lies alone is read. Variables that are not set are given a value. A real
 ``pegasus-plan`` plans as well where it is named; else the embedded planner does.
 """
 
@@ -29,11 +29,14 @@ import yaml
 
 from adon.cli.main import main as adon
 from network_provisioner.base.errors import InputError
+from site_selector.catalogs import pegasus4
 from site_selector.catalogs.documents import read_document
 from site_selector.catalogs.entries import replicas_of, transformations_of
 
 _BIN = Path(sys.executable).parent
 _LIMIT_S = 40.0
+_CAUSE = re.compile(r"\[\d\]:? ")
+_CATALOG_FILE = re.compile(r"-Dpegasus\.catalog\.(site|replica|transformation)\.file=(.+)")
 _VARIABLE = re.compile(r"(?<!\\)\$\{(\w+)\}")
 _STAND_IN = f"""#!{sys.executable}
 import json, os, sys
@@ -58,6 +61,7 @@ _PASSED = {
     "--replicas-file": "--replicas",
     "--transformations-file": "--transformations",
 }
+_FORMS = ("*.yml", "*.yaml", "*.dax", "sites*.xml", "tc*.txt", "tc*.text")
 _CATALOGS = {"sites": "sites", "replicas": "replicas", "transformations": "transformations"}
 
 
@@ -101,7 +105,7 @@ def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
         for program in sorted((checkout / part).rglob("*.py")):
             if "Pegasus.api" in program.read_text(encoding="utf-8", errors="replace"):
                 yield from _generated(program, checkout, scratch)
-    for file in sorted([*checkout.rglob("*.yml"), *checkout.rglob("*.yaml")]):
+    for file in sorted(file for form in _FORMS for file in checkout.rglob(form)):
         kind = _kind_of(file)
         if kind:
             folder = file.parent
@@ -117,8 +121,10 @@ def _found(checkout: Path, scratch: Path) -> Iterator[Found]:
 
 def _kind_of(file: Path) -> str:
     try:
-        root = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        text = file.read_text(encoding="utf-8")
+        old = pegasus4.converted(text)
+        root = yaml.load(text, yaml.CSafeLoader) if old is None else old[0]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, pegasus4.FormError):
         return ""
     if not isinstance(root, dict):
         return ""
@@ -176,6 +182,9 @@ def _try(item: Found) -> None:
     options = []
     for word, value in zip(item.options, item.options[1:], strict=False):
         options += [_PASSED[word], value] if word in _PASSED else []
+    for word in item.options:
+        if named := _CATALOG_FILE.match(word):
+            options += [f"--{named[1]}s", named[2]]
     item.mapped = _run(["site", "map", item.file, *options], item.folder)
     if not item.mapped:
         item.planned = _run(["plan", item.file, "--dir", ".planned", *options], item.folder)
@@ -189,13 +198,16 @@ def _pegasus(planner: Path, item: Found) -> str:
         cwd=item.folder, timeout=_LIMIT_S, capture_output=True, text=True, check=False,
         env={**os.environ, "HOME": str(item.folder)},
     )  # fmt: skip
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    return "plans it" if done.returncode == 0 else said[-1] if said else f"exit {done.returncode}"
+    if done.returncode == 0:
+        return "plans it"
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    causes = [line for line in said if _CAUSE.match(line)]  # the deepest one comes last
+    return (causes or said or [f"exit {done.returncode}"])[-1]
 
 
 def _run(words: Sequence[str], folder: Path) -> str:
     """In this process, which has loaded all that takes long."""
-    for file in folder.rglob("*.yml"):
+    for file in (file for form in _FORMS for file in folder.rglob(form)):
         for name in _VARIABLE.findall(file.read_text(encoding="utf-8", errors="replace")):
             os.environ.setdefault(name, f"/{name.lower()}")
     said, before, home = io.StringIO(), Path.cwd(), os.environ.get("HOME", "")

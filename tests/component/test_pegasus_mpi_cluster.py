@@ -29,6 +29,13 @@ pytestmark = [
     pytest.mark.skipif(None in PROGRAMS.values(), reason=f"needs {' and '.join(PROGRAMS)} on PATH"),
 ]
 
+# Open MPI refuses root, more processes than cores, and a machine without ssh; MPICH none of them.
+OPEN_MPI = [
+    "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+    "export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_plm=isolated",
+    "export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
+]
+
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
@@ -44,7 +51,8 @@ def clustered_case(root: Path, home: Path) -> Case:
     starter = root / "bin/pmc"
     run = f"{PROGRAMS['mpiexec']} -n 3 {PROGRAMS['pegasus-mpi-cluster']}"
     # HTCondor puts the list of tasks into the job's scratch directory and starts it in the site's.
-    starter.write_text(f'#!/bin/sh\nexec {run} "$_CONDOR_SCRATCH_DIR/$1"\n')
+    lines = ["#!/bin/sh", *OPEN_MPI, f'exec {run} "$_CONDOR_SCRATCH_DIR/$1"', ""]
+    starter.write_text("\n".join(lines))
     starter.chmod(0o755)
 
     def label(document: Any) -> None:

@@ -20,6 +20,7 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.planner.model import PlannedWorkflow
+from site_selector.catalogs.sources import Sources
 from site_selector.inputs import read_inputs
 from site_selector.mapping.placement import Mapping, Placement
 
@@ -85,6 +86,41 @@ def test_each_site_and_program_has_its_own_data_configuration(case: Case, pool: 
     computed = {job: inputs.configuration(job, site) for job, site in MAPPING.items()}
     assert sorted({*computed.values()}) == ["condorio", "nonsharedfs", "sharedfs"]
     assert {job: planned_configuration(planned.submit_dir, job) for job in MAPPING} == computed
+
+
+DAX = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<adag xmlns="http://pegasus.isi.edu/schema/DAX" version="3.6" name="old"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="http://pegasus.isi.edu/schema/DAX http://pegasus.isi.edu/schema/dax-3.6.xsd">
+<job id="ID1" name="keep"><stdout name="a" link="output"/><uses name="a" link="output"/></job>
+<job id="ID2" name="keep"/><child ref="ID2"><parent ref="ID1"/></child></adag>
+"""
+SITES_XML = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<sitecatalog xmlns="http://pegasus.isi.edu/schema/sitecatalog" version="4.0"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+ xsi:schemaLocation="http://pegasus.isi.edu/schema/sitecatalog http://pegasus.isi.edu/schema/sc-4.0.xsd">
+"""
+
+
+def test_files_of_pegasus_4_are_planned_as_adon_says(pool: Pool, tmp_path: Path) -> None:
+    """A workflow and sites in XML, programs as text."""
+    site = '<site handle="{}"><profile namespace="pegasus" key="style">condor</profile></site>'
+    sites = SITES_XML + "".join(map(site.format, ("mu", "tacc"))) + "</sitecatalog>"
+    tc = "tr keep {" + "".join(f' site {at} {{ pfn "/bin/ls" }}' for at in ("mu", "tacc")) + "}"
+    for name, text in (("w.dax", DAX), ("sites.xml", sites), ("tc.txt", tc)):
+        (tmp_path / name).write_text(text)
+    sources = Sources(tmp_path / "w.dax")
+    where = {"ID1": "tacc", "ID2": "mu"}
+    places = tuple(Placement(job, "keep", at, priority=7) for job, at in where.items())
+    planned = plan_workflow(
+        read_inputs(sources), sources, Mapping("old", "test", 0.0, {}, places),
+        tmp_path / "submit", "local", run=running.pegasus_runner(pool),
+    )  # fmt: skip
+    for job, at in where.items():
+        (submit,) = planned.submit_dir.rglob(f"keep_{job}.sub")
+        assert {f'+pegasus_site = "{at}"', "priority = 7"} <= set(submit.read_text().splitlines())
 
 
 def run(case: Case, pool: Pool) -> tuple[PlannedWorkflow, Ended, Archive]:

@@ -141,10 +141,14 @@ NO_FILE = "No such file or directory, expected a Pegasus 5"
         ),
         ({"workflow": "jobs: [\n"}, "workflow.yml:2: not valid YAML: did not find expected node content"),
         (
-            {"workflow": "<?xml version='1.0'?>\n<adag version='3.6'/>\n"},
-            "workflow.yml: found XML <adag 3.6>, a workflow of Pegasus 4 or older, expected Pegasus 5"
+            {"workflow": "<?xml version='1.0'?>\n<adag version='1.8'/>\n"},
+            "workflow.yml: found XML <adag 1.8>, a workflow of Pegasus 1, expected Pegasus 5"
             " abstract workflow YAML; have its generator write it by the Pegasus.api package of"
             " Pegasus 5 (Pegasus manual, 'Moving From DAX3 to Pegasus.api')",
+        ),
+        (
+            {"workflow": "<adag version='3.6'>\n<job id='ID1'\n name='x'></adag>\n"},
+            "workflow.yml:3: not valid XML: mismatched tag",
         ),
         (
             {"workflow": changed(WORKFLOW, "jobDependencies", to=[{"id": "ID2", "children": ["ID1"]}])},

@@ -323,6 +323,89 @@ def test_files_of_a_copy_without_times_are_known_by_their_numbers(
     assert failed.stderr == "words of 1"
 
 
+# ------------------------------------------------------------------ logs of the jobs' own
+
+
+def own_dag(folder: Path, log: str) -> Path:
+    """A DAG as people write it; HTCondor before 7.9 kept no log but those of its jobs."""
+    folder.mkdir()
+    (folder / "job.sub").write_text(f"executable = /bin/true\nlog = {log}\nqueue\n")
+    (folder / "diamond.dag").write_text("JOB A job.sub\nJOB B job.sub\nPARENT A CHILD B\n")
+    return folder
+
+
+def old(text: str) -> str:
+    """As HTCondor 7 wrote it: without years, and with the node's name in words."""
+    text = re.sub(r"\[ DAGNodeName = \"(\w+)\"; .*\]", r"DAG Node: \1", text)
+    return re.sub(r"\d{4}-(\d\d)-(\d\d) (\S+)\.\d{3} ", r"\1/\2 \3 ", text)
+
+
+def of_a_run(node: str, cluster: int, at: float, returned: int) -> str:
+    ran = executing(cluster, at + 1) + terminated(cluster, at + 40, returned)
+    return submitted(cluster, at, node) + ran
+
+
+@pytest.mark.parametrize("log", ["diamond.log", "$(JOB).log", "logs/diamond.$(Cluster).log"])
+@pytest.mark.parametrize("quiet", [True, False])
+def test_jobs_own_logs_are_read_where_dagman_kept_none(
+    tmp_path: Path, archive: Archive, log: str, quiet: bool
+) -> None:
+    """Also where DAGMan was told to say little. An earlier run and jobs of others stand there."""
+    run = own_dag(tmp_path / "run", log)
+    (run / "logs").mkdir()
+    for node, cluster, before in (("A", 2, 900), ("B", 3, 800), ("A", 11, 0), ("B", 12, -50)):
+        name = log.replace("$(JOB)", node).replace("$(Cluster)", str(cluster))
+        append(run / name, old(of_a_run(node, cluster, START - before, int(node == "B"))))
+        append(run / name, old(of_a_run("", cluster + 100, START - before, 0)))
+    events = "" if quiet else "".join(
+        f"{stamp(at)} Event: ULOG_{kind} for Condor Node {node} ({cluster}.0.0)\n"
+        for node, cluster, began in (("A", 11, START), ("B", 12, START + 50))
+        for kind, at in (("SUBMIT", began), ("EXECUTE", began + 5), ("JOB_TERMINATED", began + 45))
+    )  # fmt: skip
+    (run / "diamond.dag.dagman.out").write_text(
+        starting() + events + table(START + 99, done=1, fail=1) + exiting(START + 100, 1)
+    )
+    made = followed(run, archive)[1]
+    (failed,) = made.failures
+    assert (made.attempts, failed.job, failed.exitcode) == (2, "B", 1)
+    jobs = archive.query("job")
+    assert [m.value for m in jobs] == [39.0, 39.0]
+
+
+def test_jobs_that_their_logs_do_not_name_are_named_by_dagman(
+    tmp_path: Path, archive: Archive
+) -> None:
+    run = own_dag(tmp_path / "run", "$(JOB).log")
+    append(run / "A.log", of_a_run("", 11, START, 5))
+    (run / "diamond.dag.dagman.out").write_text(
+        starting()
+        + f"{stamp(START)} Event: ULOG_SUBMIT for HTCondor Node A (11.0.0)\n"
+        + table(START + 99, fail=1, unready=1) + exiting(START + 100, 1)
+    )  # fmt: skip
+    (failed,) = followed(run, archive)[1].failures
+    assert (failed.job, failed.exitcode) == ("A", 5)
+
+
+def test_of_jobs_whose_own_log_is_gone_dagman_tells(
+    tmp_path: Path, archive: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = own_dag(tmp_path / "run", "$(JOB).log")
+    append(run / "A.log", of_a_run("A", 11, START, 0))
+    (run / "diamond.dag.dagman.out").write_text(
+        starting()
+        + "".join(
+            f"{stamp(START + 50)} Event: ULOG_{kind} for HTCondor Node B (12.0.0)\n"
+            for kind in ("SUBMIT", "EXECUTE", "JOB_TERMINATED")
+        )
+        + f"{stamp(START + 50)} Node B job proc (12.0.0) failed with status 7.\n"
+        + table(START + 99, done=1, fail=1) + exiting(START + 100, 1)
+    )  # fmt: skip
+    made = followed(run, archive)[1]
+    assert (made.attempts, [(one.job, one.exitcode) for one in made.failures]) == (2, [("B", 7)])
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "the events of some jobs are those that diamond.dag.dagman.out tells of" in said
+
+
 # ------------------------------------------------------------------ what was moved or is gone
 
 

@@ -327,6 +327,10 @@ def test_a_hosted_catalog_is_completed_by_the_own_one(load: Load, tmp_path: Path
     files = {"pegasus.properties": found.format(tmp_path, "gone.yml")}
     inputs = load(sites_yml=own, transformations_yml=program("compute"), files=files)
     assert inputs.notes[0].startswith("the hosted site catalog gone.yml cannot be read: ")
+    (folder / "bare.yml").write_text("sites: []\n")  # which Pegasus refuses, hosted or not
+    files = {"pegasus.properties": found.format(tmp_path, "bare.yml")}
+    with pytest.raises(InputError, match=r"bare\.yml:1: site catalog: found no"):
+        load(sites_yml=own, transformations_yml=program("compute"), files=files)
 
 
 def test_programs_without_a_catalog(load: Load) -> None:

@@ -253,6 +253,23 @@ def test_no_delay_where_the_clocks_do_not_allow_it(world: Esmond, archive: Archi
     assert (found.at, found.details["clock_error_s"]) == (AT, 0.00027)
 
 
+@pytest.mark.parametrize(
+    ("about", "delay"),
+    [
+        ({"pscheduler-test-type": "latencybg", "tool-name": "pscheduler/powstream"}, 0.00025),
+        ({"pscheduler-test-type": "latency", "tool-name": "pscheduler/halfping"}, 0.0025),
+        ({"tool-name": "powstream"}, 0.0025),
+    ],
+)
+def test_delays_are_in_units_of_the_buckets(
+    world: Esmond, archive: Archive, about: dict[str, str], delay: float
+) -> None:
+    world.add("a", MU, TACC, **about, **{"sample-bucket-width": "0.0001"})
+    world.put("a", "histogram-owdelay", {int(AT): {"2.5": 600}})
+    reader_of(world, archive).once(NOW)
+    assert [one.value for one in archive.query("one_way_delay")] == [pytest.approx(delay)]
+
+
 def test_a_result_whose_run_is_not_there_yet_waits_for_it(world: Esmond, archive: Archive) -> None:
     at = int(NOW) - 60
     world.add("a", MU, TACC)

@@ -117,6 +117,11 @@ def test_tcp_throughput_is_what_the_receiver_counted() -> None:
     )  # fmt: skip
 
 
+def test_halfping_writes_milliseconds_whatever_its_buckets_are() -> None:
+    body = posted("latency", LATENCY, **{"bucket-width": 0.25}) | {"tool": {"name": "halfping"}}
+    assert values(body)["one_way_delay"] == pytest.approx(0.00257)
+
+
 SENT = {key: n for key, n in TCP["summary"]["summary"].items() if "receiver" not in key}
 DELAYS = {"one_way_delay": 0.00257, "jitter": 0.00003, "loss": 0.005}
 CLOCKLESS = {"jitter": 0.00003, "loss": 0.005}
@@ -135,6 +140,9 @@ CLOCKLESS = {"jitter": 0.00003, "loss": 0.005}
         ("latency", LATENCY | {"max-clock-error": 4.0}, {}, CLOCKLESS),
         ("latency", LATENCY | {"histogram-latency": {"-3.1": 600}}, {}, CLOCKLESS | {"jitter": 0}),
         ("latency", LATENCY | {"histogram-latency": {}, "packets-lost": 600}, {}, {"loss": 1.0}),
+        ("latency", LATENCY, {"bucket-width": 0.0005},
+         {"one_way_delay": 0.001285, "jitter": 0.000015, "loss": 0.005}),
+        ("latencybg", LATENCY, {"bucket-width": 0.001}, DELAYS),
         ("dns", {"succeeded": True}, {}, {}),
         ("rtt", RTT | {"roundtrips": [], "mean": "PT0S", "loss": 1.0}, {}, {"loss": 1.0}),
         ("rtt", RTT | {"roundtrips": [{"rtt": "PT0S"}, {"rtt": "PT0.001S"}]}, {},

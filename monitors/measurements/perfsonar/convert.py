@@ -91,16 +91,29 @@ def trip_statistics(value: Mapping[str, Any]) -> Iterator[Reading]:
         yield reading("rtt", found / 1000, **details)
 
 
-def delays(value: object, metric: str, clock_error_ms: object = None) -> Iterator[Reading]:
-    """A histogram of delays in milliseconds: their median, and as jitter how far the 95th
-    percentile is above it. Raises InputError.
+def bucket_ms(width: object, tool: str) -> float:
+    """The milliseconds that a one-way delay of 1 stands for in a histogram: a test's bucket
+    ``width`` in seconds, by which all its tools divide but halfping. Raises InputError."""
+    if width is None or tool.endswith("halfping"):
+        return 1.0
+    known = number(width, "bucket-width")
+    if known <= 0:
+        raise InputError(f"bucket-width is {known!r}, expected a positive number of seconds")
+    return known * 1000
+
+
+def delays(
+    value: object, metric: str, clock_error_ms: object = None, unit_ms: float = 1.0
+) -> Iterator[Reading]:
+    """A histogram of delays in units of ``unit_ms`` milliseconds: their median, and as jitter how
+    far the 95th percentile is above it. Raises InputError.
 
     A one-way delay is only as good as the clocks at both ends: where they may differ by as much as
     the delay itself, or it is negative, there is none. Differences of delays remain.
     """
     counted = histogram(value, "histogram")
-    middle = quantile(counted, 0.5)
-    spread = quantile(counted, 0.95) - middle
+    middle = quantile(counted, 0.5) * unit_ms
+    spread = quantile(counted, 0.95) * unit_ms - middle
     details: dict[str, Any] = {"count": sum(count for _, count in counted)}
     error_ms = 0.0
     if clock_error_ms is not None:

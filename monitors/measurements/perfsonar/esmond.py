@@ -51,6 +51,7 @@ class Series:
     tool: str
     test: str
     statistics: str = ""
+    unit_ms: float = 1.0
 
     @property
     def id(self) -> str:
@@ -93,6 +94,10 @@ def series_of(
     target = hosts.name(*ends)
     if key in reverse:
         source, target = target, source
+    tool = printable(str(metadata.get("tool-name") or "")[:100])
+    test = printable(str(metadata.get("pscheduler-test-type") or "")[:100])
+    # Toolkits before pScheduler wrote milliseconds, whatever the width.
+    width = metadata.get("sample-bucket-width") if test else None
     found = []
     for event in events:
         name = event.get("event-type") if isinstance(event, Mapping) else None
@@ -105,9 +110,10 @@ def series_of(
                 _inside(archive, event.get("base-uri")),
                 f"{source}>{target}",
                 metadata.get("ip-transport-protocol") == "udp",
-                printable(str(metadata.get("tool-name") or "")[:100]),
-                printable(str(metadata.get("pscheduler-test-type") or "")[:100]),
+                tool,
+                test,
                 _statistics(event, archive) if name == TRIPS else "",
+                convert.bucket_ms(width, tool) if name == DELAYS else 1.0,
             )
         )
     return found
@@ -174,7 +180,7 @@ def _found(series: Series, value: Any, clock_error_ms: Any) -> Iterator[Reading]
         else:
             yield from convert.throughput({"throughput-bits": value}, series.udp)
     elif kind == DELAYS:
-        yield from convert.delays(value, "one_way_delay", clock_error_ms)
+        yield from convert.delays(value, "one_way_delay", clock_error_ms, series.unit_ms)
     elif kind == TRIPS:
         known = isinstance(value, Mapping) and "mean" in value
         yield from convert.trip_statistics(value) if known else convert.delays(value, "rtt")

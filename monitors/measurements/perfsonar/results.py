@@ -83,10 +83,13 @@ def findings(kind: str, spec: Mapping[str, Any], body: Mapping[str, Any]) -> lis
         return [convert.failed(None)]
     if result.get("succeeded") is not True:
         return [convert.failed(result.get("error") or result.get("diags"))]
-    return [convert.checked(one) for one in _found(kind, spec, result)]
+    found = _found(kind, spec, result, _tool(body.get("tool")))
+    return [convert.checked(one) for one in found]
 
 
-def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Iterable[Reading]:
+def _found(
+    kind: str, spec: Mapping[str, Any], result: Mapping[str, Any], tool: str
+) -> Iterable[Reading]:
     if kind == "throughput":
         return convert.throughput(_summary(_mapping(result, "summary")), spec.get("udp") is True)
     if kind == "rtt":
@@ -96,7 +99,9 @@ def _found(kind: str, spec: Mapping[str, Any], result: Mapping[str, Any]) -> Ite
         if not result.get("histogram-latency"):
             return lost
         error_ms = result.get("max-clock-error")
-        return [*convert.delays(result["histogram-latency"], "one_way_delay", error_ms), *lost]
+        unit_ms = convert.bucket_ms(spec.get("bucket-width"), tool)
+        counted = result["histogram-latency"]
+        return [*convert.delays(counted, "one_way_delay", error_ms, unit_ms), *lost]
     if kind == "trace":
         paths = result.get("paths")
         if not isinstance(paths, list):

@@ -44,7 +44,8 @@ _ENDED = re.compile(
     rb"(?:(?:Node|Job) (\S+) job proc \S+ |POST [Ss]cript of (?:[Nn]ode|[Jj]ob) (\S+) )"
     rb"(?:(completed)|failed with status (-?\d{1,10})|(?:failed with|died on) signal (\d{1,3}))"
 )
-_WORDS = (b"Event: ULOG_", b"Hold reason", b" job proc ", b"POST ")
+_START = re.compile(rb"\*\* .*\(CONDOR_DAGMAN\) STARTING UP\s*\Z")
+_WORDS = (b"Event: ULOG_", b"Hold reason", b" job proc ", b"POST ", b"STARTING UP")
 
 
 class DagmanEventTail:
@@ -54,6 +55,8 @@ class DagmanEventTail:
         self._tail, self._lines = Tail(path), Lines()
         self._clock, self._events = LocalClock(times), LocalClock(times)
         self._open: JobEvent | None = None  # of which the next lines may say more
+        self.began = 0.0
+        """When the first DAGMan there started (Unix seconds), 0 where none did."""
 
     def read(self) -> Iterator[JobEvent]:
         """The events that are new. Raises InputError where the file cannot be read."""
@@ -77,6 +80,8 @@ class DagmanEventTail:
             if self._open is not None and self._open.kind not in _SAID_LATER:
                 yield self._open
                 self._open = None
+        elif _START.match(text):
+            self.began = self.began or at
         elif event is None:
             return
         elif event.kind is Kind.HELD and (reason := _REASON.match(text)):

@@ -91,6 +91,7 @@ def _some(dags: Sequence[Path]) -> str:
 _ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
 _LONGEST = 4096  # no path is longer; macros of macros would be, without end
 _MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
+_UNKNOWN = re.compile(r"\$\$?\([^()]*\)")
 _CONTINUED = re.compile(r"\\\r?\n[ \t]*")
 
 
@@ -359,6 +360,21 @@ class SubmitDir:
             values = submit_values(node.file) if text is None else values_in(text)
         values |= {"job": name} | node.variables
         return {key: expanded(value, values) for key, value in values.items()}
+
+    def job_logs(self) -> list[str]:
+        """The event logs that the jobs' submit files name, each once, with ``*`` for what is not
+        known before a job is submitted; none where they cannot be read, and of a workflow with a
+        log of its own, which is what they all name."""
+        logs: dict[str, None] = {}
+        if self.workflow_log is not None:
+            return []
+        with suppress(InputError):
+            for name in self.nodes:
+                known = self.values(name)
+                if log := _UNKNOWN.sub("*", known.get("log", "")):
+                    folder = known.get("initialdir", "")
+                    logs[str(self.beside(name, os.path.join(folder, log)))] = None  # noqa: PTH118
+        return list(logs)
 
     def job_names(self) -> list[str]:
         """All jobs, in the order of the DAG file. Raises InputError where it cannot be read."""
