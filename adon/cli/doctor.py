@@ -177,6 +177,7 @@ def _configured(file: Path) -> Iterator[CheckResult]:
     for line in used_files(config, file):
         if line.startswith("warning: "):
             yield CheckResult("one archive, one state", line, False, False)
+    yield from _leader(config)
     yield from _followed(config)
     yield from _slow(config)
     yield from _bridges(config)
@@ -210,6 +211,23 @@ def _kept(config: Config, file: Path, key: str) -> CheckResult:
     except (AdonError, OSError) as error:
         found, works = str(error), False
     return CheckResult(what, found, works, advice=f"mend broker.{key}: docs/{key}.md")
+
+
+def _leader(config: Config) -> Iterator[CheckResult]:
+    """Whether requests could be forwarded to the broker that leads on the same database."""
+    from adon.config.security import trust_of
+    from network_provisioner.api.forward import reach
+    from network_provisioner.stores.postgres import leader_address
+
+    if not is_database_url(config.broker.state):
+        return
+    with contextlib.suppress(AdonError):  # told already
+        if address := leader_address(str(config.broker.state)):
+            problem = reach(address, trust_of(config.security.tls))
+            yield CheckResult(
+                "the broker that leads on the database", f"{address} {problem or 'answers'}",
+                not problem, advice="correct broker.address there, or security.tls.brokers here",
+            )  # fmt: skip
 
 
 def _followed(config: Config) -> Iterator[CheckResult]:

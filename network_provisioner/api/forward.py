@@ -30,7 +30,7 @@ from network_provisioner.api.gate import (
     Send,
 )
 from network_provisioner.api.problems import answer_to
-from network_provisioner.base.errors import BrokerError
+from network_provisioner.base.errors import BrokerError, printable
 from network_provisioner.queries import Queries
 from network_provisioner.stores.store import Leader
 
@@ -142,8 +142,7 @@ class Forward:
         path = scope.get("raw_path") or scope["path"].encode()
         query = b"?" + scope["query_string"] if scope["query_string"] else b""
         url = leader.address.encode() + path.partition(b"?")[0] + query
-        with requests.Session() as session:
-            session.trust_env = False  # no proxy between brokers
+        with _session() as session:
             return session.send(
                 requests.Request(
                     scope["method"], url.decode("latin-1"), headers, data=body
@@ -198,6 +197,28 @@ class Forward:
 
         threading.Thread(target=run, name="adon-forward", daemon=True).start()
         return asyncio.wrap_future(done)
+
+
+def reach(address: str, trust: Trust) -> str:
+    """In words, why the broker at a URL cannot be asked; "" where it answers, whatever it says."""
+    try:
+        with _session() as session:
+            session.get(
+                f"{address}/v1/health",
+                timeout=(_CONNECT_S, WAIT_S),
+                verify=trust.authorities or True,
+                cert=trust.certificate,
+            )
+    except requests.RequestException as error:
+        reason = getattr(error.args[0] if error.args else None, "reason", error)
+        return printable(f"cannot be reached: {reason}")
+    return ""
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False  # no proxy between brokers
+    return session
 
 
 def _passed(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -88,6 +88,22 @@ def skew_s(before: float, there: float, after: float) -> float:
     return max(before - there, 0.0) - max(there - after, 0.0)
 
 
+def leader_address(url: str) -> str:
+    """The URL of the broker that leads at a database's URL, "" for none. Raises StoreError."""
+    connection = PostgresConnection(url)
+    try:
+        if connection.rows("SELECT to_regclass('adon_meta')", {})[0][0] is None:
+            return ""
+        return "".join(
+            address
+            for (address,) in connection.rows(
+                f"SELECT address FROM adon_meta WHERE until > {TIME}", {}
+            )
+        )
+    finally:
+        connection.close()
+
+
 class PostgresStore(Store):
     """A :class:`~network_provisioner.stores.store.Store` in the PostgreSQL database at a URL."""
 

@@ -24,6 +24,7 @@ from killed_broker import SteppedStore
 from postgres_world import new_place, patient_stores, server_in, stores_at
 from waiting import until
 
+from adon.cli import doctor
 from examples.testbed.ports import free_ports
 from examples.testbed.postgres import Postgres
 from network_provisioner.base.errors import BrokerError
@@ -191,6 +192,9 @@ def test_whoever_is_asked_one_decides(brokers: Brokers) -> None:
     assert one.topology()["links"] == other.topology()["links"]
     again(lambda: other.release("a", 10**9, 1.0))
     installed(one, "b")
+    checks = {c.what: c for c in doctor.findings(brokers.folder / "0.yml")}
+    check = checks["the broker that leads on the database"]
+    assert check.ok and check.found == f"{one.health()['leader']} answers"
     for client in (one, other):  # each answers what the database says
         assert client.get("a").state is TransitState.RELEASED
         assert [t.id for t in client.list()] == ["a", "b"]

@@ -22,7 +22,7 @@ from starlette.responses import StreamingResponse
 from network_provisioner.access import Key, Keyring, Principal, Role
 from network_provisioner.api import create_app
 from network_provisioner.api.connection import server_context
-from network_provisioner.api.forward import Trust
+from network_provisioner.api.forward import Trust, reach
 from network_provisioner.base.errors import BrokerError
 from network_provisioner.base.model import TransitRequest
 from network_provisioner.client.broker import BrokerClient
@@ -125,6 +125,17 @@ def test_a_request_waits_for_the_next_leader(pair: Pair) -> None:
         pair.follow(address)
         asked.join(FOR_EVER_S)
         assert pair.leader.broker.get("t").state == "installed"
+
+
+def test_a_leader_that_cannot_be_reached_is_found_before(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert "cannot be reached: " in reach(f"http://127.0.0.1:{port}", Trust())
+    authority = Authority(tmp_path)
+    tls = server_context(*authority.issue("broker", hosts=["127.0.0.1"]), None)
+    with serving(create_app(Rig(tmp_path / "s").broker), tls) as port:
+        assert "certificate" in reach(f"https://127.0.0.1:{port}", Trust())
+        assert reach(f"https://127.0.0.1:{port}", Trust(authority.file)) == ""
 
 
 def test_who_is_elected_answers_itself(pair: Pair) -> None:
