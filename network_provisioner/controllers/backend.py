@@ -46,7 +46,8 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``trouble``, ``blind`` and ``dead_ends`` may raise ControllerError.
+    ``label``, ``connected``, ``trouble``, ``blind``, ``late`` and ``dead_ends`` may raise
+    ControllerError.
     ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
     with what it should have.
     """
@@ -97,9 +98,15 @@ class SwitchBackend(ABC):
         nobody."""
         return frozenset()
 
+    def late(self) -> Set[int]:
+        """The switches that, at the last :meth:`look_at_ports`, had not done what it or the last
+        :meth:`probe` asked of them; asks nobody."""
+        return frozenset()
+
     @abstractmethod
     def probe(self, segments: Collection[Segment]) -> None:
-        """Send a packet over each of these, whose switches are connected."""
+        """Send a packet over each of these, whose switches are connected; from one that is
+        :meth:`late`, perhaps not."""
 
     @abstractmethod
     def heard(self) -> set[Way]:

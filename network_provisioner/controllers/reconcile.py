@@ -157,7 +157,8 @@ class Reconciler:
         try:
             return self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())
         except ControllerError as error:
-            LOG.warning("its bytes are not counted: %s", error)
+            if there <= self._backend.connected():  # else that is said already
+                LOG.warning("its bytes are not counted: %s", error)
             return []
 
     def prepare(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Transition:

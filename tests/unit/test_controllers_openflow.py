@@ -19,7 +19,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import reconcile
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.openflow import connections
+from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import (
@@ -425,12 +425,16 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
         [here := Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)]
     )
     rig.s2.silent = True
+    question = rig.openflow._switches._submit(2, [], wire.groups_request())
+    change = rig.openflow._switches._submit(2, [wire.delete_by_cookie(0x77, 2**64 - 1)])
 
     def is_silent() -> bool:
         rig.openflow._switches._channels[2].silent_s = 30.0  # as if it had been for so long
         return rig.openflow.switches()[1].problem == "does not answer"
 
     rig.wait_for("the news", is_silent)
+    rig.wait_for("the end of the question", question.is_done)
+    assert not change.is_done()
     assert not rig.openflow.switches()[1].connected and rig.openflow.switches()[0].connected
     with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
         rig.controller.apply([here, rig.circuit("over")])

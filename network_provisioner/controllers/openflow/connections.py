@@ -30,11 +30,12 @@ _HANDSHAKE_S = 10.0
 _ALIVE_S = 2.0
 # A switch whose connection broke tries again sooner than this.
 _RIVAL_S = 3.0
-# A switch from which nothing has come for so long, though it was asked every half second, is
-# silent: nothing new is begun there, and what runs goes on. A packet that is lost on a path of 300
-# ms costs less than that, and so does an ordinary batch of rules.
+# A switch from which nothing has come for so long, though it was asked again and again, is silent:
+# nothing new is begun there, nobody waits for an answer, and changes go on. A packet that is lost
+# on a path of 300 ms costs less than that, and so does an ordinary batch of rules.
 SILENT_AFTER_S = 1.5
-_ECHO_S = 0.5
+_ECHO_S = 0.25
+_LATE_S = 1.0  # who looks again only after so long is on a busy machine
 _MOST_STRANGERS = 100  # unknown datapath ids that are logged
 _DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
 # Kernel-side send timeout (struct timeval): nobody waits forever on a switch that does not read.
@@ -50,14 +51,20 @@ class NonsenseError(ChannelLostError):
 
 
 class Ticket:
-    """A batch of messages with one final answer; refusals of any of them are collected."""
+    """A batch of messages with one final answer; refusals of any of them are collected.
+    ``is_question``: it changes nothing, so nobody need know how it ends."""
 
-    def __init__(self, xids: list[int]) -> None:
+    def __init__(self, xids: list[int], is_question: bool = False) -> None:
         self._done = threading.Event()
         self._lost = ""
         self.xids = xids
+        self.is_question = is_question
         self.replies: list[Any] = []
         self.errors: list[tuple[int, Any]] = []
+
+    def is_done(self, within_s: float = 0.0) -> bool:
+        """Whether the answer is complete, or will never come."""
+        return self._done.wait(within_s)
 
     def wait(self, timeout_s: float) -> None:
         """Until the answer is complete. Raises ChannelLostError."""
@@ -155,7 +162,9 @@ class Channel:
         """
         batch = [*messages, last or wire.barrier()]
         with self._lock:
-            ticket = Ticket([self._next_xid() for _ in batch])
+            ticket = Ticket(
+                [self._next_xid() for _ in batch], all(map(wire.is_question, batch[:-1] or batch))
+            )
             if self._closed:
                 ticket.finish("the connection was closed")
                 return ticket
@@ -197,15 +206,23 @@ class Channel:
             if self._closed:
                 return
             self._closed = True
-            waiting = set(self._tickets.values())
-            self._tickets.clear()
-        for ticket in waiting:
-            ticket.finish(reason)
+        self._end(lambda ticket: True, reason)
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             LOG.debug("switch %s had hung up already", format_dpid(self.dpid))
         self._sock.close()
+
+    def drop_questions(self) -> None:
+        """Wait for no answer any more; for the end of changes all the same."""
+        self._end(lambda ticket: ticket.is_question, "it does not answer")
+
+    def _end(self, which: Callable[[Ticket], bool], reason: str) -> None:
+        with self._lock:
+            ending = {ticket for ticket in self._tickets.values() if which(ticket)}
+            self._tickets = {x: t for x, t in self._tickets.items() if t not in ending}
+        for ticket in ending:
+            ticket.finish(reason)
 
     @staticmethod
     def _decode(data: bytes) -> Any:
@@ -380,7 +397,7 @@ class Connections(SwitchBackend):
         before = time.monotonic()
         while not closing.wait(_ECHO_S):
             now = time.monotonic()
-            late, before = now - before > 2 * _ECHO_S, now
+            late, before = now - before > _LATE_S, now
             with self._lock:
                 channels = list(self._channels.items())
             for dpid, channel in channels:
@@ -390,6 +407,8 @@ class Connections(SwitchBackend):
                 with self._lock:
                     was_silent = dpid in self._silent
                     (self._silent.add if silent else self._silent.discard)(dpid)
+                if silent:
+                    channel.drop_questions()
                 if was_silent and not silent:
                     self._greet(dpid)  # what was changed meanwhile it does not have
 
@@ -410,18 +429,16 @@ class Connections(SwitchBackend):
             return ticket
         return channel.submit(messages, last=last)
 
-    def _wait(
-        self, dpid: int, ticket: Ticket, problems: list[str], patience_s: float = math.inf
-    ) -> list[tuple[int, Any]]:
-        """The refusals of a batch; a lost switch is added to ``problems``. One that takes longer
-        than ``patience_s`` is not lost yet."""
+    def _wait(self, dpid: int, ticket: Ticket, problems: list[str]) -> list[tuple[int, Any]]:
+        """The refusals of a batch; a switch that did not answer is added to ``problems``, and hung
+        up on where it is not known to be silent."""
         try:
-            ticket.wait(min(patience_s, self._reply_timeout_s))
+            ticket.wait(self._reply_timeout_s)
         except ChannelLostError as error:
             problems.append(f"{self.label(dpid)}: {error}")
             with self._lock:
                 channel = self._channels.get(dpid)
-            if channel is not None and patience_s >= self._reply_timeout_s:
+            if channel is not None and not ticket.is_done():
                 # It reconnects and is then brought to the state that is wanted.
                 channel.close(str(error))
         return ticket.errors

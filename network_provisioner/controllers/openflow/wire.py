@@ -284,6 +284,11 @@ def delete_by_cookie(cookie: int, mask: int) -> Any:
     )
 
 
+def is_question(message: Any) -> bool:
+    """Whether it changes nothing and sends nothing."""
+    return isinstance(message, PARSER.OFPMultipartRequest)
+
+
 def flows_request(cookie: int, mask: int) -> Any:
     """Asks for every rule whose cookie agrees under the mask."""
     return PARSER.OFPFlowStatsRequest(
