@@ -92,6 +92,14 @@ class LinkWatch:
     def look(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
         are watched."""
+        # Where rounds come late the machine is busy, and probes are late as well.
+        in_time = time.monotonic() - self._round_at < 2 * self._backend.watch_s
+        try:
+            self._look(in_time)
+        finally:
+            self._round_at = time.monotonic()
+
+    def _look(self, in_time: bool) -> None:
         heard = self._backend.heard()
         self.expect(heard - self.known)
         self._missed |= dict.fromkeys(heard, 0)
@@ -111,12 +119,9 @@ class LinkWatch:
         ways = self.known & {one.way for one in probed}
         self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
         self._missed = {way: self._missed.get(way, 0) for way in ways}
-        before, self._round_at = self._round_at, time.monotonic()
         self._backend.probe(probed)
-        # Where rounds come late the machine is busy, and probes are late as well; so they are where
-        # the switch at one end is.
         late = self._backend.late()
-        if time.monotonic() - before < 2 * self._backend.watch_s:
+        if in_time:
             self._missed = {
                 way: missed + late.isdisjoint(end[0] for end in way)
                 for way, missed in self._missed.items()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
 from controller_worlds import MBPS, two_switches
-from fake_switch import ECHO_REQUEST, FakeSwitch
+from fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
@@ -443,6 +443,52 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     rig.wait_for("the rules", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
     rig.controller.apply([here, rig.circuit("over")])
     assert rig.s2.connections == 1
+
+
+def test_a_circuit_does_not_need_the_answer_of_a_switch_that_is_not_on_its_path(
+    rig: FakeRig,
+) -> None:
+    before = rig.circuit("a")
+    rig.controller.apply([before])
+    rig.s2.silent = True
+    rig.wait_at_most(0.1)
+    here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
+    rig.controller.apply([before, here])
+    assert rig.openflow._reconciler.circuits == (before, here)
+    rig.wait_at_most(30.0)
+    rig.s2.silent = False
+    rig.wait_for("return of s2", lambda: rig.controller.installed() == ["a", "here"])
+
+
+def test_a_switch_that_answers_nothing_but_echoes_is_left_alone_until_it_does(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.mangle = lambda answer: answer if answer[1:2] == bytes([ECHO_REPLY]) else b""
+    rig.wait_at_most(0.1)
+    with pytest.raises(ControllerError, match=r"s2 .*no answer within 0.1 s"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.wait_for("its return", lambda: 2 in rig.openflow._switches._channels)
+    status = rig.openflow.switches()[1]
+    assert (status.connected, status.problem) == (False, "does not answer")
+    connections = rig.s2.connections
+    with pytest.raises(ControllerError, match=r"s2 .*is not connected"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.s2.mangle = lambda answer: answer
+    rig.wait_for("an answer", lambda: rig.openflow.switches()[1].connected)
+    rig.wait_at_most(30.0)
+    rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    assert rig.s2.connections == connections
+
+
+def test_a_lease_that_ends_is_no_repair(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a", lease_s=20), rig.circuit("b")])
+    both = rig.shaper.laid["s1-a"]
+    rig.check_often()
+    rig.wait_for("the end of a", lambda: rig.openflow._reconciler.plan().carrier("a") is None)
+    for name in ("compared", "compared again"):
+        rig.openflow._reconciler._fingerprints.clear()
+        rig.wait_for(name, lambda: rig.openflow._reconciler._fingerprints.keys() == {1, 2})
+    assert rig.shaper.laid["s1-a"] != both
+    assert [switch.repairs for switch in rig.openflow.switches()] == [{}, {}]
 
 
 def test_what_is_released_is_no_loss(rig: FakeRig) -> None:

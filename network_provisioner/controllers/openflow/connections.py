@@ -217,6 +217,10 @@ class Channel:
         """Wait for no answer any more; for the end of changes all the same."""
         self._end(lambda ticket: ticket.is_question, "it does not answer")
 
+    def drop(self, dropped: Ticket) -> None:
+        """Wait for a ticket no more."""
+        self._end(lambda ticket: ticket is dropped, "it does not answer")
+
     def _end(self, which: Callable[[Ticket], bool], reason: str) -> None:
         with self._lock:
             ending = {ticket for ticket in self._tickets.values() if which(ticket)}
@@ -308,6 +312,7 @@ class Connections(SwitchBackend):
         self._reply_timeout_s = reply_timeout_s
         self._silent_after_s = silent_after_s
         self._silent: set[int] = set()
+        self._mute: set[int] = set()  # those that answered too late, and nothing since
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
@@ -373,12 +378,12 @@ class Connections(SwitchBackend):
     def connected(self) -> set[int]:
         """The datapath ids of the switches that are connected now, and not silent."""
         with self._lock:
-            return self._channels.keys() - self._silent
+            return self._channels.keys() - self._silent - self._mute
 
     def trouble(self, dpid: int) -> str:
         """See SwitchBackend."""
         with self._lock:
-            there, silent = dpid in self._channels, dpid in self._silent
+            there, silent = dpid in self._channels, dpid in self._silent | self._mute
         if there and silent:
             return "does not answer"
         rival = self._rival(dpid) if there else ""
@@ -409,7 +414,7 @@ class Connections(SwitchBackend):
                     (self._silent.add if silent else self._silent.discard)(dpid)
                 if silent:
                     channel.drop_questions()
-                if was_silent and not silent:
+                if was_silent and not silent and dpid not in self._mute:
                     self._greet(dpid)  # what was changed meanwhile it does not have
 
     @abstractmethod
@@ -439,7 +444,9 @@ class Connections(SwitchBackend):
             with self._lock:
                 channel = self._channels.get(dpid)
             if channel is not None and not ticket.is_done():
-                # It reconnects and is then brought to the state that is wanted.
+                # It reconnects and, once it answers, is brought to the state that is wanted.
+                with self._lock:
+                    self._mute.add(dpid)
                 channel.close(str(error))
         return ticket.errors
 
@@ -506,7 +513,7 @@ class Connections(SwitchBackend):
         if before is not None:
             before.close("the switch connected again")
         LOG.info("%s connected", self.label(dpid))
-        self._greet(dpid)
+        self._use(channel)
         try:
             wrong = channel.serve(partial(self._hear, dpid))
         finally:
@@ -519,6 +526,25 @@ class Connections(SwitchBackend):
         if wrong:
             LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
+
+    def _use(self, channel: Channel) -> None:
+        """Use a switch from now on; one that answered too late the last time, once it answers."""
+        if channel.dpid in self._mute:
+            self._spawn(self._await_answer, channel)
+        else:
+            self._greet(channel.dpid)
+
+    def _await_answer(self, channel: Channel) -> None:
+        with suppress(ChannelLostError):
+            while channel.dpid in self._mute:
+                ticket = channel.submit([wire.barrier()], last=wire.port_descriptions_request())
+                if ticket.is_done(self._reply_timeout_s):
+                    ticket.wait(0.0)
+                    with self._lock:
+                        self._mute.discard(channel.dpid)
+                    self._greet(channel.dpid)
+                else:
+                    channel.drop(ticket)
 
     def _report_dropped(self, channel: Channel, why: str) -> None:
         """Log who was hung up on, once for as long as it comes again and again."""
