@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, TypeVar
@@ -143,8 +143,19 @@ class Queries:
             "queued": queued,
             "links_failed": self._failures.described(),
             "links_unknown": [link.label for link in self._failures.unknown()],
-            "switches": [asdict(status) for status in self._failures.statuses()],
+            "switches": list(self._switches()),
         }
+
+    def _switches(self) -> Iterator[dict[str, Any]]:
+        """Each switch as it is; of one with a problem, how many transits pass it."""
+        statuses = self._failures.statuses()
+        passed: Counter[str] = Counter()
+        if any(status.problem for status in statuses):
+            for transit in self._active.on_switches():
+                paths = transit.grant.path, *(part.path for part in transit.grant.parts)
+                passed.update({node for path in paths for node in path})
+        for status in statuses:
+            yield asdict(status) | {"transits": passed[status.name] if status.problem else None}
 
     def describe_topology(
         self,

@@ -104,6 +104,11 @@ class Channel:
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return not self._closed
+
     def handshake(self) -> None:
         """Exchange hellos and learn the datapath id. Raises ChannelLostError."""
         self._sock.settimeout(_HANDSHAKE_S)
@@ -148,7 +153,7 @@ class Channel:
                         kind = f"{type(message).__name__} ({type(error).__name__}: {error})"
                         raise NonsenseError(f"a message that makes no sense: {kind}") from error
         except (ChannelLostError, OSError) as error:
-            reason = str(error)
+            reason = getattr(error, "strerror", None) or str(error)
             wrong = reason if isinstance(error, NonsenseError) else ""
         finally:
             self.close(reason or "the connection was closed")
@@ -321,7 +326,7 @@ class Connections(SwitchBackend):
         # used; and where the last of them was, and the monotonic second at which it went.
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
-        self._strangers: set[int] = set()  # datapath ids of no switch of ours
+        self._strangers: set[int] = set()  # datapath ids of connections that are not used
         # Who was hung up on, and why; and the monotonic second of that.
         self._dropped: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
@@ -378,7 +383,8 @@ class Connections(SwitchBackend):
     def connected(self) -> set[int]:
         """The datapath ids of the switches that are connected now, and not silent."""
         with self._lock:
-            return self._channels.keys() - self._silent - self._mute
+            there = {dpid for dpid, channel in self._channels.items() if channel.is_open}
+            return there - self._silent - self._mute
 
     def trouble(self, dpid: int) -> str:
         """See SwitchBackend."""
@@ -556,12 +562,17 @@ class Connections(SwitchBackend):
             LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, why)
 
     def _report_stranger(self, channel: Channel) -> None:
-        """Log a switch that the topology does not have, once: it will come again and again."""
+        """Log a connection that is not used, once: it will come again and again."""
         dpid = channel.dpid
-        if dpid in self._names or dpid in self._strangers:
+        if dpid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
             return
-        if len(self._strangers) < _MOST_STRANGERS:
-            self._strangers.add(dpid)
+        self._strangers.add(dpid)
+        if dpid in self._names:
+            LOG.warning(
+                "%s has an auxiliary connection from %s, which is not used",
+                self.label(dpid), channel.peer,
+            )  # fmt: skip
+        else:
             ours = ", ".join(map(format_dpid, sorted(self._names)))
             LOG.warning(
                 "a switch with dpid %s connected from %s, expected one of %s",
