@@ -149,9 +149,9 @@ class Reconciler:
 
     def counted(self, groups: Iterable[CircuitGroup]) -> list[SeenRule]:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
-        answer, none."""
+        answer, none; nor where two sites have no addresses of one family."""
         rules = self.plan().by_group
-        return self._counted(rules[group.key][0] for group in groups)
+        return self._counted(rule for group in groups for rule in rules[group.key][:1])
 
     def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
         wanted: dict[int, set[int]] = {}

@@ -479,6 +479,13 @@ def test_a_switch_that_answers_nothing_but_echoes_is_left_alone_until_it_does(ri
     assert rig.s2.connections == connections
 
 
+def test_nothing_is_counted_between_sites_without_addresses_of_one_family(rig: FakeRig) -> None:
+    (local,) = (node for node in rig.topology.nodes.values() if node.name == "local")
+    object.__setattr__(local, "address", "fd00::9")
+    rig.controller.apply([circuit := Circuit("a", ("mu", "s1", "local"), MBPS, MBPS, 2e9)])
+    assert rig.controller.circuit_bytes(circuit.id) == 0
+
+
 def test_a_lease_that_ends_is_no_repair(rig: FakeRig) -> None:
     rig.controller.apply([rig.circuit("a", lease_s=20), rig.circuit("b")])
     both = rig.shaper.laid["s1-a"]
