@@ -161,6 +161,10 @@ class SwitchBackend(ABC):
         """How many rules more a switch's table has room for, None where nobody knows."""
         return None
 
+    def queues(self, dpid: int) -> Set[tuple[int, int]]:
+        """The queues that a switch says it has, by port and number; none where it does not say."""
+        return frozenset()
+
     @abstractmethod
     def can_meter(self, dpid: int) -> bool:
         """Whether a switch has meters that drop, and whose rate can be changed."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from network_provisioner.base.controller import Circuit, ControllerError, Queue
 from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.controllers.backend import SwitchBackend, switch_names
+from network_provisioner.controllers.backend import SwitchBackend, port_devices, switch_names
 from network_provisioner.controllers.groups import CircuitGroup, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
@@ -110,10 +110,13 @@ class Reconciler:
         self._shaped: SwitchPlan | None = None
         self._brought: dict[int, SwitchPlan] = {}
         self._failed: frozenset[Pair] = frozenset()
+        self._ends = {device: end for end, device in port_devices(topology).items()}
+        self._queued: set[str] = set()  # the devices that had all their queues
         self.keep_by(keep)
 
     def keep_by(self, keep: str) -> None:
         """Keep rates in another way from the next change on."""
+        self._keep = keep
         self._planner = Planner(self._topology, keep)
         self._failed = frozenset()
         self._current = None
@@ -366,6 +369,8 @@ class Reconciler:
             self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
             self._shaped = plan
         shapes = {dpid: self._shapes_at(dpid, plan) for dpid in dpids}
+        if self._keep == "queue":
+            shaper.doubt(self._without_queues(shapes))
         try:
             wrong = shaper.sync([shape for here in shapes.values() for shape in here])
         except AdonError:  # on which of them?
@@ -381,6 +386,23 @@ class Reconciler:
                 count = Counter({"devices' classes": len(at)})
                 found[dpid] = Resync(bool(at), +count, "".join(at[:1]))
         return found
+
+    def _without_queues(self, shapes: Mapping[int, Sequence[DeviceShape]]) -> list[str]:
+        """The devices that have lost queues, though a database may say that they have them."""
+        lost = []
+        for dpid, here in shapes.items():
+            try:
+                there = self._backend.queues(dpid)
+            except ControllerError as error:
+                LOG.info("queues are not known: %s", error)
+                continue
+            for shape in here:
+                numbers = {n for end, n in there if (dpid, end) == self._ends[shape.device]}
+                if numbers >= {0, *(c.mark for c in shape.classes)}:
+                    self._queued.add(shape.device)
+                elif shape.device in self._queued:  # else the switch may not say
+                    lost.append(shape.device)
+        return lost
 
     def _shapes_at(self, dpid: int, plan: SwitchPlan) -> list[DeviceShape]:
         return [shape for shape in plan.shapes if shape.switch == self._names[dpid]]

@@ -479,6 +479,28 @@ def test_a_switch_that_answers_nothing_but_echoes_is_left_alone_until_it_does(ri
     assert rig.s2.connections == connections
 
 
+def test_queues_that_a_switch_has_lost_are_laid_anew_whatever_its_database_says(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {"s1-a": (1, 10), "s1-b": (1, 11), "s2-a": (2, 10), "s2-b": (2, 11)}
+    lost: set[tuple[int, int]] = set()
+
+    def queues(dpid: int) -> set[tuple[int, int]]:
+        laid = [(ends[device], c.mark) for device, s in rig.shaper.laid.items() for c in s.classes]
+        laid += [(end, 0) for end in ends.values()]
+        return {(end[1], mark) for end, mark in laid if end[0] == dpid and end not in lost}
+
+    monkeypatch.setattr(rig.openflow._switches, "queues", queues)
+    rig.openflow._reconciler.keep_by("queue")
+    rig.controller.apply([rig.circuit("a")])
+    rig.check_often()
+    rig.wait_for("a look", lambda: rig.openflow._reconciler._queued == ends.keys())
+    lost.add((1, 10))
+    repaired = {"devices' classes": 1}
+    rig.wait_for("a repair", lambda: rig.openflow.switches()[0].repairs == repaired)
+    lost.clear()
+
+
 def test_nothing_is_counted_between_sites_without_addresses_of_one_family(rig: FakeRig) -> None:
     (local,) = (node for node in rig.topology.nodes.values() if node.name == "local")
     object.__setattr__(local, "address", "fd00::9")

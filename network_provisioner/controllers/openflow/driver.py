@@ -249,6 +249,11 @@ class OpenFlowSwitches(Connections):
         active = next((one.active_count for one in found if one.table_id == 0), None)
         return None if most is None or active is None else most - active
 
+    def queues(self, dpid: int) -> Set[tuple[int, int]]:
+        """See SwitchBackend. A switch that knows no queues refuses the question."""
+        found = self._ask_softly(dpid, wire.queues_request())
+        return {(queue.port_no, queue.queue_id) for queue in found}
+
     def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
         """What a switch answers to what it need not know: nothing where it refuses."""
         problems: list[str] = []

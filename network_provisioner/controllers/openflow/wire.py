@@ -308,6 +308,11 @@ def ports_request() -> Any:
     return PARSER.OFPPortStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY)
 
 
+def queues_request() -> Any:
+    """Asks for the counters of every queue."""
+    return PARSER.OFPQueueStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY, OFP.OFPQ_ALL)
+
+
 def tables_requests() -> tuple[Any, Any]:
     """Ask how many rules each table takes, and how many it has."""
     features = PARSER.OFPTableFeaturesStatsRequest(_PROTOCOL, 0)

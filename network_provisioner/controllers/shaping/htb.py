@@ -299,9 +299,9 @@ class TcShaper:
         """See :class:`Shaper`."""
         self._step(list(shapes), shrink, lambda _, new: new)
 
-    def doubt(self) -> None:
+    def doubt(self, devices: Iterable[str] | None = None) -> None:
         """See :class:`Shaper`."""
-        self._doubted |= self._laid.keys()
+        self._doubted.update(self._laid if devices is None else devices)
 
     def remove(self, devices: Iterable[str]) -> None:
         """See :class:`Shaper`."""
