@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.model import ENDED, LIVE, Transit
+from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit
 from network_provisioner.controllers.route_table import route_table
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
@@ -151,9 +151,10 @@ class Queries:
         statuses = self._failures.statuses()
         passed: Counter[str] = Counter()
         if any(status.problem for status in statuses):
-            for transit in self._active.on_switches():
-                paths = transit.grant.path, *(part.path for part in transit.grant.parts)
-                passed.update({node for path in paths for node in path})
+            for transit in list(self._active.all.values()):  # others change it meanwhile
+                if transit.state in ON_SWITCHES:
+                    paths = transit.grant.path, *(part.path for part in transit.grant.parts)
+                    passed.update({node for path in paths for node in path})
         for status in statuses:
             yield asdict(status) | {"transits": passed[status.name] if status.problem else None}
 
