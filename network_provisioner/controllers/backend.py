@@ -29,6 +29,7 @@ class SwitchChange(Enum):
     """What can happen at a switch without our doing."""
 
     CONNECTED = "it has connected, for the first time or again"
+    ANSWERS = "it answers again on the connection that it has"
     LEASE_ENDED = "the lease of a rule has ended"
     RULES_REMOVED = "somebody else has removed rules of ours"
 

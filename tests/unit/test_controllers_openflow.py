@@ -442,7 +442,7 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     rig.s2.silent = False
     rig.wait_for("the rules", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
     rig.controller.apply([here, rig.circuit("over")])
-    assert rig.s2.connections == 1
+    assert rig.s2.connections == 1 == len(rig.openflow._monitor._switches[2].came_at)
 
 
 def test_a_circuit_does_not_need_the_answer_of_a_switch_that_is_not_on_its_path(

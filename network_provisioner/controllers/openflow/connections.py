@@ -18,7 +18,7 @@ from typing import Any
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.backend import SwitchBackend
+from network_provisioner.controllers.backend import SwitchBackend, SwitchChange
 from network_provisioner.controllers.openflow import wire
 
 LOG = logging.getLogger(__name__)
@@ -421,11 +421,12 @@ class Connections(SwitchBackend):
                 if silent:
                     channel.drop_questions()
                 if was_silent and not silent and dpid not in self._mute:
-                    self._greet(dpid)  # what was changed meanwhile it does not have
+                    # What was changed meanwhile it does not have.
+                    self._greet(dpid, SwitchChange.ANSWERS)
 
     @abstractmethod
-    def _greet(self, dpid: int) -> None:
-        """A switch has connected."""
+    def _greet(self, dpid: int, change: SwitchChange = SwitchChange.CONNECTED) -> None:
+        """A switch is there: it has connected, or answers again."""
 
     @abstractmethod
     def _hear(self, dpid: int, message: Any) -> None:

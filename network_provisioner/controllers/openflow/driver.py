@@ -497,13 +497,13 @@ class OpenFlowSwitches(Connections):
             for dpid, ticket in tickets.items()
         }
 
-    def _greet(self, dpid: int) -> None:
+    def _greet(self, dpid: int, change: SwitchChange = SwitchChange.CONNECTED) -> None:
         with self._lock:
             self._meters.pop(dpid, None)
             self._unasked.add(dpid)
             for key in [key for key in self._deleting if key[0] == dpid]:
                 del self._deleting[key]
-        self.events.put(SwitchEvent(dpid, SwitchChange.CONNECTED))
+        self.events.put(SwitchEvent(dpid, change))
 
     def _hear(self, dpid: int, message: Any) -> None:
         if isinstance(message, wire.PARSER.OFPFlowRemoved):
