@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from network_provisioner.base.controller import Controller, ControllerError
 from network_provisioner.base.errors import AdonError, BrokerError, InputError
-from network_provisioner.base.model import ENDED, LIVE, Transit, TransitState
+from network_provisioner.base.model import ENDED, LIVE, ON_SWITCHES, Transit, TransitState
 from network_provisioner.controllers.route_table import route_table
 from network_provisioner.state.active_transits import ActiveTransits
 from network_provisioner.state.ledger import Ledger
@@ -146,7 +146,7 @@ class Queries:
             "queued": queued,
             "links_failed": self._failures.described(),
             "links_unknown": [link.label for link in self._failures.unknown()],
-            "switches": [asdict(status) for status in self._failures.statuses()],
+            "switches": list(self._switches()),
             "leads": not self.follows,
             "leader": "" if self.leader is None else self.leader.address,
         }
@@ -164,6 +164,18 @@ class Queries:
         with suppress(StoreError):  # which is another problem
             states.update(self._store.count())
         return sum(states[state] for state in LIVE), states[TransitState.QUEUED]
+
+    def _switches(self) -> Iterator[dict[str, Any]]:
+        """Each switch as it is; of one with a problem, how many transits pass it."""
+        statuses = self._failures.statuses()
+        passed: Counter[str] = Counter()
+        if any(status.problem for status in statuses):
+            for transit in list(self._active.all.values()):  # others change it meanwhile
+                if transit.state in ON_SWITCHES:
+                    paths = transit.grant.path, *(part.path for part in transit.grant.parts)
+                    passed.update({node for path in paths for node in path})
+        for status in statuses:
+            yield asdict(status) | {"transits": passed[status.name] if status.problem else None}
 
     def describe_topology(
         self,

@@ -24,9 +24,11 @@ from adon.cli.parsing import Nouns, add_command, add_output
 from adon.machine import box
 from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError
+from network_provisioner.base.instants import local_time
 
 if TYPE_CHECKING:
     from adon.config.sections import Config
+    from network_provisioner.client.broker import BrokerClient
 
 _MORE = """
 Exit codes: 0 nothing required is missing; 1 something is.
@@ -180,6 +182,7 @@ def _configured(file: Path) -> Iterator[CheckResult]:
     yield from _leader(config)
     yield from _followed(config)
     yield from _slow(config)
+    yield from _running(config)
     yield from _bridges(config)
 
 
@@ -270,12 +273,36 @@ def _as_owner(file: Path) -> Iterator[str]:
         os.setgroups(before[2])
 
 
+def _running(config: Config) -> Iterator[CheckResult]:
+    """What is wrong with the network and the broker now, where it runs and tells this user."""
+    with contextlib.suppress(AdonError):  # most likely it was not started yet
+        broker = _broker(config)
+        health = broker.health()
+        what = f"the broker at {broker.url}"
+        if health["status"] == "ok":
+            yield CheckResult(what, "ok", True)
+            return
+        yield CheckResult(what, f"degraded: {health['problem']}", False)
+        for switch in health["switches"]:
+            if switch["problem"]:
+                since = f" since {local_time(switch['since'])}" if switch["since"] else ""
+                passed = f"transits that pass it: {switch['transits']}"
+                yield CheckResult(switch["label"], f"{switch['problem']}{since}, {passed}", False)
+
+
+def _broker(config: Config) -> BrokerClient:
+    """The broker of a configuration. Raises AdonError."""
+    from network_provisioner.client.broker import BrokerClient
+    from network_provisioner.client.credentials import from_environment
+
+    url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
+    return BrokerClient(url, _ASKED_S, *from_environment(os.environ))
+
+
 def _slow(config: Config) -> Iterator[CheckResult]:
     """What makes transfers slower than the network is: ceilings of templates, and what the broker
     warns of live transits, where it runs and tells this user."""
     from network_provisioner.base.model import LIVE
-    from network_provisioner.client.broker import BrokerClient
-    from network_provisioner.client.credentials import from_environment
     from network_provisioner.selection.terms import small_ceiling
     from network_provisioner.templates.data import templates_from_dict
     from network_provisioner.topology.data import topology_from_dict
@@ -285,9 +312,7 @@ def _slow(config: Config) -> Iterator[CheckResult]:
         most_bps = topology_from_dict(config.topology).largest_bps
         templates = templates_from_dict(config.templates).values()
         found += filter(None, (small_ceiling(one, most_bps) for one in templates))
-        url = os.environ.get("ADON_BROKER", f"http://{config.broker.listen}")
-        broker = BrokerClient(url, _ASKED_S, *from_environment(os.environ))
-        live = (t for t in broker.list() if t.state in LIVE)
+        live = (t for t in _broker(config).list() if t.state in LIVE)
         found += [words for t in live for words in t.grant.warnings]
     for words in islice(dict.fromkeys(found), _MOST_WARNINGS):
         yield CheckResult("transfers as fast as the network", f"warning: {words}", False, False)

@@ -122,7 +122,10 @@ def _show(args: argparse.Namespace) -> int:
         return _routes(args)
     now = time.time()
     at, until = instant_of(args.at, "--at", now), instant_of(args.until, "--until", now)
-    data = client(args).topology(at, until)
+    broker = client(args)
+    data = broker.topology(at, until)
+    with bad_answer(args, "health"):
+        data["problem"] = broker.health()["problem"]
     if args.plot:
         _plot(args, data)
     with bad_answer(args, "topology"):
@@ -199,7 +202,8 @@ def _loads(args: argparse.Namespace, data: dict[str, Any]) -> str:
 
 def _with_warnings(data: dict[str, Any], shown: str) -> str:
     warnings = [str(words) for words in data.get("warnings", ())]
-    warnings += dict.fromkeys(str(k["failed"]) for k in data["links"] if k.get("failed"))
+    if data["problem"]:
+        warnings.append(f"degraded: {data['problem']}")
     ends = (f"{k['a']}-{k['b']}" for k in data["links"] if k.get("unknown"))
     warnings += [f"link {end}: nobody knows whether it works" for end in dict.fromkeys(ends)]
     return "\n".join((shown, *warnings))

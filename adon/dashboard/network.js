@@ -79,6 +79,16 @@ export const network = {
     return [
       heading("Network", `${s.health.controller.name} controller`),
       health ? el("p", { class: "note bad-note" }, `Degraded: ${health}`) : null,
+      s.health.switches
+        .filter((one) => one.problem)
+        .map((one) =>
+          el(
+            "p",
+            { class: "note" },
+            `${one.label}: transits that pass it: ${whole(one.transits)}` +
+              (one.since ? `, away since ${clock(one.since, now)}` : ""),
+          ),
+        ),
       (s.topology.warnings || []).map((w) => el("p", { class: "note" }, w)),
       cards({
         "on the switches": whole(s.health.live),

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
 from network_provisioner.api.problems import Error
 from network_provisioner.base import model
-from network_provisioner.base.controller import Capabilities, LinkCounter, SwitchStatus
+from network_provisioner.base.controller import Capabilities, LinkCounter
 from network_provisioner.base.flows import MAX_FLOWS, Flow, flow_from_dict
 from network_provisioner.base.model import Service, TransitRequest
 from network_provisioner.base.schema import INTEGRAL
@@ -390,6 +390,20 @@ class AdviceAnswer(Answer):
     hosts: list[list[str]]
 
 
+class SwitchHealthAnswer(Answer):
+    """A switch: whether it is connected, or since when it is not (Unix seconds, 0 where it is); its
+    ``problem``, "" for none, and where it has one, how many transits pass it; and how many repairs
+    there were of each kind."""
+
+    name: str
+    label: str
+    connected: bool
+    since: float
+    problem: str
+    transits: int | None
+    repairs: dict[str, int]
+
+
 class HealthAnswer(Answer):
     """``status`` is ok or degraded; then ``problem`` says why. Of several brokers on one database
     one ``leads``, the ``leader`` at its URL."""
@@ -401,6 +415,6 @@ class HealthAnswer(Answer):
     queued: int
     links_failed: list[FailedLinkAnswer]
     links_unknown: list[str]
-    switches: list[SwitchStatus]
+    switches: list[SwitchHealthAnswer]
     leads: bool
     leader: str

@@ -29,6 +29,7 @@ class SwitchChange(Enum):
     """What can happen at a switch without our doing."""
 
     CONNECTED = "it has connected, for the first time or again"
+    ANSWERS = "it answers again on the connection that it has"
     LEASE_ENDED = "the lease of a rule has ended"
     RULES_REMOVED = "somebody else has removed rules of ours"
 
@@ -46,7 +47,8 @@ class SwitchBackend(ABC):
 
     ``names`` gives the datapath ids that are expected, with the switches' names. ``events`` is what
     happened at them; whoever waits for it may put None in to end that. Every method but ``close``,
-    ``label``, ``connected``, ``trouble``, ``blind`` and ``dead_ends`` may raise ControllerError.
+    ``label``, ``connected``, ``trouble``, ``blind``, ``late`` and ``dead_ends`` may raise
+    ControllerError.
     ``watch_s`` is how often it wants to :meth:`probe`, ``check_s`` how often to compare a switch
     with what it should have.
     """
@@ -106,9 +108,15 @@ class SwitchBackend(ABC):
         nobody."""
         return frozenset()
 
+    def late(self) -> Set[int]:
+        """The switches that, at the last :meth:`look_at_ports`, had not done what it or the last
+        :meth:`probe` asked of them; asks nobody."""
+        return frozenset()
+
     @abstractmethod
     def probe(self, segments: Collection[Segment]) -> None:
-        """Send a packet over each of these, whose switches are connected."""
+        """Send a packet over each of these, whose switches are connected; from one that is
+        :meth:`late`, perhaps not."""
 
     @abstractmethod
     def heard(self) -> set[Way]:
@@ -162,6 +170,10 @@ class SwitchBackend(ABC):
     def free_entries(self, dpid: int) -> int | None:
         """How many rules more a switch's table has room for, None where nobody knows."""
         return None
+
+    def queues(self, dpid: int) -> Set[tuple[int, int]]:
+        """The queues that a switch says it has, by port and number; none where it does not say."""
+        return frozenset()
 
     @abstractmethod
     def can_meter(self, dpid: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 from types import MappingProxyType
 
@@ -47,6 +47,7 @@ class LinkWatch:
         self._unpunted: set[Way] = set()  # those whose last switch lacked the rules for probes
         self._carried: dict[Way, tuple[float, int, int]] = {}
         self._rounds, self._round_at = 0, 0.0
+        self._silent_ways: set[Way] = set()
         self._silent: dict[tuple[str, str], str] = {}
         self._recalled: dict[tuple[str, str], str] = {}  # that had failed before a restart
 
@@ -91,6 +92,14 @@ class LinkWatch:
     def look(self) -> None:
         """One round. Raises ControllerError for a switch that does not answer; the others' links
         are watched."""
+        # Where rounds come late the machine is busy, and probes are late as well.
+        in_time = time.monotonic() - self._round_at < 2 * self._backend.watch_s
+        try:
+            self._look(in_time)
+        finally:
+            self._round_at = time.monotonic()
+
+    def _look(self, in_time: bool) -> None:
         heard = self._backend.heard()
         self.expect(heard - self.known)
         self._missed |= dict.fromkeys(heard, 0)
@@ -110,12 +119,14 @@ class LinkWatch:
         ways = self.known & {one.way for one in probed}
         self._awaited = (self._awaited - heard | ways - self._missed.keys()) & ways
         self._missed = {way: self._missed.get(way, 0) for way in ways}
-        before, self._round_at = self._round_at, time.monotonic()
         self._backend.probe(probed)
-        # Where rounds come late the machine is busy, and probes are late as well.
-        if time.monotonic() - before < 2 * self._backend.watch_s:
-            self._missed = {way: missed + 1 for way, missed in self._missed.items()}
-        self._judge()
+        late = self._backend.late()
+        if in_time:
+            self._missed = {
+                way: missed + late.isdisjoint(end[0] for end in way)
+                for way, missed in self._missed.items()
+            }
+        self._judge(late)
         if self._recalled:
             still = self._hops(self.known) - self._hops(self.heard)
             self._recalled = {hop: why for hop, why in self._recalled.items() if hop in still}
@@ -131,14 +142,19 @@ class LinkWatch:
         if problem is not None:
             raise problem
 
-    def _judge(self) -> None:
-        """Which segments are silent, and not only full."""
-        doubtful = {way: missed for way, missed in self._missed.items() if missed > 1}
+    def _judge(self, late: Set[int]) -> None:
+        """Which segments are silent, and not only full. Those of a switch that is ``late`` are as
+        they were."""
+        doubtful = {
+            way: missed
+            for way, missed in self._missed.items()
+            if missed > 1 and late.isdisjoint(end[0] for end in way)
+        }
         # Before a link is blamed, its last switch gets the rules for probes once more. Where they
         # were missing, nothing is known of it.
-        late = {way[1][0] for way, missed in doubtful.items() if missed >= _DOUBTFUL}
-        if late:
-            missing = self._backend.lay_probe_rules_again(late)
+        last = {way[1][0] for way, missed in doubtful.items() if missed >= _DOUBTFUL}
+        if last:
+            missing = self._backend.lay_probe_rules_again(last)
             for way in [way for way in doubtful if way[1] in missing]:
                 self._missed[way] = 0
                 self._awaited.add(way)
@@ -146,7 +162,11 @@ class LinkWatch:
                 del doubtful[way]
         counts = self._backend.port_bytes({end[0] for way in doubtful for end in way})
         now, heard = time.monotonic(), self.heard
-        silent = set()
+        silent = {
+            way
+            for way in self._silent_ways
+            if self._missed.get(way) and not late.isdisjoint(end[0] for end in way)
+        }
         for (a, b), missed in doubtful.items():
             sent, came = counts[a[0]].get(a[1], (0, 0))[0], counts[b[0]].get(b[1], (0, 0))[1]
             at, sent_then, came_then = self._carried.setdefault((a, b), (now, sent, came))
@@ -161,4 +181,5 @@ class LinkWatch:
             if missed > _ROUNDS and not is_full:
                 silent.add((a, b))
         self._carried = {way: at for way, at in self._carried.items() if way in doubtful}
+        self._silent_ways = silent
         self._silent = failed_hops(self.segments.values(), silent, heard)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from network_provisioner.base.controller import Circuit, ControllerError, Queue
 from network_provisioner.base.errors import AdonError, InputError
-from network_provisioner.controllers.backend import SwitchBackend, switch_names
+from network_provisioner.controllers.backend import SwitchBackend, port_devices, switch_names
 from network_provisioner.controllers.groups import CircuitGroup, Pair
 from network_provisioner.controllers.plan import Planner, SwitchPlan
 from network_provisioner.controllers.rules import (
     ANY_OWNER_MASK,
+    EARLIER_S,
     LATER_S,
     OURS,
     OWNER_MASK,
@@ -105,11 +106,17 @@ class Reconciler:
         # When they were said, in the switch state's epochs.
         self._epoch = 0
         self._current: tuple[SwitchPlan, float] | None = None
+        # The plans that devices, and each switch, were brought to last.
+        self._shaped: SwitchPlan | None = None
+        self._brought: dict[int, SwitchPlan] = {}
         self._failed: frozenset[Pair] = frozenset()
+        self._ends = {device: end for end, device in port_devices(topology).items()}
+        self._queued: set[str] = set()  # the devices that had all their queues
         self.keep_by(keep)
 
     def keep_by(self, keep: str) -> None:
         """Keep rates in another way from the next change on."""
+        self._keep = keep
         self._planner = Planner(self._topology, keep)
         self._failed = frozenset()
         self._current = None
@@ -145,9 +152,9 @@ class Reconciler:
 
     def counted(self, groups: Iterable[CircuitGroup]) -> list[SeenRule]:
         """The rules of some groups at their first switch, with their bytes. Where that one does not
-        answer, none."""
+        answer, none; nor where two sites have no addresses of one family."""
         rules = self.plan().by_group
-        return self._counted(rules[group.key][0] for group in groups)
+        return self._counted(rule for group in groups for rule in rules[group.key][:1])
 
     def _counted(self, rules: Iterable[FlowRule]) -> list[SeenRule]:
         wanted: dict[int, set[int]] = {}
@@ -157,7 +164,8 @@ class Reconciler:
         try:
             return self._backend.read_bytes({d: sorted(wanted[d]) for d in there}, self._clock())
         except ControllerError as error:
-            LOG.warning("its bytes are not counted: %s", error)
+            if there <= self._backend.connected():  # else that is said already
+                LOG.warning("its bytes are not counted: %s", error)
             return []
 
     def prepare(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> Transition:
@@ -172,7 +180,10 @@ class Reconciler:
                 unready[dpid] = str(error)
         connected = self._backend.connected() - unready.keys()
         before = self.plan()
-        if self._state.refresh(connected):
+        changed, silent = self._refresh(connected)
+        unready |= silent
+        connected -= silent.keys()
+        if changed:
             self._planner.recall(self._state.rules(connected), self._state.entries(connected))
         if self._shaper is not None and self._state.taken_over(connected):
             self._shaper.doubt()
@@ -192,8 +203,23 @@ class Reconciler:
             away = [label(dpid) for dpid in sorted(absent - unready.keys())]
             problems = [f"{', '.join(away)} is not connected"] if away else []
             problems += [unready[dpid] for dpid in sorted(absent & unready.keys())]
-            raise ControllerError("; ".join(problems))
+            raise ControllerError("; ".join(dict.fromkeys(problems)))
         return Transition(connected, before, after, tuple(circuits), tuple(queues))
+
+    def _refresh(self, dpids: set[int]) -> tuple[bool, dict[int, str]]:
+        """Whether anything of these had to be read anew, and which of them cannot be, with why."""
+        try:
+            return self._state.refresh(dpids), {}
+        except ControllerError as error:  # of which of them?
+            self._state.forget(dpids)
+            left = dpids & self._backend.connected()
+            silent = dict.fromkeys(dpids - left, str(error))
+        for dpid in left:
+            try:
+                self._state.refresh({dpid})
+            except ControllerError as error:
+                silent[dpid] = str(error)
+        return True, silent
 
     def lack(self, dpid: int, plan: SwitchPlan | None = None) -> str:
         """In words, that a switch's table is too small for a plan, that of now if none is given;
@@ -243,6 +269,8 @@ class Reconciler:
         for dpid in self._names.keys() - switches:
             self._fingerprints.pop(dpid, None)
         self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
+        self._shaped = plan
+        self._brought.update(dict.fromkeys(switches, plan))
 
     def is_as_before(self, dpid: int, fingerprint: Hashable) -> bool:
         """Whether a switch still looks as it did when it was compared lately."""
@@ -281,20 +309,15 @@ class Reconciler:
             entries = self._state.entries({dpid})
         if self._shaper is not None:
             if self.circuits is None:
-                self._shaper.begin(self._shapes_at(dpid))
+                self._shaper.begin(self._shapes_at(dpid, plan))
             elif fresh:
-                self._shaper.sync(self._shapes_at(dpid))
+                self._shaper.sync(self._shapes_at(dpid, plan))
             else:
                 self._shaper.grow(plan.shapes)
-        seen = {rule.key: rule for rule in self._state.rules({dpid})}
-        there = self._state.entries({dpid})
+        wrong, other = self._wrong(dpid, self._brought.get(dpid, plan))
         changes = self._bring({dpid}, rules, entries, max(latest, self._epoch))
-        wrong = [r for r in changes.add if r.key not in seen or not same_but_lease(seen[r.key], r)]
-        soon = self._clock() + LATER_S
-        wrong += [rule for rule in changes.delete if rule.expires_at > soon]
-        # OpenDaylight does not say what is in a group, so each is written again.
-        known = {e.key for e in there if not isinstance(e, SelectGroup) or e.buckets}
-        other = [*changes.add_entries, *(e for e in changes.change_entries if e.key in known)]
+        if self.circuits is not None:
+            self._brought[dpid] = plan
         if self._shaper is not None and not fresh and self.circuits is not None:
             self._shaper.shrink(plan.shapes)
         if not changes:
@@ -305,6 +328,28 @@ class Reconciler:
         found = Counter({"rules": len(wrong), "groups and meters": len(other)})
         example = next(map(item_text, (*wrong, *other)), "")
         return Resync(bool(changes), +found, example)
+
+    def _wrong(self, dpid: int, plan: SwitchPlan) -> tuple[list[FlowRule], list[TableEntry]]:
+        """What is not on a switch as it was brought there: rules, and groups and meters. What has
+        changed with time since, as a lease has ended, is no fault."""
+        now = self._clock()
+        seen = {rule.key: rule for rule in self._state.rules({dpid})}
+        changes = diff(seen, [r for r in (*plan.routes, *plan.rules) if r.dpid == dpid], now)
+        wrong = [
+            r
+            for r in changes.add
+            if r.expires_at > now + EARLIER_S
+            and (r.key not in seen or not same_but_lease(seen[r.key], r))
+        ]
+        wrong += [rule for rule in changes.delete if rule.expires_at > now + LATER_S]
+        there = self._state.entries({dpid})
+        # OpenDaylight does not say what is in a group, so each is written again.
+        known = {e.key for e in there if not isinstance(e, SelectGroup) or e.buckets}
+        entries = diff_entries(there, [e for e in plan.entries if e.dpid == dpid])
+        return wrong, [
+            *entries.add_entries,
+            *(entry for entry in entries.change_entries if entry.key in known),
+        ]
 
     def _note_room(self, dpid: int) -> None:
         free = self._backend.free_entries(dpid)
@@ -318,7 +363,14 @@ class Reconciler:
         shaper = self._shaper
         if shaper is None or self.circuits is None:
             return {}
-        shapes = {dpid: self._shapes_at(dpid) for dpid in dpids}
+        plan = self.plan()
+        if plan is not self._shaped:  # what was for leases that have ended is no fault
+            self._shape("change classes", lambda s: s.grow(plan.shapes))
+            self._shape("remove idle classes", lambda s: s.shrink(plan.shapes))
+            self._shaped = plan
+        shapes = {dpid: self._shapes_at(dpid, plan) for dpid in dpids}
+        if self._keep == "queue":
+            shaper.doubt(self._without_queues(shapes))
         try:
             wrong = shaper.sync([shape for here in shapes.values() for shape in here])
         except AdonError:  # on which of them?
@@ -335,8 +387,25 @@ class Reconciler:
                 found[dpid] = Resync(bool(at), +count, "".join(at[:1]))
         return found
 
-    def _shapes_at(self, dpid: int) -> list[DeviceShape]:
-        return [shape for shape in self.plan().shapes if shape.switch == self._names[dpid]]
+    def _without_queues(self, shapes: Mapping[int, Sequence[DeviceShape]]) -> list[str]:
+        """The devices that have lost queues, though a database may say that they have them."""
+        lost = []
+        for dpid, here in shapes.items():
+            try:
+                there = self._backend.queues(dpid)
+            except ControllerError as error:
+                LOG.info("queues are not known: %s", error)
+                continue
+            for shape in here:
+                numbers = {n for end, n in there if (dpid, end) == self._ends[shape.device]}
+                if numbers >= {0, *(c.mark for c in shape.classes)}:
+                    self._queued.add(shape.device)
+                elif shape.device in self._queued:  # else the switch may not say
+                    lost.append(shape.device)
+        return lost
+
+    def _shapes_at(self, dpid: int, plan: SwitchPlan) -> list[DeviceShape]:
+        return [shape for shape in plan.shapes if shape.switch == self._names[dpid]]
 
     def clear(self) -> None:
         """Remove every rule of ours and all shaping; what cannot be removed is logged."""
@@ -366,6 +435,7 @@ class Reconciler:
         self._current = None
         self._stale.clear()
         self._fingerprints.clear()
+        self._shaped, self._brought = None, {}
 
     def _plan(self, circuits: Sequence[Circuit], queues: Sequence[Queue]) -> SwitchPlan:
         try:

@@ -50,6 +50,7 @@ INSPECT_S, UNSAID_S = 2.0, 300.0
 # Comparing takes no more than this share of the time, of ours and of the switch's: by the least of
 # the last times, for a busy machine makes others long that cost nothing.
 _CHECK_SHARE, _CHECKS = 0.1, 5
+_BACK = frozenset({SwitchChange.CONNECTED, SwitchChange.ANSWERS})
 _DEVICES = 0  # stands for the devices of all switches, whose ids begin at 1
 
 
@@ -482,9 +483,9 @@ class SwitchedController:
                     return False
                 if not changes and self._reconciler.is_as_before(dpid, fingerprint):
                     return False
-                if SwitchChange.CONNECTED in changes and self._started:
+                fresh = bool(changes & _BACK)
+                if fresh and self._started:
                     self._choose_meters()
-                fresh = SwitchChange.CONNECTED in changes
                 found = self._reconciler.resync(dpid, fresh=fresh, fingerprint=fingerprint)
                 lack = self._reconciler.lack(dpid)
         except Exception as error:  # the other switches are to be kept up to date all the same
@@ -506,7 +507,7 @@ class SwitchedController:
             return None
         self._monitor.set_problem(dpid, "rules", "")
         self._monitor.set_problem(dpid, "table", lack)
-        if SwitchChange.CONNECTED not in changes:
+        if not changes & _BACK:
             self._report(dpid, found)
         with self._progress:
             self._compared |= {dpid} & self._backend.connected()

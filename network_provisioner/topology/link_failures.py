@@ -202,8 +202,8 @@ class LinkFailures:
     @property
     def problem(self) -> str:
         """In words, "" where all is well."""
-        found: Mapping[str, News] = {**self._switches_now, **self._failed}
-        return "; ".join(map(str, list(found.values())))
+        switches = [f"{s.label} {s.problem}" for s in self.statuses() if s.problem]
+        return "; ".join([*switches, *map(str, list(self._failed.values()))])
 
 
 def _failure(link: str, why: str, since: float) -> News:

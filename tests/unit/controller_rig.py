@@ -42,8 +42,10 @@ class RecordingShaper:
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
         self._take(shapes)
 
-    def doubt(self) -> None:
-        """It forgets nothing."""
+    def doubt(self, devices: Iterable[str] | None = None) -> None:
+        """It forgets what it is told to."""
+        for device in devices or ():
+            del self.laid[device]
 
     def remove(self, devices: Iterable[str]) -> None:
         for device in devices:

@@ -12,12 +12,14 @@ import pytest
 import yaml
 from api_rig import application, serving
 from broker_rig import Rig
-from cli_world import CONFIG, adon, refusal, values_of
+from cli_world import CONFIG, adon, config_file, refusal, values_of
 from topology_world import demo, same
 
 from adon.config.adon_yml import load_config, parse_config
 from adon.dashboard.layout import places
+from network_provisioner.base.controller import SwitchStatus
 from network_provisioner.base.errors import InputError
+from network_provisioner.base.instants import local_time
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import graphml_of, read_topology
 
@@ -42,6 +44,27 @@ def rows_of(*words: object) -> dict[tuple[str, ...], list[str]]:
     assert (ran.code, ran.err) == (0, ""), ran
     rows = [line.split("  ") for line in ran.out.splitlines()[1:]]
     return {tuple(row[0].split(" > ")): [c.strip() for c in row[1:] if c] for row in rows}
+
+
+def test_show_and_doctor_say_which_switch_is_away_since_when_and_what_passes_it(
+    rig: Rig, tmp_path: Path
+) -> None:
+    ask("--max", "90 Mb/s")
+    since = 1e9
+    rig.controller.statuses = [
+        SwitchStatus("s1", "switch s1 (dpid 0x1)", True, 0.0, "", {}),
+        SwitchStatus("s2", "switch s2 (dpid 0x2)", False, since, "is not connected", {"rules": 1}),
+    ]
+    shown = adon("topology", "show")
+    assert shown.out.endswith("degraded: switch s2 (dpid 0x2) is not connected\n"), shown
+    said = adon("doctor", "--config", config_file(tmp_path))
+    assert said.code == 1
+    what = f"is not connected since {local_time(since)}, transits that pass it: 1"
+    assert f"MISSING  switch s2 (dpid 0x2): {what}\n" in said.out, said
+    assert "switch s1" not in said.out
+    rig.controller.statuses = []
+    assert "degraded" not in adon("topology", "show").out
+    assert "the broker at" in adon("doctor", "--config", config_file(tmp_path)).out
 
 
 def test_check_says_what_the_broker_would_say(

@@ -50,7 +50,10 @@ class Tc:
             rates = " ".join(f"{k} {int(value[k][:-3]) // 1000}Kbit" for k in ("rate", "ceil"))
             lines.append(f"class htb {class_id} {parent} {prio}{rates} burst 1600b")
         for line in self.filters.get(dev, ()):
-            lines.append(f"filter protocol ip pref 1 u32 *flowid {line.split()[-1]} not_in_hw")
+            _, _, _, _, family, _, value, mask, _, target = line.split()
+            at = 16 if family == "ip" else 20
+            lines.append(f"filter protocol ip pref 1 u32 *flowid {target} not_in_hw")
+            lines.append(f"  match {int(value, 16) << at:08x}/{int(mask, 16) << at:08x} at 0")
         return "\n".join(lines)
 
     def _do(self, words: list[str]) -> bool:
@@ -142,6 +145,16 @@ def test_a_device_that_somebody_else_may_have_changed_is_looked_at() -> None:
     theirs.grow([ONE])  # neither what it laid nor what it wants is there
     assert "qdisc replace dev s1-a root pfifo" in tc.batches[-1]
     assert tc.classes["s1-a"]["7ad0:105"] == "150000000bit"
+
+
+def test_a_filter_that_looks_at_something_else_is_found() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([ONE])
+    assert shaper.sync([ONE]) == []
+    tc.filters["s1-a"] = {line.replace("tos 0x14", "tos 0x18") for line in tc.filters["s1-a"]}
+    assert shaper.sync([ONE]) == ["s1-a"]
+    assert shaper.sync([ONE]) == []
 
 
 def test_a_refusal_is_one_line() -> None:

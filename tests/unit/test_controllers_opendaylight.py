@@ -595,7 +595,8 @@ def test_flows_of_others_stay_where_the_filter_by_cookie_is_ignored(
 
 
 def test_an_endless_answer_is_cut_off(rig: FakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.controller.apply([])
     monkeypatch.setattr("network_provisioner.controllers.restconf._MOST_BYTES", 1000)
     rig.odl.wrong = lambda verb, path: (200, "application/json", b" " * 2000)
     with pytest.raises(ControllerError, match="more than"):
-        rig.controller.apply([])
+        rig.controller.apply([rig.circuit()])

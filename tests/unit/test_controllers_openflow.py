@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from controller_rig import PATH, FakeRig, RecordingShaper
 from controller_worlds import MBPS, two_switches
-from fake_switch import ECHO_REQUEST, FakeSwitch
+from fake_switch import ECHO_REPLY, ECHO_REQUEST, FakeSwitch
 
 from examples.testbed.ports import free_port
 from network_provisioner.base.controller import Circuit, ControllerError, Part
@@ -19,7 +19,7 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers import reconcile
 from network_provisioner.controllers.conformance import ControllerConformance
-from network_provisioner.controllers.openflow import connections
+from network_provisioner.controllers.openflow import connections, wire
 from network_provisioner.controllers.openflow.connections import parse_listen
 from network_provisioner.controllers.openflow.driver import OpenFlowController
 from network_provisioner.controllers.rules import (
@@ -425,12 +425,16 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
         [here := Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)]
     )
     rig.s2.silent = True
+    question = rig.openflow._switches._submit(2, [], wire.groups_request())
+    change = rig.openflow._switches._submit(2, [wire.delete_by_cookie(0x77, 2**64 - 1)])
 
     def is_silent() -> bool:
         rig.openflow._switches._channels[2].silent_s = 30.0  # as if it had been for so long
         return rig.openflow.switches()[1].problem == "does not answer"
 
     rig.wait_for("the news", is_silent)
+    rig.wait_for("the end of the question", question.is_done)
+    assert not change.is_done()
     assert not rig.openflow.switches()[1].connected and rig.openflow.switches()[0].connected
     with pytest.raises(ControllerError, match=r"switch s2 \(dpid 0x2\) is not connected"):
         rig.controller.apply([here, rig.circuit("over")])
@@ -438,7 +442,82 @@ def test_a_silent_switch_is_reported_and_brought_up_to_date_when_it_answers(rig:
     rig.s2.silent = False
     rig.wait_for("the rules", lambda: rig.owners(rig.s2) == [ROUTE_OWNER] * 4)
     rig.controller.apply([here, rig.circuit("over")])
-    assert rig.s2.connections == 1
+    assert rig.s2.connections == 1 == len(rig.openflow._monitor._switches[2].came_at)
+
+
+def test_a_circuit_does_not_need_the_answer_of_a_switch_that_is_not_on_its_path(
+    rig: FakeRig,
+) -> None:
+    before = rig.circuit("a")
+    rig.controller.apply([before])
+    rig.s2.silent = True
+    rig.wait_at_most(0.1)
+    here = Circuit("here", ("mu", "s1", "local"), MBPS, MBPS, rig.now() + 600)
+    rig.controller.apply([before, here])
+    assert rig.openflow._reconciler.circuits == (before, here)
+    rig.wait_at_most(30.0)
+    rig.s2.silent = False
+    rig.wait_for("return of s2", lambda: rig.controller.installed() == ["a", "here"])
+
+
+def test_a_switch_that_answers_nothing_but_echoes_is_left_alone_until_it_does(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a")])
+    rig.s2.mangle = lambda answer: answer if answer[1:2] == bytes([ECHO_REPLY]) else b""
+    rig.wait_at_most(0.1)
+    with pytest.raises(ControllerError, match=r"s2 .*no answer within 0.1 s"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.wait_for("its return", lambda: 2 in rig.openflow._switches._channels)
+    status = rig.openflow.switches()[1]
+    assert (status.connected, status.problem) == (False, "does not answer")
+    connections = rig.s2.connections
+    with pytest.raises(ControllerError, match=r"s2 .*is not connected"):
+        rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    rig.s2.mangle = lambda answer: answer
+    rig.wait_for("an answer", lambda: rig.openflow.switches()[1].connected)
+    rig.wait_at_most(30.0)
+    rig.controller.apply([rig.circuit("a"), rig.circuit("b")])
+    assert rig.s2.connections == connections
+
+
+def test_queues_that_a_switch_has_lost_are_laid_anew_whatever_its_database_says(
+    rig: FakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = {"s1-a": (1, 10), "s1-b": (1, 11), "s2-a": (2, 10), "s2-b": (2, 11)}
+    lost: set[tuple[int, int]] = set()
+
+    def queues(dpid: int) -> set[tuple[int, int]]:
+        laid = [(ends[device], c.mark) for device, s in rig.shaper.laid.items() for c in s.classes]
+        laid += [(end, 0) for end in ends.values()]
+        return {(end[1], mark) for end, mark in laid if end[0] == dpid and end not in lost}
+
+    monkeypatch.setattr(rig.openflow._switches, "queues", queues)
+    rig.openflow._reconciler.keep_by("queue")
+    rig.controller.apply([rig.circuit("a")])
+    rig.check_often()
+    rig.wait_for("a look", lambda: rig.openflow._reconciler._queued == ends.keys())
+    lost.add((1, 10))
+    repaired = {"devices' classes": 1}
+    rig.wait_for("a repair", lambda: rig.openflow.switches()[0].repairs == repaired)
+    lost.clear()
+
+
+def test_nothing_is_counted_between_sites_without_addresses_of_one_family(rig: FakeRig) -> None:
+    (local,) = (node for node in rig.topology.nodes.values() if node.name == "local")
+    object.__setattr__(local, "address", "fd00::9")
+    rig.controller.apply([circuit := Circuit("a", ("mu", "s1", "local"), MBPS, MBPS, 2e9)])
+    assert rig.controller.circuit_bytes(circuit.id) == 0
+
+
+def test_a_lease_that_ends_is_no_repair(rig: FakeRig) -> None:
+    rig.controller.apply([rig.circuit("a", lease_s=20), rig.circuit("b")])
+    both = rig.shaper.laid["s1-a"]
+    rig.check_often()
+    rig.wait_for("the end of a", lambda: rig.openflow._reconciler.plan().carrier("a") is None)
+    for name in ("compared", "compared again"):
+        rig.openflow._reconciler._fingerprints.clear()
+        rig.wait_for(name, lambda: rig.openflow._reconciler._fingerprints.keys() == {1, 2})
+    assert rig.shaper.laid["s1-a"] != both
+    assert [switch.repairs for switch in rig.openflow.switches()] == [{}, {}]
 
 
 def test_what_is_released_is_no_loss(rig: FakeRig) -> None:

@@ -162,6 +162,7 @@ def test_nothing_new_is_put_on_a_switch_that_is_away_and_what_runs_there_stays(r
     rig.ask("a", "mu", "tacc")
     away = SwitchStatus("s2", "switch s2 (dpid 0x2)", False, rig.clock.now, "is not connected", {})
     rig.controller.statuses = [away]
+    assert rig.broker.problem() == "switch s2 (dpid 0x2) is not connected"  # whoever has the turn
     rig.let_pass(1)
     assert rig.broker.get("a").state is TransitState.INSTALLED
     waits = rig.ask("b", "iplant", "tacc")

@@ -148,6 +148,7 @@ def look(rig: FakeRig, times: int = 1) -> set[tuple[str, str]]:
     """What has failed after so many rounds, as the thread makes them."""
     for _ in range(times):
         rig.openflow._links.look()
+        assert all(ticket.is_done(60.0) for ticket, _ in rig.openflow._switches._probes.values())
     return set(rig.openflow.failed_links())
 
 
@@ -172,16 +173,15 @@ def test_a_port_that_goes_down_just_after_it_was_asked_about_is_down(
     rig: FakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig.wait_for("probes every way", lambda: heard(rig))
-    switches, ask = rig.openflow._switches, rig.openflow._switches._ask
+    switches, take_in = rig.openflow._switches, rig.openflow._switches._take_in_ports
 
-    def asked(dpids: set[int], question: Any) -> dict[int, list[Any]]:
-        answers = ask(dpids, question)
-        monkeypatch.setattr(switches, "_ask", ask)
+    def late(*answer: Any) -> None:
+        monkeypatch.setattr(switches, "_take_in_ports", take_in)
         rig.s1.set_port(10, up=False)
         rig.wait_for("news", lambda: rig.openflow.failed_links().keys() == L2)
-        return answers
+        take_in(*answer)
 
-    monkeypatch.setattr(switches, "_ask", asked)
+    monkeypatch.setattr(switches, "_take_in_ports", late)
     switches._unasked.add(1)
     assert look(rig) == L2 == look(rig)
     rig.s1.set_port(10, up=True)
@@ -213,13 +213,7 @@ def test_a_link_that_died_while_nobody_looked(rig: FakeRig) -> None:
     rig.s1.wires.pop(10)
     rig.s1.hang_up()
     rig.wait_for("its return", lambda: rig.s1.connections > 1)
-
-    def silent() -> bool:
-        with suppress(ControllerError):  # it was about to go
-            return look(rig) == L2
-        return False
-
-    rig.wait_for("silence after its return", silent)
+    rig.wait_for("silence after its return", lambda: silent(rig) == L2)
 
 
 def test_a_link_that_was_dead_stays_so_until_it_is_heard_or_its_port_is_seen(rig: FakeRig) -> None:
@@ -309,6 +303,36 @@ def test_a_switch_that_refuses_does_not_end_the_watch_of_others(rig: FakeRig) ->
     with pytest.raises(ControllerError, match=r"s1 .*refused the rule to watch by"):
         look(rig)
     assert set(rig.openflow.failed_links()) == {("s2", "tacc"), ("tacc", "s2")}
+
+
+def test_nobody_waits_for_a_switch_that_does_not_answer_nor_are_its_links_blamed(
+    rig: FakeRig,
+) -> None:
+    rig.wait_for("probes every way", lambda: heard(rig))
+    switches = rig.openflow._switches
+    rig.s2.silent = True
+    switches.watch_s = 0.01
+    switches._unasked.add(2)
+    for _ in range(20):
+        rig.openflow._links.look()
+        rig.openflow._links._round_at = math.inf  # no round is late
+    assert 2 in switches.late()
+    assert rig.openflow.failed_links() == {}
+    rig.s1.set_port(11, up=False)
+    rig.wait_for("news", lambda: rig.openflow.failed_links().keys() == {("s1", "r1"), ("r1", "s1")})
+    rig.s1.set_port(11, up=True)
+    switches.watch_s = 1e6
+    rig.s2.hang_up()
+    rig.s2.silent = False
+    rig.s1.wires.pop(10)
+    rig.wait_for("silence, once it answers", lambda: silent(rig) == L2)
+
+
+def silent(rig: FakeRig) -> set[tuple[str, str]]:
+    """What has failed after a round in which a switch may be about to go."""
+    with suppress(ControllerError):
+        look(rig)
+    return set(rig.openflow.failed_links())
 
 
 def test_the_rule_to_watch_by_is_cleared_with_the_others(rig: FakeRig) -> None:

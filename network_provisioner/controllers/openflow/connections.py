@@ -17,7 +17,7 @@ from typing import Any
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.fields import format_dpid
-from network_provisioner.controllers.backend import SwitchBackend
+from network_provisioner.controllers.backend import SwitchBackend, SwitchChange
 from network_provisioner.controllers.openflow import wire
 
 LOG = logging.getLogger(__name__)
@@ -29,11 +29,12 @@ _HANDSHAKE_S = 10.0
 _ALIVE_S = 2.0
 # A switch whose connection broke tries again sooner than this.
 _RIVAL_S = 3.0
-# A switch from which nothing has come for so long, though it was asked every half second, is
-# silent: nothing new is begun there, and what runs goes on. A packet that is lost on a path of 300
-# ms costs less than that, and so does an ordinary batch of rules.
+# A switch from which nothing has come for so long, though it was asked again and again, is silent:
+# nothing new is begun there, nobody waits for an answer, and changes go on. A packet that is lost
+# on a path of 300 ms costs less than that, and so does an ordinary batch of rules.
 SILENT_AFTER_S = 1.5
-_ECHO_S = 0.5
+_ECHO_S = 0.25
+_LATE_S = 1.0  # who looks again only after so long is on a busy machine
 _ROLE_XID = 1  # in the handshake, where no other request is under way
 _MOST_STRANGERS = 100  # unknown datapath ids that are logged
 _DROPPED_S = 300.0  # who was hung up on and does not come within this is news again
@@ -50,14 +51,20 @@ class NonsenseError(ChannelLostError):
 
 
 class Ticket:
-    """A batch of messages with one final answer; refusals of any of them are collected."""
+    """A batch of messages with one final answer; refusals of any of them are collected.
+    ``is_question``: it changes nothing, so nobody need know how it ends."""
 
-    def __init__(self, xids: list[int]) -> None:
+    def __init__(self, xids: list[int], is_question: bool = False) -> None:
         self._done = threading.Event()
         self._lost = ""
         self.xids = xids
+        self.is_question = is_question
         self.replies: list[Any] = []
         self.errors: list[tuple[int, Any]] = []
+
+    def is_done(self, within_s: float = 0.0) -> bool:
+        """Whether the answer is complete, or will never come."""
+        return self._done.wait(within_s)
 
     def wait(self, timeout_s: float) -> None:
         """Until the answer is complete. Raises ChannelLostError."""
@@ -97,6 +104,11 @@ class Channel:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed yet."""
+        return not self._closed
 
     def handshake(self, term: int) -> None:
         """Exchange hellos and learn the datapath id, and lead in a term but 0. Raises
@@ -162,7 +174,7 @@ class Channel:
                         kind = f"{type(message).__name__} ({type(error).__name__}: {error})"
                         raise NonsenseError(f"a message that makes no sense: {kind}") from error
         except (ChannelLostError, OSError) as error:
-            reason = str(error)
+            reason = getattr(error, "strerror", None) or str(error)
             wrong = reason if isinstance(error, NonsenseError) else ""
         finally:
             self.close(reason or "the connection was closed")
@@ -176,7 +188,9 @@ class Channel:
         """
         batch = [*messages, last or wire.barrier()]
         with self._lock:
-            ticket = Ticket([self._next_xid() for _ in batch])
+            ticket = Ticket(
+                [self._next_xid() for _ in batch], all(map(wire.is_question, batch[:-1] or batch))
+            )
             if self._closed:
                 ticket.finish("the connection was closed")
                 return ticket
@@ -218,15 +232,27 @@ class Channel:
             if self._closed:
                 return
             self._closed = True
-            waiting = set(self._tickets.values())
-            self._tickets.clear()
-        for ticket in waiting:
-            ticket.finish(reason)
+        self._end(lambda ticket: True, reason)
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             LOG.debug("switch %s had hung up already", format_dpid(self.dpid))
         self._sock.close()
+
+    def drop_questions(self) -> None:
+        """Wait for no answer any more; for the end of changes all the same."""
+        self._end(lambda ticket: ticket.is_question, "it does not answer")
+
+    def drop(self, dropped: Ticket) -> None:
+        """Wait for a ticket no more."""
+        self._end(lambda ticket: ticket is dropped, "it does not answer")
+
+    def _end(self, which: Callable[[Ticket], bool], reason: str) -> None:
+        with self._lock:
+            ending = {ticket for ticket in self._tickets.values() if which(ticket)}
+            self._tickets = {x: t for x, t in self._tickets.items() if t not in ending}
+        for ticket in ending:
+            ticket.finish(reason)
 
     @staticmethod
     def _decode(data: bytes) -> Any:
@@ -321,6 +347,7 @@ class Connections(SwitchBackend):
         self._reply_timeout_s = reply_timeout_s
         self._silent_after_s = silent_after_s
         self._silent: set[int] = set()
+        self._mute: set[int] = set()  # those that answered too late, and nothing since
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._channels: dict[int, Channel] = {}
@@ -329,7 +356,7 @@ class Connections(SwitchBackend):
         # used; and where the last of them was, and the monotonic second at which it went.
         self._rivals: dict[int, Channel] = {}
         self._rivals_gone: dict[int, tuple[str, float]] = {}
-        self._strangers: set[int] = set()  # datapath ids of no switch of ours
+        self._strangers: set[int] = set()  # datapath ids of connections that are not used
         # Who was hung up on, and why; and the monotonic second of that.
         self._dropped: dict[tuple[str, str], float] = {}
         self._listener: socket.socket | None = None
@@ -353,10 +380,14 @@ class Connections(SwitchBackend):
             return
         self._stands_by = False
         with self._lock:
-            channels = list(self._channels.items())
-        for dpid, channel in channels:
-            channel.lead(self._term, self._reply_timeout_s)
-            self._greet(dpid)
+            channels = list(self._channels.values())
+        for channel in channels:
+            self._spawn(self._take_over, channel)  # none waits for another
+
+    def _take_over(self, channel: Channel) -> None:
+        channel.lead(self._term, self._reply_timeout_s)
+        if channel.is_open:
+            self._use(channel)
 
     def _listen(self) -> None:
         host, port = self._address
@@ -408,12 +439,13 @@ class Connections(SwitchBackend):
     def connected(self) -> set[int]:
         """The datapath ids of the switches that are connected now, and not silent."""
         with self._lock:
-            return self._channels.keys() - self._silent
+            there = {dpid for dpid, channel in self._channels.items() if channel.is_open}
+            return there - self._silent - self._mute
 
     def trouble(self, dpid: int) -> str:
         """See SwitchBackend."""
         with self._lock:
-            there, silent = dpid in self._channels, dpid in self._silent
+            there, silent = dpid in self._channels, dpid in self._silent | self._mute
         if there and silent:
             return "does not answer"
         rival = self._rival(dpid) if there else ""
@@ -432,7 +464,7 @@ class Connections(SwitchBackend):
         before = time.monotonic()
         while not closing.wait(_ECHO_S):
             now = time.monotonic()
-            late, before = now - before > 2 * _ECHO_S, now
+            late, before = now - before > _LATE_S, now
             with self._lock:
                 channels = list(self._channels.items())
             for dpid, channel in channels:
@@ -442,12 +474,15 @@ class Connections(SwitchBackend):
                 with self._lock:
                     was_silent = dpid in self._silent
                     (self._silent.add if silent else self._silent.discard)(dpid)
-                if was_silent and not silent and not self._stands_by:
-                    self._greet(dpid)  # what was changed meanwhile it does not have
+                if silent:
+                    channel.drop_questions()
+                if was_silent and not silent and dpid not in self._mute and not self._stands_by:
+                    # What was changed meanwhile it does not have.
+                    self._greet(dpid, SwitchChange.ANSWERS)
 
     @abstractmethod
-    def _greet(self, dpid: int) -> None:
-        """A switch has connected."""
+    def _greet(self, dpid: int, change: SwitchChange = SwitchChange.CONNECTED) -> None:
+        """A switch is there: it has connected, or answers again."""
 
     @abstractmethod
     def _hear(self, dpid: int, message: Any) -> None:
@@ -462,19 +497,19 @@ class Connections(SwitchBackend):
             return ticket
         return channel.submit(messages, last=last)
 
-    def _wait(
-        self, dpid: int, ticket: Ticket, problems: list[str], patience_s: float = math.inf
-    ) -> list[tuple[int, Any]]:
-        """The refusals of a batch; a lost switch is added to ``problems``. One that takes longer
-        than ``patience_s`` is not lost yet."""
+    def _wait(self, dpid: int, ticket: Ticket, problems: list[str]) -> list[tuple[int, Any]]:
+        """The refusals of a batch; a switch that did not answer is added to ``problems``, and hung
+        up on where it is not known to be silent."""
         try:
-            ticket.wait(min(patience_s, self._reply_timeout_s))
+            ticket.wait(self._reply_timeout_s)
         except ChannelLostError as error:
             problems.append(f"{self.label(dpid)}: {error}")
             with self._lock:
                 channel = self._channels.get(dpid)
-            if channel is not None and patience_s >= self._reply_timeout_s:
-                # It reconnects and is then brought to the state that is wanted.
+            if channel is not None and not ticket.is_done():
+                # It reconnects and, once it answers, is brought to the state that is wanted.
+                with self._lock:
+                    self._mute.add(dpid)
                 channel.close(str(error))
         return ticket.errors
 
@@ -541,8 +576,7 @@ class Connections(SwitchBackend):
         if before is not None:
             before.close("the switch connected again")
         LOG.info("%s connected", self.label(dpid))
-        if not self._stands_by:
-            self._greet(dpid)
+        self._use(channel)
         try:
             wrong = channel.serve(lambda message: self._stands_by or self._hear(dpid, message))
         finally:
@@ -556,6 +590,28 @@ class Connections(SwitchBackend):
             LOG.warning("%s was disconnected: it sent %s", self.label(dpid), wrong)
         LOG.info("%s disconnected", self.label(dpid))
 
+    def _use(self, channel: Channel) -> None:
+        """Use a switch from now on, unless we stand by; one that answered too late the last time,
+        once it answers."""
+        if self._stands_by:
+            return
+        if channel.dpid in self._mute:
+            self._spawn(self._await_answer, channel)
+        else:
+            self._greet(channel.dpid)
+
+    def _await_answer(self, channel: Channel) -> None:
+        with suppress(ChannelLostError):
+            while channel.dpid in self._mute:
+                ticket = channel.submit([wire.barrier()], last=wire.port_descriptions_request())
+                if ticket.is_done(self._reply_timeout_s):
+                    ticket.wait(0.0)
+                    with self._lock:
+                        self._mute.discard(channel.dpid)
+                    self._greet(channel.dpid)
+                else:
+                    channel.drop(ticket)
+
     def _report_dropped(self, channel: Channel, why: str) -> None:
         """Log who was hung up on, once for as long as it comes again and again."""
         now, known = time.monotonic(), (_host(channel), why)
@@ -566,12 +622,17 @@ class Connections(SwitchBackend):
             LOG.warning("an OpenFlow connection from %s was dropped: %s", channel.peer, why)
 
     def _report_stranger(self, channel: Channel) -> None:
-        """Log a switch that the topology does not have, once: it will come again and again."""
+        """Log a connection that is not used, once: it will come again and again."""
         dpid = channel.dpid
-        if dpid in self._names or dpid in self._strangers:
+        if dpid in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
             return
-        if len(self._strangers) < _MOST_STRANGERS:
-            self._strangers.add(dpid)
+        self._strangers.add(dpid)
+        if dpid in self._names:
+            LOG.warning(
+                "%s has an auxiliary connection from %s, which is not used",
+                self.label(dpid), channel.peer,
+            )  # fmt: skip
+        else:
             ours = ", ".join(map(format_dpid, sorted(self._names)))
             LOG.warning(
                 "a switch with dpid %s connected from %s, expected one of %s",

@@ -7,7 +7,6 @@ barriers, and what the switches report tells when one has connected again or a r
 from __future__ import annotations
 
 import logging
-import math
 import os
 import secrets
 import struct
@@ -155,6 +154,9 @@ class OpenFlowSwitches(Connections):
         # Links that fail.
         self._number = os.urandom(6)
         self._unasked: set[int] = set()  # switches whose ports are to be looked at
+        self._looks: dict[int, tuple[Ticket, list[_Message]]] = {}  # those that were asked
+        self._probes: dict[int, tuple[Ticket, list[_Message]]] = {}
+        self._late: set[int] = set()  # those that did not do what the last probes asked
         self._watched: dict[int, set[tuple[int, int]]] = {}  # port and type of probes that come in
         self._blind: set[int] = set()  # those where the rules for probes could not be laid
         self._others: dict[int, list[OtherRule]] = {}  # rules that are not ours
@@ -245,6 +247,11 @@ class OpenFlowSwitches(Connections):
         active = next((one.active_count for one in found if one.table_id == 0), None)
         return None if most is None or active is None else most - active
 
+    def queues(self, dpid: int) -> Set[tuple[int, int]]:
+        """See SwitchBackend. A switch that knows no queues refuses the question."""
+        found = self._ask_softly(dpid, wire.queues_request())
+        return {(queue.port_no, queue.queue_id) for queue in found}
+
     def _ask_softly(self, dpid: int, question: Any) -> list[Any]:
         """What a switch answers to what it need not know: nothing where it refuses."""
         problems: list[str] = []
@@ -327,12 +334,19 @@ class OpenFlowSwitches(Connections):
             if time.monotonic() >= self._all_again_at:
                 self._unasked |= connected
                 self._all_again_at = time.monotonic() + _WATCH_RULE_S / 3
-            fresh = self._unasked & connected
+            fresh = self._unasked & connected - self._looks.keys()
             self._unasked -= fresh
-        problems = []
         for dpid in fresh:
+            self._looks[dpid] = self._ask_about_ports(dpid, segments)
+        problems = []
+        until = time.monotonic() + self.watch_s
+        for dpid, (ticket, said) in list(self._looks.items()):
+            wait_s = max(0.0, until - time.monotonic()) if dpid in fresh else 0.0
+            if not ticket.is_done(wait_s):
+                continue  # until a later round: the links of others do not wait for it
+            del self._looks[dpid]
             try:
-                self._look_at(dpid, segments)
+                self._take_in_ports(dpid, self._answers({dpid: ticket}, {dpid: said}), segments)
             except ControllerError as error:
                 problems.append(str(error))
                 with self._lock:
@@ -341,6 +355,17 @@ class OpenFlowSwitches(Connections):
             else:
                 with self._lock:
                     self._blind.discard(dpid)
+        self._late = set(self._looks)
+        for dpid, (ticket, said) in list(self._probes.items()):
+            if not ticket.is_done():
+                self._late.add(dpid)
+                continue
+            del self._probes[dpid]
+            try:
+                self._answers({dpid: ticket}, {dpid: said})
+            except ControllerError as error:
+                problems.append(str(error))
+                self._late.add(dpid)
         if problems:
             raise ControllerError("; ".join(problems))
 
@@ -348,6 +373,10 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend."""
         with self._lock:
             return set(self._blind)
+
+    def late(self) -> Set[int]:
+        """See SwitchBackend."""
+        return self._late
 
     def lay_probe_rules_again(self, dpids: Collection[int]) -> Set[End]:
         """See SwitchBackend."""
@@ -374,7 +403,9 @@ class OpenFlowSwitches(Connections):
             messages.setdefault(dpid, []).extend(
                 (wire.packet_out(port, frame), "a frame to watch a link by") for frame in frames
             )
-        self._tell(messages, self._silent_after_s)
+        for dpid, batch in messages.items():
+            if dpid not in self._probes:
+                self._probes[dpid] = self._submit(dpid, [m for m, _ in batch]), batch
 
     def heard(self) -> set[Way]:
         """See SwitchBackend."""
@@ -391,8 +422,10 @@ class OpenFlowSwitches(Connections):
         """See SwitchBackend."""
         return {**self._down, **self._misplaced}
 
-    def _look_at(self, dpid: int, segments: Collection[Segment]) -> None:
-        """How a switch's ports are; and it sends on the probes that come in there."""
+    def _ask_about_ports(
+        self, dpid: int, segments: Collection[Segment]
+    ) -> tuple[Ticket, list[_Message]]:
+        """Have a switch say how its ports are, and send on the probes that come in there."""
         punt = partial(
             wire.punt, cookie=_WATCH_COOKIE, seconds=_WATCH_RULE_S, priority=_WATCH_PRIORITY
         )
@@ -404,8 +437,15 @@ class OpenFlowSwitches(Connections):
                 if last == dpid:
                     rules[number, kind] = punt(kind, in_port=number, **udp if one.is_routed else {})
         self._watched[dpid] = set(rules)
-        self._tell({dpid: [(rule, "the rule to watch by") for rule in rules.values()]})
-        found = self._ask({dpid}, wire.port_descriptions_request())[dpid]
+        said = [(rule, "the rule to watch by") for rule in rules.values()]
+        said.append((wire.barrier(), "a barrier"))
+        said.append((wire.port_descriptions_request(), "a request"))
+        return self._submit(dpid, [m for m, _ in said[:-1]], said[-1][0]), said
+
+    def _take_in_ports(
+        self, dpid: int, answers: Mapping[int, list[Any]], segments: Collection[Segment]
+    ) -> None:
+        found = answers[dpid]
         with self._lock:
             if dpid in self._unasked:
                 return  # something has changed since, and it is asked again
@@ -422,15 +462,12 @@ class OpenFlowSwitches(Connections):
         else:
             self._down[end] = f"port {found.port_no} of {self._names[dpid]} is down"
 
-    def _tell(
-        self, messages: Mapping[int, Sequence[_Message]], patience_s: float = math.inf
-    ) -> dict[int, list[Any]]:
-        """Have several switches do these; what each answers, when all have done everything.
-        ``patience_s``: who takes longer is left alone, and may still do it."""
+    def _tell(self, messages: Mapping[int, Sequence[_Message]]) -> dict[int, list[Any]]:
+        """Have several switches do these; what each answers, when all have done everything."""
         tickets = {
             dpid: self._submit(dpid, [m for m, _ in batch]) for dpid, batch in messages.items()
         }
-        return self._answers(tickets, messages, patience_s)
+        return self._answers(tickets, messages)
 
     def _ask(self, dpids: set[int], question: Any) -> dict[int, list[Any]]:
         """What several switches answer to one question."""
@@ -441,11 +478,10 @@ class OpenFlowSwitches(Connections):
         self,
         tickets: Mapping[int, Ticket],
         said: Mapping[int, Sequence[_Message]],
-        patience_s: float = math.inf,
     ) -> dict[int, list[Any]]:
         problems: list[str] = []
         for dpid, ticket in tickets.items():
-            refusals = self._wait(dpid, ticket, problems, patience_s)
+            refusals = self._wait(dpid, ticket, problems)
             for position, error in refusals[-1:]:  # the first may be the stamp, which says less
                 batch = said[dpid]
                 what = batch[position][1] if position < len(batch) else "a barrier"
@@ -459,13 +495,13 @@ class OpenFlowSwitches(Connections):
             for dpid, ticket in tickets.items()
         }
 
-    def _greet(self, dpid: int) -> None:
+    def _greet(self, dpid: int, change: SwitchChange = SwitchChange.CONNECTED) -> None:
         with self._lock:
             self._meters.pop(dpid, None)
             self._unasked.add(dpid)
             for key in [key for key in self._deleting if key[0] == dpid]:
                 del self._deleting[key]
-        self.events.put(SwitchEvent(dpid, SwitchChange.CONNECTED))
+        self.events.put(SwitchEvent(dpid, change))
 
     def _hear(self, dpid: int, message: Any) -> None:
         if isinstance(message, wire.PARSER.OFPFlowRemoved):

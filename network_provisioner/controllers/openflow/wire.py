@@ -295,6 +295,11 @@ def delete_by_cookie(cookie: int, mask: int) -> Any:
     )
 
 
+def is_question(message: Any) -> bool:
+    """Whether it changes nothing and sends nothing."""
+    return isinstance(message, PARSER.OFPMultipartRequest)
+
+
 def flows_request(cookie: int, mask: int) -> Any:
     """Asks for every rule whose cookie agrees under the mask."""
     return PARSER.OFPFlowStatsRequest(
@@ -312,6 +317,11 @@ def flows_request(cookie: int, mask: int) -> Any:
 def ports_request() -> Any:
     """Asks for the counters of every port."""
     return PARSER.OFPPortStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY)
+
+
+def queues_request() -> Any:
+    """Asks for the counters of every queue."""
+    return PARSER.OFPQueueStatsRequest(_PROTOCOL, 0, OFP.OFPP_ANY, OFP.OFPQ_ALL)
 
 
 def tables_requests() -> tuple[Any, Any]:

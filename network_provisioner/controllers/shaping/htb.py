@@ -165,7 +165,8 @@ def is_laid(shown: str) -> bool:
 def agrees(shape: DeviceShape, shown: str) -> bool:
     """Whether what :func:`shown_of` gave is this shape, with all its classes and filters."""
     there: dict[str, _HtbClass] = {}
-    filtered: Counter[str] = Counter()
+    filtered: Counter[tuple[str, str]] = Counter()
+    target = ""
     for line in shown.splitlines():
         words = line.split()
         value = dict(pairwise(words))
@@ -174,11 +175,14 @@ def agrees(shape: DeviceShape, shown: str) -> bool:
             there[words[2]] = _HtbClass(
                 value.get("parent", _ROOT), *rates, int(value.get("prio", 0))
             )
-        elif target := value.get("flowid") or value.get("*flowid"):
-            filtered[target] += 1
+        elif words[:1] == ["match"]:
+            filtered[target, words[1]] += 1
+        else:
+            target = value.get("flowid") or value.get("*flowid") or target
     wanted = _tree(shape)
     return (
-        filtered == {class_id: len(_filters(class_id)) for class_id, c in wanted.items() if c.mark}
+        filtered
+        == Counter((i, match) for i, c in wanted.items() if c.mark for match in _matches(c.mark))
         and there.keys() == wanted.keys()
         and all(_alike(there[class_id], wanted[class_id]) for class_id in wanted)
     )
@@ -256,6 +260,12 @@ def _filters(class_id: str) -> tuple[str, str]:
     return f"protocol ip prio {number}", f"protocol ipv6 prio {number + 1}"
 
 
+def _matches(mark: int) -> list[str]:
+    """What tc says that the filters of a mark look at: the type of service in the first word of
+    IPv4, and the traffic class in that of IPv6."""
+    return [f"{mark << 2 << at:08x}/{0xFC << at:08x}" for at in (16, 20)]
+
+
 class TcShaper:
     """HTB by ``tc``: one ``tc -batch`` for each call that changes anything.
 
@@ -299,9 +309,9 @@ class TcShaper:
         """See :class:`Shaper`."""
         self._step(list(shapes), shrink, lambda _, new: new)
 
-    def doubt(self) -> None:
+    def doubt(self, devices: Iterable[str] | None = None) -> None:
         """See :class:`Shaper`."""
-        self._doubted |= self._laid.keys()
+        self._doubted.update(self._laid if devices is None else devices)
 
     def remove(self, devices: Iterable[str]) -> None:
         """See :class:`Shaper`."""

@@ -96,9 +96,10 @@ class VsctlShaper:
                 for number in gone:
                     del there[number]
 
-    def doubt(self) -> None:
+    def doubt(self, devices: Iterable[str] | None = None) -> None:
         """See Shaper."""
-        self._laid.clear()
+        for device in list(self._laid if devices is None else devices):
+            self._laid.pop(device, None)
 
     def remove(self, devices: Iterable[str]) -> None:
         """See Shaper."""

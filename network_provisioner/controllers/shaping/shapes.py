@@ -283,8 +283,9 @@ class Shaper(Protocol):
         """Remove the classes that are not in ``shapes``, after the last packet was marked."""
         ...
 
-    def doubt(self) -> None:
-        """Somebody else may have changed the devices: look before the next step."""
+    def doubt(self, devices: Iterable[str] | None = None) -> None:
+        """Somebody else may have changed these devices, or any: look before the next step, or lay
+        anew."""
         ...
 
     def remove(self, devices: Iterable[str]) -> None:

@@ -192,3 +192,20 @@ def test_queues_of_the_switch_are_changed_in_place_taken_over_and_leave_nothing(
     up.controller.clear()
     up.controller.stop()
     assert any("htb 1:" in line for line in up.tc("qdisc", "lo"))
+
+
+def test_queues_that_the_kernel_has_lost_come_back(up: OvsRig) -> None:
+    up.controller = queued = with_queues(up)
+    up.controller.apply([up.circuit(L2, min_bps=10 * MBPS, max_bps=30 * MBPS)])
+
+    def there() -> bool:
+        return any("rate 10Mbit ceil 30Mbit" in line for line in up.tc("class", "s1-a"))
+
+    up.wait_for("a look at the queues", lambda: "s1-a" in queued._reconciler._queued)
+    assert there()
+    subprocess.run([*IN_SWITCHES, "tc", "qdisc", "del", "dev", "s1-a", "root"], check=True)
+    up.wait_for("the queues", there)
+    repaired = queued.switches()[0].repairs
+    up.controller.clear()
+    up.controller.stop()
+    assert repaired == {"devices' classes": 1}
