@@ -42,6 +42,10 @@ def test_a_token_is_its_holder_and_no_other_is() -> None:
     for wrong in ("a" * 19, "", "A" * 20, "é", "\ud800", hash_of("a" * 20)):
         assert code_of(ring.recognise, wrong, None) == "unauthorized"
     assert code_of(ring.recognise, None, None) == "unauthorized"
+    # All of its hash counts.
+    for other in (f"{hash_of('a' * 20)[:-1]}-", hash_of("a" * 20)[:-1], hash_of("a" * 20) + "0"):
+        alike = Keyring([Key(ADA, other)], Clock())
+        assert code_of(alike.recognise, "a" * 20, None) == "unauthorized"
 
 
 def test_a_certificate_stands_for_its_name_and_a_token_goes_before_it() -> None:

@@ -82,6 +82,16 @@ def test_without_a_decision_the_same_ids_are_given_back(submit_dir: Path) -> Non
     assert [r[0] for r in broker.released] == IDS
 
 
+def test_the_decision_of_the_try_before_says_nothing_of_this_one(submit_dir: Path) -> None:
+    """As where this try's PRE was killed."""
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    postjob.run(PlannedFiles(submit_dir, JOB), 1, 0, CONFIG, effects(broker))
+    assert [r[0] for r in broker.released] == [name.replace(":0:", ":1:") for name in IDS]
+    decision = job_files.read_json(submit_dir / "00/00" / f"{JOB}.adon.json")
+    assert decision["given_back"] is False  # it is for whoever comes next
+
+
 def test_a_broker_that_is_away_is_recorded(submit_dir: Path) -> None:
     broker = FakeBroker()
     before(submit_dir, broker)
