@@ -14,11 +14,6 @@ from network_provisioner.selection.limits import BrokerLimits
 T0 = 1_000_000.0
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 def states(rig: Rig) -> dict[str, str]:
     return {t.id: str(t.state) for t in rig.broker.list()}
 

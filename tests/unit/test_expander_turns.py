@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import classad2
@@ -103,12 +102,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
     monkeypatch.setattr(look, "HTCondorPool", lambda _: found)
     return found
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as found:
-        yield found
 
 
 def expander(world: Any, archive: Archive) -> Expander:

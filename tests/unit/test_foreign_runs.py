@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,12 +49,6 @@ RULE = "The job attribute PeriodicRemove expression '( JobStatus == 5 )' evaluat
 @pytest.fixture
 def planned(tmp_path: Path) -> Submitted:
     return Submitted(tmp_path / "run0001")
-
-
-@pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as opened:
-        yield opened
 
 
 def held(cluster: int, at: float, why: str = WHY) -> str:
