@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from broker_rig import refusing
 from made_transit import changed
-from relay_world import RelayRig, relay_network
+from relay_world import TEMPLATES, RelayRig, relay_network
 
 from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.flows import Flow
@@ -346,6 +346,14 @@ def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None
     assert again.controller.circuits["a"].redirect == Redirect("mu", "tacc")
     again.let_pass(2)
     assert again.broker.get("a").relay.why.startswith("relayed until the agent of relay 'ra'")
+
+
+def test_what_runs_is_not_relayed_when_its_template_asks_for_it(rig: RelayRig) -> None:
+    """Its connections are open: under them nothing is redirected."""
+    ask(rig, template="plain")
+    again = RelayRig(rig.file, clock=rig.clock, templates={"plain": TEMPLATES["always"]})
+    assert again.broker.renew("a", 3000).relay is None
+    assert ask(again, "b", template="plain").relay is not None
 
 
 def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:
