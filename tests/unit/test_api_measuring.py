@@ -23,7 +23,7 @@ from network_provisioner.access import Key, Keyring, Principal, Role, hash_of
 from network_provisioner.api import create_app
 from network_provisioner.client.broker import BrokerClient
 
-AGENTS = ("mu", "tacc", "iplant", "local")
+AGENTS = ("mu", "tacc", "iplant", "local", "m", "mu/n1")  # the last two are no members
 RULES = Rules([Rule(("measurement",), ("start",)), Rule(("ada",), ("start",), ("mu", "local"))])
 
 
@@ -65,7 +65,7 @@ def post(web: Any, agent: str, results: Any, token: str = "") -> Any:
 
 
 def test_an_agents_part_is_for_that_agent_alone(web: TestClient) -> None:
-    for token in ("tacc", "engineer", "measurement", "operator", "a"):
+    for token in ("tacc", "m", "mu/n1", "engineer", "measurement", "operator", "a"):
         assert error(ask(web, "mu", token))[:2] == (403, "forbidden")
         assert error(post(web, "mu", [], token))[:2] == (403, "forbidden")
     assert error(web.get("/v1/agents/mu/assignments"))[:2] == (401, "unauthorized")

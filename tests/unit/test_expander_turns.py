@@ -74,7 +74,9 @@ class World:
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         for job in jobs:
-            self.vacated.append(str(job["RemoteHost"]))
+            host = str(job["RemoteHost"])
+            assert host.partition("@")[2] in self.ads  # by its slot HTCondor knows the job
+            self.vacated.append(host)
 
     # -- what happens by itself ------------------------------------------------------------------
 

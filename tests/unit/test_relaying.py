@@ -186,6 +186,16 @@ def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:
     assert ask(rig, "d", flows=flows[0]).relay.port == 27_001
 
 
+def test_what_drains_takes_no_room_of_a_relay(tmp_path: Path) -> None:
+    rig = RelayRig(tmp_path / "s.sqlite", relay_network(capacity="80 Mb/s"))
+    flows = [(Flow("tcp", None, (port, port)),) for port in (1, 2)]
+    ask(rig, flows=flows[0])
+    rig.poll(connections={"a": 1})
+    rig.broker.release("a")
+    assert set(rig.controller.circuits) == {"a drains"}
+    assert ask(rig, "b", flows=flows[1]).relayed
+
+
 def test_no_port_is_left(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("network_provisioner.transits.relaying.PORTS", PORTS[:1])
     ask(rig, flows=WEB)
