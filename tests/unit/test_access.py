@@ -53,7 +53,8 @@ def test_a_certificate_stands_for_its_name_and_a_token_goes_before_it() -> None:
     ring = Keyring([Key(ADA), Key(eve, hash_of("e" * 20))], Clock())
     assert ring.recognise(None, "ada") is ADA
     assert ring.recognise("e" * 20, "ada") is eve
-    assert code_of(ring.recognise, None, "mallory") == "unauthorized"
+    for other in ("mallory", "ada2", "ad", "Ada"):
+        assert code_of(ring.recognise, None, other) == "unauthorized"
     assert code_of(ring.recognise, "wrong", "ada") == "unauthorized"
     nameless = Keyring([Key(Principal("", Role.ENGINEER), hash_of("n" * 20))], Clock())
     assert code_of(nameless.recognise, None, "") == "unauthorized"

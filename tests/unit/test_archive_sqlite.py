@@ -179,6 +179,7 @@ def test_pages_that_follow_one_another_have_each_measurement_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitors.archive.archive._PAGE", 3)
+    monkeypatch.setattr("monitors.archive.archive._ASKED", 3)
     monkeypatch.setattr("monitors.archive.export._PART", 2)
     with Archive(tmp_path / "archive.sqlite") as archive:
         for count in range(1, 8):  # whole pages, and some more
@@ -186,6 +187,7 @@ def test_pages_that_follow_one_another_have_each_measurement_once(
             ids = [str(number) for number in range(1, count + 1)]
             assert [one.id for one in archive.query("rtt")] == ids
             assert [one.id for one in archive.each(Selection())] == ids
+            assert archive.those([*ids, "none"]).keys() == set(ids)
             rows = list(csv.reader("".join(csv_parts(archive.each(Selection()))).splitlines()))
             assert [row[0] for row in rows] == ["id", *ids]
 

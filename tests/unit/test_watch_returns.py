@@ -130,6 +130,16 @@ def test_what_ended_is_not_given_back_again(run: Path) -> None:
     assert broker.released == []
 
 
+def test_what_a_later_pre_has_is_not_given_back(run: Path) -> None:
+    """As after a rescue, where retries count from 0 again and ids come back."""
+    action = give_back(run, Journal(), decision_of(run).pairs[0])
+    later = Effects(FakeBroker(), Budget(60.0), now=lambda: 100.0)
+    prejob.run(PlannedFiles(run, JOB), 0, CONFIG, later)
+    broker = Broker(live(BASE))
+    action.do(broker)
+    assert broker.released == []
+
+
 @pytest.mark.parametrize("state", [TransitState.EXPIRED, TransitState.BEST_EFFORT])
 def test_what_was_moved_is_told_also_where_nothing_is_held_any_more(
     run: Path, state: TransitState
