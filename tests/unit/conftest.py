@@ -16,6 +16,9 @@ import pytest
 if TYPE_CHECKING:
     from broker_rig import Rig
     from fastapi.testclient import TestClient
+    from monitor_files import Submitted
+    from planned_world import Planned
+    from planner_world import Case
 
     from monitors.archive.archive import Archive
 
@@ -56,3 +59,27 @@ def archive(tmp_path: Path) -> Iterator[Archive]:
 
     with Archive(tmp_path / "archive.sqlite") as opened:
         yield opened
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Submitted:
+    """The submit directory of a small workflow that nobody has run yet."""
+    from monitor_files import Submitted
+
+    return Submitted(tmp_path / "run0001")
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Planned:
+    """A submit directory for jobs of the test's own, as pegasus-plan writes it."""
+    from planned_world import Planned
+
+    return Planned(tmp_path / "run")
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """A small workflow with its catalogs, to be planned."""
+    from planner_world import make_case
+
+    return make_case(tmp_path)

@@ -33,11 +33,6 @@ from network_provisioner.base.errors import InputError
 WAIT_S = 120.0  # how long a test waits for what should come at once
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
 def kept(archive: Archive) -> list[Status]:
     return [Status.from_measurement(m) for m in archive.query("status")]
 

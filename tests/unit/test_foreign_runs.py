@@ -46,11 +46,6 @@ WHY = "Transfer input files failure: reading from file /home/ada/leaves.txt: (er
 RULE = "The job attribute PeriodicRemove expression '( JobStatus == 5 )' evaluated to TRUE"
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
 def held(cluster: int, at: float, why: str = WHY) -> str:
     return event(12, cluster, at, "Job was held.", why, "Code 13 Subcode 2")
 

@@ -42,11 +42,6 @@ from network_provisioner.base.errors import InputError
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
 def posted(cluster: int, at: float, node: str, returned: int = 0) -> str:
     how = f"(1) Normal termination (return value {returned})"
     return event(16, cluster, at, "POST Script terminated.", how, f"DAG Node: {node}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import ExecutableCatalog
 from pegasus_hooks.planner.staging import RunPaths
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return make_case(tmp_path)
 
 
 def planned(
