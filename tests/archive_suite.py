@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement, Selection
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Point, Retention, roll_up
@@ -32,10 +33,8 @@ World = AbstractContextManager[Opener]
 
 few_examples = settings(
     max_examples=12,
-    deadline=None,
     suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.function_scoped_fixture,
+        *shared_fixtures.suppress_health_check,
         HealthCheck.differing_executors,
     ],
 )

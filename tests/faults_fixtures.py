@@ -1,4 +1,4 @@
-"""What the tests of faults share: a pool for a file, a broker and its door for a test."""
+"""What the tests of faults share: a broker and its door for a test."""
 
 from __future__ import annotations
 
@@ -8,17 +8,6 @@ from pathlib import Path
 import pytest
 from faults_door import Door
 from faults_world import Service, Switches
-
-from adon.machine import packages
-from examples.testbed.pool import Pool
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """A pool whose access point runs transfers itself, as Pegasus has it."""
-    condor = packages.ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {}) as up:
-        yield up
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from examples.testbed.layout import HUB, Host, Layout, Link, Relay, Site, Traffi
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 
+Items = Sequence[dict[str, Any]]
 SITES = tuple(site.name for site in LAYOUT.sites)
 TEMPLATES = {name: template_of(name) for name in ("soykb", "montage")}
 """Those of the examples, beside the built-in one."""
@@ -39,11 +41,16 @@ def star(*sites: str, capacity: str = "1 Gb/s") -> dict[str, Any]:
     }
 
 
-def demo_network(l2: str = "200 Mb/s", l3: str = "20 Mb/s") -> Topology:
-    """The demo's network: mu and local on s1, tacc and iplant on s2, an L2 and an L3 path."""
+def demo_network(
+    l2: str = "200 Mb/s", l3: str = "20 Mb/s", *, nodes: Items = (), links: Items = ()
+) -> Topology:
+    """The demo's network: mu and local on s1, tacc and iplant on s2, an L2 and an L3 path; with
+    more ``nodes`` and ``links``."""
     data = LAYOUT.topology()
     for link in data["links"]:
         link["capacity"] = {"l2": l2, "l3": l3}.get(link["layer"], link["capacity"])
+    data["nodes"] += nodes
+    data["links"] += links
     return topology_from_dict(data)
 
 

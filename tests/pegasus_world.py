@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import shutil
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner_world import ROOT, Case, Url, by_file, make_case
+from planner_world import MAPPING, ROOT, Case, Url, by_file, make_case
 
 from examples.testbed.pool import Pool
 from pegasus_hooks import pegasus_plan
@@ -96,6 +97,37 @@ def make_pegasus_case(root: Path, home: Path, url: Url = by_file) -> Case:
     case.change("transformations", needs)
     case.change("replicas", lambda d: d["replicas"][0]["pfns"][0].update(site="local"))
     (case.root / "pegasus.properties").write_text("pegasus.data.configuration = sharedfs\n")
+    return case
+
+
+def case_at_both_sites(root: Path, home: Path) -> Case:
+    """So that there is something to move between them."""
+    case = make_pegasus_case(root, home)
+
+    def hints(document: Any) -> None:
+        for job in document["jobs"]:
+            job["profiles"] = {"selector": {"execution.site": MAPPING[job["id"]]}}
+
+    case.change("workflow", hints)
+    return case
+
+
+def case_in_another_workflow(root: Path, home: Path) -> Case:
+    """The same as the only job of another workflow, planned by DAGMan when its turn comes."""
+    case = case_at_both_sites(root, home)
+    (root / "workflow.yml").rename(root / "inner.yml")
+    inner = {
+        "type": "pegasusWorkflow", "file": "inner.yml", "id": "sub",
+        "arguments": ["--sites", "mu,tacc", "--output-sites", "local"],
+        "uses": [{"lfn": "inner.yml", "type": "input", "forPlanning": True}],
+    }  # fmt: skip
+    outer = {"pegasus": "5.0.4", "name": "outer", "jobs": [inner]}
+    (root / "workflow.yml").write_text(json.dumps(outer))
+    replica = {"lfn": "inner.yml", "pfns": [{"site": "local", "pfn": f"file://{root}/inner.yml"}]}
+    case.change("replicas", lambda d: d["replicas"].append(replica))
+    with (root / "pegasus.properties").open("a") as stream:  # the inner planner looks elsewhere
+        stream.write(f"pegasus.catalog.replica = YAML\npegasus.catalog.replica.file = {root}")
+        stream.write("/replicas.yml\n")
     return case
 
 

@@ -48,7 +48,7 @@ names = st.tuples(st.sampled_from(["policy", "template"]), st.sampled_from("xy")
 writes = st.tuples(st.just("write"), st.tuples(names, bodies, st.integers(0, 3)))
 deletions = st.tuples(st.just("delete"), names)
 few_examples = settings(
-    max_examples=12, suppress_health_check=list(HealthCheck), deadline=None
+    max_examples=12, suppress_health_check=list(HealthCheck)
 )  # a place of its own for each takes time where it is a database
 
 

@@ -14,7 +14,7 @@ import yaml
 from authority import Authority
 from hooks_world import PATIENT_S
 from ovs_rig import in_netns
-from test_hooks_tuned import await_that
+from waiting import until
 
 from examples.demo.steps import CONTROLLER
 from examples.soykb.fig18 import story as fig18
@@ -69,7 +69,7 @@ class Site:
 
     def up(self) -> None:
         self.start("-m", "adon.service.serve", "--config", "adon.yml")
-        await_that(self.answers, "a broker that answers")
+        until(self.answers, "a broker that answers")
         for name in self.agents:
             (self.folder / f"{name}.token").write_text(TOKEN + name)
             agent = {"name": name, "broker": self.url, "token_file": f"{name}.token"}
@@ -79,7 +79,7 @@ class Site:
             words = ("-m", "adon", "agent", "run", "--config", f"{name}.yml")
             self.start(*words, within=in_netns(name))
         if self.agents:
-            await_that(self.tells_apart, "an agent's word")
+            until(self.tells_apart, "an agent's word")
 
     def start(self, *words: str, within: list[str] | None = None) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}

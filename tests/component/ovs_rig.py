@@ -33,6 +33,7 @@ from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from tests.ipv6_world import address6
 from tests.network_world import slower
+from tests.waiting import until
 
 HERE = Path(__file__).resolve().parent
 L2 = ("mu", "s1", "s2", "tacc")
@@ -99,11 +100,7 @@ class OvsRig:
         return time.time()
 
     def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-        end = time.monotonic() + 240
-        while not check():
-            if time.monotonic() > end:
-                raise TimeoutError(what)
-            time.sleep(_LOOK_S)
+        until(check, what)
 
     def at_rest(self, what: str, look: Callable[[], T], quiet_s: float) -> T:
         """What ``look`` finds once that has not changed for ``quiet_s``.

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import yaml
 from authority import Authority
+from waiting import until
 
 from adon.machine import box, packages
 from examples.testbed import netns
@@ -221,12 +222,6 @@ else:
         """The processes of iperf3 with this option."""
         found = [(number, line) for number, program, line in processes() if program == "iperf3\n"]
         return [number for number, line in found if not option or option in line]
-
-    def until(what: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not what():
-            assert time.monotonic() < end, "it did not come to that"
-            time.sleep(0.02)
 
     # -- what is measured --------------------------------------------------------------------
 

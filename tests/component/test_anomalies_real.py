@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from waiting import until
 
 from examples.testbed.ports import free_ports
 from tests.esmond_world import Esmond, serving
@@ -72,21 +73,17 @@ def ask(port: int, verb: str, path: str, body: Any = None, wanted: int | None = 
 
 def anomalies(port: int, wanted: int) -> list[dict[str, Any]]:
     """What is known, when there is so much."""
-    deadline = time.monotonic() + _READY_S
-    while True:
+
+    def enough() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = ask(port, "GET", "/v1/anomalies")["anomalies"]
-        if len(found) >= wanted:
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+        return found if len(found) >= wanted else []
+
+    return until(enough, f"{wanted} anomalies")
 
 
 def wait_for(file: Path, text: str) -> None:
     """Until a file has a text."""
-    deadline = time.monotonic() + _READY_S
-    while not (file.exists() and text in file.read_text()):
-        assert time.monotonic() < deadline, text
-        time.sleep(0.05)
+    until(lambda: file.exists() and text in file.read_text(), text)
 
 
 def posted(number: int, at: float, seconds: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import pytest
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 from http_load import CONFIG, broker_process
 from postgres_world import new_place, server_in
+from waiting import until
 
 from adon.cli.main import main
 from examples.testbed.postgres import Postgres
@@ -213,10 +214,7 @@ def test_a_broker_on_a_database(
                     seen.append(json.loads(line[6:])["id"])
             assert seen[-4:] == ["new", "a", "b", "c"]
             # Retention began with the broker.
-            deadline = time.monotonic() + _READY_S
-            while archive.get("old") is not None:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            until(lambda: archive.get("old") is None, "the old one to go")
         asked = f"{broker}/v1/estimates?metric=rtt&subject=mu%3Etacc&now={now + 1}"
         found = json.loads(ask(asked))
         assert (found["count"], found["source"]) == (5, "another")

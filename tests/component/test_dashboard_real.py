@@ -13,11 +13,11 @@ import yaml
 from browser import Browser, browsing
 from http_load import broker_process
 
-from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 
 pytestmark = [pytest.mark.component, pytest.mark.long]
+POOL = {"mu": SiteSpec(workers=3)}  # of the fixture `pool`
 ROOT = Path(__file__).resolve().parents[2]
 SUB = """\
 executable = /bin/sh
@@ -41,13 +41,6 @@ JOBS = {
     "right": "true",
     "broken": "echo no such genome >&2; exit 4",
 }
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=3)}) as up:
-        yield up
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,12 @@ import wrong_clock
 from startd_world import adon, at_work, happened, none_left, recorded, submit_fan, write_config
 from waiting import until
 
-from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
 
 pytestmark = pytest.mark.component
 
 FLAVOUR = {"cores": 2, "memory_mb": 1024, "price": 0.5, "boot": "6 s", "boot_spread": "15 s"}
 SUBMIT = "executable = /bin/sleep\narguments = {}\nlog = {}.log\nrequest_memory = 64\nqueue {}\n"
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {}) as found:
-        yield found
 
 
 def configured(pool: Pool, folder: Path, **more: Any) -> Path:

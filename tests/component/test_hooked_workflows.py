@@ -23,7 +23,6 @@ from network_world import demo_network, star
 from planned_world import WORKFLOW, File, Planned
 from waiting import until
 
-from adon.machine import packages
 from condor_plugins import dagman
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
@@ -36,6 +35,7 @@ from network_provisioner.topology.data import topology_to_dict
 from pegasus_hooks.prepost import WATCHER, tuning
 
 pytestmark = pytest.mark.component
+POOL = {"mu": SiteSpec(workers=4)}  # of the fixture `pool`
 
 WAIT_S = 300.0
 JOB = "stage_in_local_tacc_0_0"
@@ -55,13 +55,6 @@ request_disk = 100
 +pegasus_job_class = 2
 queue
 """
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = packages.ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=4)}) as up:
-        yield up
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from Pegasus import transfer as pegasus_transfer
 from planned_world import File, Planned
+from waiting import until
 
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
@@ -78,15 +78,8 @@ def test_servers_see_the_streams_that_the_template_wants(
         whole = [x for x in lines if "STREAMS" in x]  # and not about to be written
         return [x for x in whole if x.get("NBYTES") == str(SIZE)]
 
-    await_that(logged, "a server's word of the transfer")  # its client may be gone before it
+    until(logged, "a server's word of the transfer")  # its client may be gone before it
     moved = logged()
     assert {x["STREAMS"] for x in moved} == {str(STREAMS if tuned else 4)}
     # Linux gives, and tells, twice what it is asked for (man 7 socket).
     assert ({x["BUFFER"] for x in moved} == {str(2 * BUFFER_BYTES)}) is tuned
-
-
-def await_that(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 300.0
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.2)

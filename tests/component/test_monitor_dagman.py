@@ -23,7 +23,6 @@ import pytest
 from http_load import CONFIG, broker_process
 from waiting import until
 
-from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
@@ -40,6 +39,7 @@ from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 pytestmark = pytest.mark.component
+POOL = {"mu": SiteSpec(workers=2)}  # of the fixture `pool`
 
 WAIT_S = 300.0
 
@@ -66,13 +66,6 @@ request_disk = 100
 +pegasus_job_class = {job_class}
 queue
 """
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = packages.ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=2)}) as up:
-        yield up
 
 
 @pytest.fixture

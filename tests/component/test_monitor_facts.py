@@ -20,13 +20,13 @@ from http_load import broker_process
 from network_world import star
 from waiting import until
 
-from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
 
 pytestmark = pytest.mark.component
 
+POOL = {"mu": SiteSpec(workers=2)}  # of the fixture `pool`
 WAIT_S = 300.0
 ROOT = Path(__file__).resolve().parents[2]
 UUID = "0a1b2c3d-0000-4000-8000-00000000f00d"
@@ -94,13 +94,6 @@ transfer_input_files = toy://store.example/big
 transfer_output_files = back
 transfer_output_remaps = "back=toy://store.example/back"
 """
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = packages.ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=2)}) as up:
-        yield up
 
 
 class Hook(http.server.ThreadingHTTPServer):

@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pegasus_world import User, copy_pegasus, lists_inputs, make_pegasus_case
-from planner_world import MAPPING, Case
-from test_pegasus_hooks_real import case_at_both_sites, ended, plan
+from pegasus_world import (
+    User,
+    case_at_both_sites,
+    case_in_another_workflow,
+    copy_pegasus,
+    lists_inputs,
+)
+from planner_world import Case
+from test_pegasus_hooks_real import ended, plan
 
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
@@ -149,37 +155,11 @@ def test_what_jobs_fetch_from_a_staging_site_called_local_has_its_bytes(
 # ------------------------------------------------------------------ workflows within workflows
 
 
-def nested_case(root: Path, home: Path) -> Case:
-    """The small workflow as the only job of another one."""
-    case = make_pegasus_case(root, home)
-
-    def hints(document: Any) -> None:
-        for job in document["jobs"]:
-            job["profiles"] = {"selector": {"execution.site": MAPPING[job["id"]]}}
-
-    case.change("workflow", hints)
-    (root / "workflow.yml").rename(root / "inner.yml")
-    inner = {
-        "type": "pegasusWorkflow", "file": "inner.yml", "id": "sub",
-        "arguments": ["--sites", "mu,tacc", "--output-sites", "local"],
-        "uses": [{"lfn": "inner.yml", "type": "input", "forPlanning": True}],
-    }  # fmt: skip
-    (root / "workflow.yml").write_text(
-        json.dumps({"pegasus": "5.0.4", "name": "outer", "jobs": [inner]})
-    )
-    replica = {"lfn": "inner.yml", "pfns": [{"site": "local", "pfn": f"file://{root}/inner.yml"}]}
-    case.change("replicas", lambda d: d["replicas"].append(replica))
-    with (root / "pegasus.properties").open("a") as stream:  # the inner planner looks elsewhere
-        stream.write(f"pegasus.catalog.replica = YAML\npegasus.catalog.replica.file = {root}")
-        stream.write("/replicas.yml\n")
-    return case
-
-
 def test_a_users_workflows_are_found_and_followed_with_those_inside(
     user: User, tmp_path: Path
 ) -> None:
     pool = user.pool
-    case = nested_case(tmp_path / "wf", user.home)
+    case = case_in_another_workflow(tmp_path / "wf", user.home)
     planned = user.types(
         ["pegasus-plan", "--json", "--sites", "mu,tacc", "--output-sites", "local", "--dir",
          "submit", "workflow.yml"], case.root,

@@ -12,14 +12,20 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hooks_world import PATIENT_S, journal
 from http_load import broker_process
 from network_world import star
-from pegasus_world import User, copy_pegasus, end_watchers, make_pegasus_case, tree
-from planner_world import MAPPING, RESULT, SITES, Case
+from pegasus_world import (
+    User,
+    case_at_both_sites,
+    case_in_another_workflow,
+    copy_pegasus,
+    end_watchers,
+    tree,
+)
+from planner_world import RESULT, SITES, Case
 
 from adon.machine.packages import ensure
 from examples.testbed.pool import Pool
@@ -135,37 +141,6 @@ def runs(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return Runs(
         site, {name: Run(cases[name], planned[name], codes[name]) for name in cases}, undone
     )
-
-
-def case_at_both_sites(root: Path, home: Path) -> Case:
-    """So that there is something to move between them."""
-    case = make_pegasus_case(root, home)
-
-    def hints(document: Any) -> None:
-        for job in document["jobs"]:
-            job["profiles"] = {"selector": {"execution.site": MAPPING[job["id"]]}}
-
-    case.change("workflow", hints)
-    return case
-
-
-def case_in_another_workflow(root: Path, home: Path) -> Case:
-    """The same as the only job of another workflow, planned by DAGMan when its turn comes."""
-    case = case_at_both_sites(root, home)
-    (root / "workflow.yml").rename(root / "inner.yml")
-    inner = {
-        "type": "pegasusWorkflow", "file": "inner.yml", "id": "sub",
-        "arguments": ["--sites", "mu,tacc", "--output-sites", "local"],
-        "uses": [{"lfn": "inner.yml", "type": "input", "forPlanning": True}],
-    }  # fmt: skip
-    outer = {"pegasus": "5.0.4", "name": "outer", "jobs": [inner]}
-    (root / "workflow.yml").write_text(json.dumps(outer))
-    replica = {"lfn": "inner.yml", "pfns": [{"site": "local", "pfn": f"file://{root}/inner.yml"}]}
-    case.change("replicas", lambda d: d["replicas"].append(replica))
-    with (root / "pegasus.properties").open("a") as stream:  # the inner planner looks elsewhere
-        stream.write(f"pegasus.catalog.replica = YAML\npegasus.catalog.replica.file = {root}")
-        stream.write("/replicas.yml\n")
-    return case
 
 
 CASES: dict[str, Callable[[Path, Path], Case]] = {

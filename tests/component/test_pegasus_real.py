@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from hooks_world import journal, write_config
 from pegasus_world import lists_inputs, make_pegasus_case
 from planner_world import MAPPING, RESULT, Case
 
-from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running
 from examples.demo.demo_run import Ended
@@ -25,14 +23,7 @@ from site_selector.inputs import read_inputs
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = [pytest.mark.component, pytest.mark.pegasus]
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=lambda _line: None)
-    sites = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}
-    with Pool(tmp_path_factory.mktemp("pool"), condor, sites) as found:
-        yield found
+POOL = {name: SiteSpec(workers=1) for name in ("mu", "tacc")}  # of the fixture `pool`
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from plugin_world import OURS, Outcome, Refused, Scene, SceneJob, fake_plan, real_plan
+from waiting import until
 
 from adon.planning.jar import planner_jar
 from monitors.workflows.facts.plan import FILE, placement_facts
@@ -515,10 +516,7 @@ def test_the_jar_is_for_java_8_and_holds_nothing_of_pegasus() -> None:
 def test_why_each_job_is_where_it_is_stands_in_the_submit_directory(tmp_path: Path) -> None:
     found = real_plan(chain(3), tmp_path / "p")
     (run,) = (path.parent for path in (tmp_path / "p/submit").rglob("braindump.yml"))
-    until = time.monotonic() + 300.0
-    while not (run / FILE).exists():  # nobody who plans waits for it
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until((run / FILE).exists, "what nobody who plans waits for")
     facts = placement_facts(run, "w")
     assert {fact.details["job"]: fact.subject for fact in facts} == found.sites
     assert all(fact.details["reason"] and fact.value > 0 for fact in facts)

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from dataplane_world import NARROW, TEMPLATES, Load, Network, Reading, Transfers, classes
+from waiting import until
 
 from adon.machine import box, packages
 from examples.testbed.layout import CONTROLLER
@@ -86,7 +87,7 @@ else:
             undo.callback(service_process.wait)
             undo.callback(service_process.terminate)
             self.broker = BrokerClient(f"http://{URL}", timeout_s=300.0)
-            self.wait_for("the service", self.answers)
+            until(self.answers, "the service")
             self.load = Load(4)
             undo.callback(self.load.stop)
             self.transfers = Transfers(self.broker, self.load)
@@ -96,13 +97,6 @@ else:
                 return self.broker.health()["status"] == "ok"
             except BrokerError:
                 return False
-
-        def wait_for(self, what: str, check: Callable[[], bool]) -> None:
-            end = time.monotonic() + 300
-            while not check():
-                if time.monotonic() > end:
-                    raise TimeoutError(what)
-                time.sleep(0.1)
 
         def reaches(self, what: str, check: Callable[[float, float], bool]) -> None:
             """Wait for two seconds in which both goodputs (cms, ligo; Mb/s) are as they should be:
@@ -120,7 +114,7 @@ else:
                 return check(*seen[-1])
 
             try:
-                self.wait_for(what, look)
+                until(look, what)
             finally:
                 print(what, [f"{a:.0f}+{b:.0f}" for a, b in seen])
 
@@ -146,7 +140,7 @@ else:
         live = [t for t in rig.broker.list() if t.state in ("installed", "active")]
         assert sorted(t.grant.queue for t in live) == sorted(made["queues"])
         rig.broker.delete_policy(made["id"])
-        rig.wait_for("the classes of before", lambda: _same_tree(classes(), before))
+        until(lambda: _same_tree(classes(), before), "the classes of before")
         rig.transfers.send(())
 
     @pytest.mark.long
@@ -172,7 +166,7 @@ else:
         live = [t for t in rig.broker.list() if t.state in ("installed", "active")]
         assert sorted(t.grant.queue for t in live) == sorted(made["queues"])
         rig.broker.delete_policy(made["id"])
-        rig.wait_for("the classes of before", lambda: _same_tree(classes(), before))
+        until(lambda: _same_tree(classes(), before), "the classes of before")
         assert rig.broker.policies() == []
         rig.transfers.send(())
 
@@ -181,7 +175,7 @@ else:
         before = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))
         rig.transfers.send(("ligo",))
         _, begun = rig.transfers.live["ligo"]
-        rig.wait_for("20 MB", lambda: _moved(rig, begun) > 20e6)
+        until(lambda: _moved(rig, begun) > 20e6, "20 MB")
         rig.transfers.send(())
         after = _by_name(rig.adon("policy", "usage", "--by", "project", "--csv"))
         assert after["cms"] == before["cms"]

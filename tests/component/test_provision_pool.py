@@ -17,7 +17,6 @@ from startd_world import adon, at_work, none_left, write_config
 from waiting import until
 
 from adon.cli.main import main
-from adon.machine.packages import ensure
 from adon.planning.planner import plan_workflow
 from examples.demo import running
 from examples.demo.demo_run import Ended
@@ -32,16 +31,10 @@ from pegasus_hooks.provisioning.provisioned import program
 from site_selector.mapping.placement import Mapping, Placement
 
 pytestmark = pytest.mark.component
+POOL = {"mu": SiteSpec(1)}  # of the fixture `pool`
 
 WIDTH = 4
 NETWORK = star("local", "mu")
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(1)}) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

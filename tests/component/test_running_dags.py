@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import classad2
 import pytest
 from waiting import until
 
-from adon.machine.packages import ensure
 from condor_plugins import dagman
 from condor_plugins.pool.dags import JOB_ATTRIBUTES, FollowedDag, FollowedDags
 from condor_plugins.pool.run_times import RunTimes
@@ -20,15 +18,9 @@ from examples.testbed.poolconfig import SiteSpec
 from monitors.workflows.planned.forecast import forecast
 
 pytestmark = pytest.mark.component
+POOL = {"mu": SiteSpec(workers=2)}  # of the fixture `pool`
 
 WIDE = {"b1", "b2", "b3"}
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {"mu": SiteSpec(workers=2)}) as up:
-        yield up
 
 
 def plan(folder: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from waiting import until
 
 from adon.config.adon_yml import load_config
 from adon.config.expansion import cloud_of
-from adon.machine.packages import ensure
 from condor_plugins.pool.cloud.protocol import Cloud
 from condor_plugins.pool.cloud.startd import Process, _family, _living
 from condor_plugins.pool.scaling import MachineState
@@ -32,13 +30,6 @@ cloud.check()
 cloud.start("small", sys.argv[2])
 cloud.start("small", sys.argv[2])
 """
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    condor = ensure("condor", progress=print)
-    with Pool(tmp_path_factory.mktemp("pool"), condor, {}) as found:
-        yield found
 
 
 def started(pool: Pool, folder: Path, name: str) -> Cloud:

@@ -123,7 +123,8 @@ class BrokerModel:
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
         with self.step("list", state or ""):
-            return [transit for transit in self.transits.values() if transit.state == state]
+            mine = [t for t in self.transits.values() if workflow in (None, t.id.partition(":")[0])]
+            return [transit for transit in mine if transit.state == state]
 
     def live(self) -> list[str]:
         """The ids that hold something, or wait for it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller_worlds import MBPS, HastyClock, two_switches
 from fake_switch import FakeSwitch
@@ -37,7 +38,7 @@ class RecordingShaper:
     def grow(self, shapes: Iterable[DeviceShape]) -> None:
         if self.broken:
             raise ControllerError("tc refused to shape: no")
-        self._take(shapes)
+        self._take(_with_old_classes(self.laid.get(shape.device), shape) for shape in shapes)
 
     def shrink(self, shapes: Iterable[DeviceShape]) -> None:
         self._take(shapes)
@@ -53,6 +54,18 @@ class RecordingShaper:
 
     def _take(self, shapes: Iterable[DeviceShape]) -> None:
         self.laid.update((shape.device, shape) for shape in shapes)
+
+
+def _with_old_classes(old: DeviceShape | None, new: DeviceShape) -> DeviceShape:
+    """What a device has until the classes go that are wanted no more."""
+    if old is None:
+        return new
+    marks, names = {c.mark for c in new.classes}, {q.name for q in new.queues}
+    return replace(
+        new,
+        classes=(*new.classes, *(c for c in old.classes if c.mark not in marks)),
+        queues=(*new.queues, *(q for q in old.queues if q.name not in names)),
+    )
 
 
 class FakeRig(HastyClock):

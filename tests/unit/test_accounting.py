@@ -32,6 +32,11 @@ class TestMeter:
         meter(transit, NOW + 10)
         assert transit.usage.byte_seconds == 0
 
+    def test_no_later_than_its_lease(self) -> None:
+        transit = live("a", granted_bps=80.0, lease_until=NOW + 5)
+        meter(transit, NOW + 60)
+        assert transit.usage.byte_seconds == 50
+
     @given(
         st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=8),
         st.lists(st.floats(0, 800), max_size=8),

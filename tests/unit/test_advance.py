@@ -16,11 +16,6 @@ from network_provisioner.topology.graph import Topology
 T0 = 1_000_000.0
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 def reserve(rig: Rig, name: str, start: float, end: float, **more: Any) -> Transit:
     given = {"src": "mu", "dst": "tacc", "min_bps": 100e6, **more}
     return rig.broker.request(TransitRequest(name, start=T0 + start, end=T0 + end, **given))

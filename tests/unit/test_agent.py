@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from authority import Authority
 from monitor_files import START, Submitted, starting, table
+from waiting import until
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement
@@ -178,8 +179,7 @@ def test_a_result_is_sent_again_until_its_receipt_came_and_counts_once(
         broker.wait("mu", "a")
         with broker.changed:
             assert broker.changed.wait_for(lambda: broker.forget_receipts == 0, 60)
-        while agent._spool.unsent():
-            time.sleep(0.01)
+        until(lambda: not agent._spool.unsent(), "all to be sent")
     assert broker.desks["mu"].times == {"a": 1}
 
 
@@ -252,8 +252,7 @@ def test_a_refused_result_is_dropped_and_said(
     broker.tell("mu", job("a", broker.clock()), job("b", broker.clock()))
     with working(settings(broker.url, tmp_path), doer) as agent:
         broker.wait("mu", "b")
-        while agent._spool.unsent():
-            time.sleep(0.01)
+        until(lambda: not agent._spool.unsent(), "all to be sent")
     assert "does not take the result of a: never given to this agent" in caplog.text
 
 
@@ -277,8 +276,7 @@ def test_a_result_that_spoils_a_batch_is_found(
             assert doer.begun.acquire(timeout=120)
         doer.hold.set()
         broker.wait("mu", "a", "c")
-        while agent._spool.unsent():
-            time.sleep(0.01)
+        until(lambda: not agent._spool.unsent(), "all to be sent")
 
 
 # -- whom it obeys -------------------------------------------------------------------------------
@@ -378,8 +376,7 @@ def test_a_connection_that_was_closed_while_nothing_was_asked_is_made_anew(
         link.ask("assignments", 10.0, {"wait_s": "0", "after": "0"})
         connection = link._client._connection
         assert connection is not None
-        while not connection.has_ended():
-            time.sleep(0.05)
+        until(connection.has_ended, "the end of the connection")
 
 
 # -- one run, and workflows beside -------------------------------------------------------------
@@ -426,8 +423,7 @@ def test_workflows_are_followed_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
         shown = replace(plain, tls=Tls("ca", "certificate", "key"))
         for of in (plain, shown):
             with following(of):
-                while not archive.query("status", planned.uuid):
-                    time.sleep(0.02)
+                until(lambda: archive.query("status", planned.uuid), "a status")
         assert asked == [("https://b:1", TOKEN, Tls()), ("https://b:1", None, shown.tls)]
     with following(settings("https://b:1", tmp_path)):
         pass

@@ -58,11 +58,6 @@ def planned(tmp_path: Path) -> Path:
     return found.submit_dir
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 # -- the DAG ---------------------------------------------------------------------------------------
 
 

@@ -26,11 +26,6 @@ PAIRS = (("mu", "tacc"), ("tacc", "mu"), ("local", "tacc"), ("iplant", "mu"))
 RATES = {pair: 90e6 for pair in PAIRS}
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 def line(size: int = 300 * MB) -> PlannedDag:
     """in ─► run ─► out"""
     return dag_of(

@@ -8,7 +8,6 @@ import random
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,12 +56,6 @@ def series(
 
 
 DROP = {0.0: 9e8, 5.0: 5e8}
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "a.sqlite") as made:
-        yield made
 
 
 def run(

@@ -20,17 +20,6 @@ from network_provisioner.stores.store import StoreError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
-@pytest.fixture
-def web(rig: Rig) -> Iterator[TestClient]:
-    with TestClient(application(rig), raise_server_exceptions=False) as client:
-        yield client
-
-
 World = tuple[TestClient, Rig]
 
 

@@ -228,6 +228,20 @@ def test_pages_follow_one_another(here: Here) -> None:
         assert error(here.get("/v1/measurements", metric="rtt", cursor=wrong))[1] == "bad_request"
 
 
+def test_a_page_goes_on_behind_what_was_taken_and_not_what_was_looked_at(rig: Rig) -> None:
+    here = Here(rig, Rules((), {"w": "researcher-1", "v": "bob"}.get))
+    owned = ["w" if n in (0, 3, 4, 5, 8) else "v" for n in range(10)]
+    sent = [body(str(n), at=float(n), workflow=whose) for n, whose in enumerate(owned)]
+    here.post(*sent)
+    found, more = [], {}
+    while more is not None:
+        answer = here.get("/v1/measurements", "researcher", metric="rtt", limit=3, **more)
+        found += ids(answer)
+        cursor = answer.json()["next"]
+        more = None if cursor is None else {"cursor": cursor}
+    assert found == ["0", "3", "4", "5", "8"]
+
+
 def test_what_is_asked_for(here: Here) -> None:
     here.post(
         body("a"), body("b", subject="mu>iplant", at=200.0), body("c", metric="loss", unit="1"),

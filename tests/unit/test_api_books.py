@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from api_rig import ASK, application, error
+from api_rig import ASK, error
 from broker_rig import Clock, Rig, refusing
 from fastapi.testclient import TestClient
 from hypothesis import given
@@ -43,12 +42,6 @@ TEMPLATE = {
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "state.sqlite", clock=Clock(1_790_000_000.0))
-
-
-@pytest.fixture
-def web(rig: Rig) -> Iterator[TestClient]:
-    with TestClient(application(rig), raise_server_exceptions=False) as client:
-        yield client
 
 
 # -- policies: Table I -----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ VICTIM = f"{UUID}:stage_in:0:mu-tacc"
 ADA = bearer("researcher")  # researcher-1
 TOKEN = "token-of-eve-that-is-long"
 EVE = {"Authorization": f"Bearer {TOKEN}"}
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
 
 
 @pytest.fixture

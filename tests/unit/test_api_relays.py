@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,12 +26,6 @@ RELAYED = {**ASK, "template": "always"}
 @pytest.fixture
 def rig(tmp_path: Path) -> RelayRig:
     return RelayRig(tmp_path / "s.sqlite")
-
-
-@pytest.fixture
-def web(rig: RelayRig) -> Iterator[TestClient]:
-    with TestClient(application(rig), raise_server_exceptions=False) as client:
-        yield client
 
 
 def poll(web: TestClient, name: str = "ra", **status: Any) -> dict[str, Any]:

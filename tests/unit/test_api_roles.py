@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from api_rig import ASK, application, bearer, error, keyring, token_of
@@ -67,11 +66,6 @@ TABLE: dict[tuple[str, str], tuple[set[Role], str, object]] = {
     ("post", "/v1/templates/{name}/reset"): ({R, E}, "/v1/templates/t0/reset", None),
     ("delete", "/v1/templates/{name}"): ({R, E}, "/v1/templates/t0", None),
 }  # fmt: skip
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
 
 
 @contextmanager

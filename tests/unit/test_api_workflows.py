@@ -19,10 +19,11 @@ from anyio import to_thread
 from api_rig import bearer, books, error, keyring
 from broker_rig import Clock, Rig, demo_network
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_transit import made_transit
 from monitor_files import START, Submitted, append, starting, table
+from shared_fixtures import shared_fixtures
 from test_api_documented import EXAMPLE, part_of
 from workflow_world import T0, UUID, example, job, placement, status, transfer, workflow
 
@@ -416,8 +417,7 @@ anything = any_json(max_leaves=6)
 KEYS = sorted({key for one in example() for key in one.details})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-          max_examples=20)  # fmt: skip
+@settings(shared_fixtures, max_examples=20)
 @given(
     metric=st.sampled_from(["workflow", "status", "job", "job_transfer", "placement", "held"]),
     subject=st.text(max_size=12) | st.just(UUID),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import multiprocessing
 import os
 import sqlite3
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 from archive_suite import NOW, ArchiveSuite, Opener, World, measured
 
-from monitors.archive.archive import Archive, ArchiveError
+from monitors.archive.archive import Archive, ArchiveError, Selection
+from monitors.archive.export import csv_parts
 from monitors.archive.retention import rollups
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, Keep, Retention, RollUp
 from monitors.archive.retention.service import retain
@@ -171,6 +173,23 @@ def test_a_reader_that_may_not_write_reads_an_older_file_as_it_is(
         with Archive(path) as writer:  # somebody else may
             writer.ask("refresh", "w", 1.0)
             assert [subject for _, subject, _ in reader.asked("refresh")] == ["w"]
+
+
+def test_pages_that_follow_one_another_have_each_measurement_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitors.archive.archive._PAGE", 3)
+    monkeypatch.setattr("monitors.archive.archive._ASKED", 3)
+    monkeypatch.setattr("monitors.archive.export._PART", 2)
+    with Archive(tmp_path / "archive.sqlite") as archive:
+        for count in range(1, 8):  # whole pages, and some more
+            archive.record(measured(str(count)))
+            ids = [str(number) for number in range(1, count + 1)]
+            assert [one.id for one in archive.query("rtt")] == ids
+            assert [one.id for one in archive.each(Selection())] == ids
+            assert archive.those([*ids, "none"]).keys() == set(ids)
+            rows = list(csv.reader("".join(csv_parts(archive.each(Selection()))).splitlines()))
+            assert [row[0] for row in rows] == ["id", *ids]
 
 
 def test_what_is_new_is_found_without_looking_at_what_is_old(

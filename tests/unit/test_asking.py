@@ -29,11 +29,6 @@ from network_provisioner.templates.lookup import service_of
 from network_provisioner.templates.template import Tuning
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 def one(
     rig: Rig, transit_id: str = "a", src: str = "mu", dst: str = "tacc", **more: Any
 ) -> RequestAnswer:

@@ -80,6 +80,24 @@ def test_who_waits_is_served_first(rig: Rig) -> None:
     assert rig.broker.get("a").grant.path == L2
 
 
+def test_who_waits_has_what_a_move_leaves_at_the_next_sweep(tmp_path: Path) -> None:
+    """``beyond`` has a path over the router alone."""
+    network = demo_network(
+        nodes=[{"name": "beyond", "kind": "site"}],
+        links=[{"a": "beyond", "b": "r1", "layer": "l3", "capacity": "1 Gb/s"}],
+    )
+    rig = Rig(tmp_path / "s", network, TEMPLATES, matches=True)
+    rig.ask("big", "mu", "tacc", template="big", flows=port(1))
+    on_l3(rig, "a", "mover", 2)
+    waits = rig.ask("waits", "beyond", "tacc", template="stayer")
+    assert waits.state is TransitState.QUEUED
+    rig.broker.release("big")
+    rig.let_pass(1)
+    assert rig.broker.get("a").grant.path == L2
+    rig.let_pass(1)
+    assert rig.broker.get("waits").state is TransitState.INSTALLED
+
+
 def test_who_shares_its_packets_stays(tmp_path: Path) -> None:
     rig = Rig(tmp_path / "s", demo_network(l3="60 Mb/s"), TEMPLATES)
     rig.ask("big", "local", "iplant", template="big")

@@ -18,11 +18,6 @@ from network_provisioner.topology.graph import Path as NetworkPath
 SLOW = {"throughput": Metric(4e6, "measured")}
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 # -- a path ----------------------------------------------------------------------------------
 
 

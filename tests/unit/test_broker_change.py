@@ -21,6 +21,13 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path / "state.sqlite", limits=BrokerLimits(pin_pairs=False))
 
 
+def test_the_newest_changes_are_kept(rig: Rig) -> None:
+    rig.ask("a", "mu", "tacc", template="soykb")
+    for number in range(1, 21):
+        changes = rig.broker.change("a", number * 1e6).grant.changes
+    assert [change.min_bps for change in changes] == [n * 1e6 for n in range(5, 21)]
+
+
 def test_both_rates_change_at_once_in_ledger_switches_and_store(rig: Rig) -> None:
     before = rig.ask("a", "mu", "tacc", template="soykb")
     rig.clock.now += 5

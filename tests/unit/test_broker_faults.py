@@ -17,12 +17,6 @@ from network_provisioner.base.model import TransitState
 from network_provisioner.stores.store import StoreError
 from network_provisioner.topology.graph import Topology
 
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 # -- others fail -----------------------------------------------------------------------------
 
 

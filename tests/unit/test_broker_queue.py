@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 from broker_rig import BIG, Rig, code_of, fill, refusing
+from made_transit import made_transit
 
 from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.selection.limits import BrokerLimits
 from network_provisioner.selection.path_selector import PathSelector
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
+from network_provisioner.state.waitlist import Waitlist
 
 # -- the queue -------------------------------------------------------------------------------
 
@@ -60,6 +56,23 @@ def test_the_highest_priority_is_served_first_then_the_oldest(tmp_path: Path) ->
         rig.broker.release(running)
         served += list(rig.controller.circuits)
     assert served == ["first", "c", "e", "b", "d", "a"]
+
+
+def test_who_waits_long_is_served_before_those_of_higher_priority() -> None:
+    """One step of priority for each minute, which begins with the start that was asked for."""
+    waitlist = Waitlist(60.0)
+    for name, asked_at, start, priority in (
+        ("high", 1000, 0, 2), ("low", 900, 0, 1), ("old", 700, 0, 0), ("ahead", 0, 970, 1),
+    ):  # fmt: skip
+        times = {"requested_at": asked_at, "start": start, "priority": priority}
+        waitlist.enter(made_transit(name, "mu", "tacc", TransitState.QUEUED, **times))
+
+    def order(now: float) -> list[str]:
+        return [transit.id for transit in waitlist.in_order(now)]
+
+    assert order(700) == ["high", "low", "ahead", "old"]
+    assert order(1000) == ["old", "high", "low", "ahead"]  # 5, 2, 2, 1
+    assert order(1020) == ["old", "low", "high", "ahead"]  # 5, 3, 2, 1
 
 
 def test_those_behind_in_the_queue_do_not_take_what_it_waits_for(rig: Rig) -> None:
@@ -278,6 +291,8 @@ def test_leases_are_bounded_and_renewals_only_lengthen(tmp_path: Path) -> None:
     rig.let_pass(10)
     assert rig.broker.renew("a", 60).state is TransitState.EXPIRED
     assert rig.reserved() == {}
+    rig.ask("d", "mu", "tacc")
+    assert rig.broker.renew("d", 1e9).grant.lease_until == rig.clock.now + 100
 
 
 def test_a_renewal_that_the_switches_do_not_take_changes_nothing(rig: Rig) -> None:

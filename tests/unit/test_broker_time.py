@@ -14,11 +14,6 @@ from network_provisioner.selection.limits import BrokerLimits
 T0 = 1_000_000.0
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
 def states(rig: Rig) -> dict[str, str]:
     return {t.id: str(t.state) for t in rig.broker.list()}
 
@@ -93,6 +88,12 @@ def test_a_lease_ends_before_the_end_unless_it_is_renewed_up_to_it(rig: Rig) -> 
     assert rig.broker.renew("a", 500).grant.lease_until == T0 + 100
     rig.let_pass(100)
     assert states(rig)["a"] == "expired"
+
+
+def test_a_lease_that_has_yet_to_begin_is_renewed_from_its_start(rig: Rig) -> None:
+    ahead = rig.ask("a", "mu", "tacc", min_bps=100e6, start=T0 + 50, lease_s=30)
+    assert ahead.grant.lease_until == T0 + 80
+    assert rig.broker.renew("a", 40).grant.lease_until == T0 + 90
 
 
 def test_a_lease_is_not_renewed_into_time_that_others_booked(rig: Rig) -> None:

@@ -185,6 +185,20 @@ def test_patience_that_ends_while_the_store_is_full_costs_the_door_alone(
     assert dmz.broker.health()["status"] == "ok"
 
 
+def test_who_waits_where_a_door_is_may_go_elsewhere_when_it_closes(tmp_path: Path) -> None:
+    patient = {"qspec": {"min_throughput": "10 Mb/s"}, "patience": "1 d"}
+    dmz = Rig(tmp_path / "s", guarded(), {"patient": patient})
+    dmz.ask("full", "local", "iplant", min_bps=150e6, template="soykb")
+    dmz.ask("rest", "mu", "iplant", min_bps=25e6, max_bps=25e6)
+    dmz.ask("other", "local", "tacc", min_bps=15e6, max_bps=15e6)
+    assert dmz.ask("waits", "mu", "tacc", template="patient").state is TransitState.QUEUED
+    assert dmz.ask("door", "mu", "tacc", size_bytes=1000).grant.path == L2
+    dmz.broker.release("other")
+    assert dmz.broker.get("waits").state is TransitState.QUEUED  # its packets are the door's
+    dmz.broker.release("door")
+    assert dmz.broker.get("waits").grant.layer == "l3"
+
+
 def test_a_door_that_the_switches_refuse(dmz: Rig) -> None:
     dmz.controller.broken = refusing()
     assert dmz.ask("a", "mu", "tacc", size_bytes=1000).state is TransitState.FAILED

@@ -51,12 +51,6 @@ class Network:
         self.done.append(name)
 
 
-@pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as made:
-        yield made
-
-
 # -- which ---------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from cli_world import CONFIG, REPLICAS, SITES, TRANSFORMATIONS, WORKFLOW, write_world
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adon.config.adon_yml import load_config
@@ -31,8 +31,7 @@ FILES = {
     "transformations": TRANSFORMATIONS,
 }
 
-# Many small files on a busy machine: how long that takes says nothing.
-PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many_examples = settings(max_examples=40)
 
 
 def words(document: Any) -> Iterator[str]:
@@ -146,13 +145,13 @@ ANYTHING = st.binary(max_size=60) | JUNK.map(as_yaml)
 
 
 @pytest.mark.parametrize("name", FILES)
-@PATIENT
+@many_examples
 @given(st.data())
 def test_a_file_of_a_workflow(name: str, data: st.DataObject) -> None:
     load_from(data.draw(spoiled(FILES[name]).map(as_yaml) | ANYTHING), name)
 
 
-@PATIENT
+@many_examples
 @given(spoiled(CONFIG).map(as_yaml) | ANYTHING)
 def test_a_configuration(content: bytes) -> None:
     configure_from(content)
@@ -219,7 +218,7 @@ MAPPING = {
 }
 
 
-@PATIENT
+@many_examples
 @given(spoiled(MAPPING).map(lambda d: json.dumps(d).encode()) | st.binary(max_size=60))
 def test_a_spoiled_mapping(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -234,7 +233,7 @@ def test_a_spoiled_mapping(content: bytes) -> None:
 HOOKS = {"broker": "http://127.0.0.1:8470", "timeout_s": 2.0, "template": "soykb", "archive": None}
 
 
-@PATIENT
+@many_examples
 @given(spoiled(HOOKS).map(lambda d: json.dumps(d).encode()) | st.binary(max_size=60))
 def test_a_spoiled_hook_configuration(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import adon, refusal
-
-
-@pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
-    rig = Rig(tmp_path / "state.sqlite")
-    monkeypatch.chdir(tmp_path)
-    with serving(application(rig)) as port:
-        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
-        yield rig
-
 
 FIGURES = (
     "qspec: {min_throughput: 50 Mb/s}\nrspec: {max_throughput: 150 Mb/s}\napplications: [own*]\n"
@@ -40,7 +26,7 @@ def lines(*words: object) -> list[str]:
     return ran.out.splitlines()
 
 
-def test_all_templates_in_a_table(rig: Rig) -> None:
+def test_all_templates_in_a_table(service: Rig) -> None:
     head, *rows = lines("template", "list")
     assert head.split() == [
         "template", "version", "origin", "needs", "may", "have", "priority", "peak", "for",
@@ -54,7 +40,7 @@ def test_all_templates_in_a_table(rig: Rig) -> None:
     ]  # fmt: skip
 
 
-def test_one_template_in_full(rig: Rig) -> None:
+def test_one_template_in_full(service: Rig) -> None:
     shown = lines("template", "show", "montage")
     assert shown[0] == "template              montage, version 1, adon.yml"
     assert "may have              2 Gb/s" in shown
@@ -67,7 +53,7 @@ def test_one_template_in_full(rig: Rig) -> None:
     assert "has no version 9" in refusal("template", "show", "soykb", "--version", "9")
 
 
-def test_saved_from_a_file_restored_and_deleted(rig: Rig, tmp_path: Path) -> None:
+def test_saved_from_a_file_restored_and_deleted(service: Rig, tmp_path: Path) -> None:
     shown = lines("template", "save", "own", "--file", written(tmp_path))
     assert shown[0].split(maxsplit=1)[1] == "own, version 1, saved"
     text = FIGURES.replace("50 Mb/s}", "60 Mb/s}", 1)
@@ -82,14 +68,14 @@ def test_saved_from_a_file_restored_and_deleted(rig: Rig, tmp_path: Path) -> Non
     assert "is built in" in refusal("template", "delete", "default")
 
 
-def test_a_replaced_built_in_template_stands_there_again(rig: Rig, tmp_path: Path) -> None:
+def test_a_replaced_built_in_template_stands_there_again(service: Rig, tmp_path: Path) -> None:
     lines("template", "save", "soykb", "--file", written(tmp_path))
     said = lines("template", "delete", "soykb")
     assert said[0] == "the template of adon.yml is in force again"
     assert said[2].split()[:4] == ["soykb", "4", "adon.yml", "25"]
 
 
-def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
+def test_saved_from_a_transfer_that_succeeded(service: Rig) -> None:
     asked = ("transit", "request", "mu", "tacc", "--id", "run", "--application", "blast")
     lines(*asked, "--min", "40 Mb/s")
     said = refusal("template", "save", "blast", "--transit", "run")
@@ -105,7 +91,7 @@ def test_saved_from_a_transfer_that_succeeded(rig: Rig) -> None:
     assert "unknown transit 'nope'" in refusal("template", "save", "x", "--transit", "nope")
 
 
-def test_the_one_that_fits(rig: Rig) -> None:
+def test_the_one_that_fits(service: Rig) -> None:
     said = lines("template", "match", "soykb::bwa_mem:1.0")
     assert said[1].startswith("soykb ") and "'soykb' is for 'soykb[-_:.]*'" in said[2]
     said = lines("template", "match", "--min", "300 Mb/s")
@@ -132,7 +118,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_is_one_line(rig: Rig, tmp_path: Path) -> None:
+def test_what_cannot_be_is_one_line(service: Rig, tmp_path: Path) -> None:
     written(tmp_path)
     (tmp_path / "bad.yml").write_text("rspec: {max_throughput: 1}\n", encoding="utf-8")
     for words, said in REFUSED:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
 import yaml
-from api_rig import application, serving
 from broker_rig import Rig
 from cli_world import CONFIG, adon, config_file, refusal, values_of
 from topology_world import demo, same
@@ -22,16 +20,6 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.instants import local_time
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.files import graphml_of, read_topology
-
-
-@pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """A broker on loopback whose address is in ADON_BROKER; its clock stands still."""
-    rig = Rig(tmp_path / "state.sqlite")
-    monkeypatch.chdir(tmp_path)
-    with serving(application(rig)) as port:
-        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
-        yield rig
 
 
 def ask(*more: str) -> None:
@@ -103,8 +91,8 @@ def test_check_says_what_the_broker_would_say(
     assert "has kind 'hub', expected one of" in refusal("topology", "check", "adon.yml")
 
 
-def test_load_now_and_later(rig: Rig) -> None:
-    start = round(rig.clock.now + 3600)
+def test_load_now_and_later(service: Rig) -> None:
+    start = round(service.clock.now + 3600)
     ask("--start", str(start), "--end", str(start + 600))
     assert rows_of()["s1", "s2"][2:4] == ["0 b/s", "0 %"]
     later = rows_of("--at", str(start + 10))
@@ -118,7 +106,7 @@ def test_load_now_and_later(rig: Rig) -> None:
     assert ran.out.startswith("nothing is reserved from")
 
 
-def test_times_that_cannot_be(rig: Rig) -> None:
+def test_times_that_cannot_be(service: Rig) -> None:
     for words, said in (
         (("--at", "yesterday"), "--at is 'yesterday', expected ISO 8601"),
         (("--at", "5"), "expected Unix seconds that are not past"),
@@ -128,15 +116,15 @@ def test_times_that_cannot_be(rig: Rig) -> None:
         assert said in refusal("topology", "show", *words)
 
 
-def test_a_page_with_the_whole_answer(rig: Rig, tmp_path: Path) -> None:
+def test_a_page_with_the_whole_answer(service: Rig, tmp_path: Path) -> None:
     ask()
     file = tmp_path / "a.html"
-    start = round(rig.clock.now)
+    start = round(service.clock.now)
     assert adon("topology", "show", "--until", str(start + 60), "--plot", file).code == 0
     (network,) = values_of(file)["network"]
     told = network["topology"]
-    assert len(told["links"]) == len(rig.topology.links)
-    assert {n["name"] for n in network["layout"]["nodes"]} == set(rig.topology.nodes)
+    assert len(told["links"]) == len(service.topology.links)
+    assert {n["name"] for n in network["layout"]["nodes"]} == set(service.topology.nodes)
     held = [h["id"] for link in told["links"] for load in link["load"] for h in load["holders"]]
     assert held == ["a"] * 3
     assert "found 'a.svg', expected a name that ends in .html" in refusal(
@@ -220,7 +208,7 @@ def test_a_file_is_looked_for_beside_adon_yml(tmp_path: Path) -> None:
         parse_config({"topology": {"file": "net.graphml"}}, "elsewhere/adon.yml")
 
 
-def test_who_goes_where_and_why(rig: Rig) -> None:
+def test_who_goes_where_and_why(service: Rig) -> None:
     ask()
     rows = [
         line.split("  ") for line in adon("topology", "show", "--routes", "mu").out.splitlines()

@@ -6,13 +6,11 @@ import json
 import random
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from api_rig import application, serving
 from broker_rig import Rig, fill
 from cli_world import adon, refusal
 
@@ -22,14 +20,6 @@ from network_provisioner.base.model import LIVE, Transit, TransitState
 
 NOTHING = shlex.join([sys.executable, "-c", "pass"])
 FAILS = shlex.join([sys.executable, "-c", "import sys; sys.exit('no such file')"])
-
-
-@pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    rig = Rig(tmp_path / "state.sqlite")
-    with serving(application(rig)) as port:
-        monkeypatch.setenv("ADON_BROKER", f"http://127.0.0.1:{port}")
-        yield rig
 
 
 def transits(rig: Rig) -> list[Transit]:
@@ -64,18 +54,18 @@ class TestFigures:
 
 
 class TestCompare:
-    def test_both_kinds_are_run_and_every_path_is_given_back(self, rig: Rig) -> None:
+    def test_both_kinds_are_run_and_every_path_is_given_back(self, service: Rig) -> None:
         ran = compare("--command", NOTHING, "--size", "1 GB", "--json", times=3)
         assert (ran.code, ran.err) == (0, "")
         found = json.loads(ran.out)
         assert found["unit"] == "b/s"
         assert [len(found[kind]["values"]) for kind in (WITHOUT, WITH)] == [3, 3]
         assert found["change"] == found[WITH]["mean"] / found[WITHOUT]["mean"] - 1
-        assert [(t.state, t.usage.outcome, t.usage.bytes) for t in transits(rig)] == [
+        assert [(t.state, t.usage.outcome, t.usage.bytes) for t in transits(service)] == [
             (TransitState.RELEASED, "success", 10**9)
         ] * 3
 
-    def test_text_and_plot(self, rig: Rig, tmp_path: Path) -> None:
+    def test_text_and_plot(self, service: Rig, tmp_path: Path) -> None:
         ran = compare("--command", NOTHING, "--plot", str(tmp_path / "plot.svg"))
         assert ran.code == 0
         head, without, with_path, words = ran.out.splitlines()
@@ -85,24 +75,26 @@ class TestCompare:
         drawn = ElementTree.parse(tmp_path / "plot.svg").getroot()
         assert len(drawn.findall(".//{*}circle")) == 4
 
-    def test_commands_that_fail_are_counted_and_said(self, rig: Rig) -> None:
+    def test_commands_that_fail_are_counted_and_said(self, service: Rig) -> None:
         ran = compare("--command", FAILS)
         assert (ran.code, ran.out) == (1, "")
         assert ran.err.count("a path: exit code 1: no such file\n") == 4
         assert "no transfer without a path succeeded" in ran.err
-        assert {t.usage.outcome for t in transits(rig)} == {"exit code 1: no such file"}
-        assert {t.state for t in transits(rig)} == {TransitState.RELEASED}
+        assert {t.usage.outcome for t in transits(service)} == {"exit code 1: no such file"}
+        assert {t.state for t in transits(service)} == {TransitState.RELEASED}
 
-    def test_so_are_those_without_room(self, rig: Rig) -> None:
-        fill(rig)
-        held = {t.id for t in transits(rig)}
+    def test_so_are_those_without_room(self, service: Rig) -> None:
+        fill(service)
+        held = {t.id for t in transits(service)}
         ran = compare("--command", NOTHING)
         assert ran.code == 1 and "with a path: best_effort: " in ran.err
-        assert {t.id for t in transits(rig) if t.state in LIVE} == held
+        assert {t.id for t in transits(service) if t.state in LIVE} == held
 
-    def test_so_is_one_that_lost_its_path(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_so_is_one_that_lost_its_path(
+        self, service: Rig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def run(*_: object) -> float:
-            rig.let_pass(86_400)
+            service.let_pass(86_400)
             return 1.0
 
         monkeypatch.setattr(transfer_compare, "_timed", run)
@@ -110,22 +102,22 @@ class TestCompare:
         assert ran.code == 1 and ran.err.count("with a path: expired: ") == 2
 
     def test_an_interrupt_gives_the_path_back(
-        self, rig: Rig, monkeypatch: pytest.MonkeyPatch
+        self, service: Rig, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def run(*_: object, **__: object) -> float:
-            if any(t.state is TransitState.INSTALLED for t in transits(rig)):
+            if any(t.state is TransitState.INSTALLED for t in transits(service)):
                 raise KeyboardInterrupt
             return 1.0
 
         monkeypatch.setattr(transfer_compare, "_timed", run)
         ran = compare("--command", NOTHING)
         assert (ran.code, ran.err) == (130, "adon: interrupted\n")
-        assert [(t.state, t.usage.outcome) for t in transits(rig)] == [
+        assert [(t.state, t.usage.outcome) for t in transits(service)] == [
             (TransitState.RELEASED, "interrupted")
         ]
 
 
-@pytest.mark.usefixtures("rig")
+@pytest.mark.usefixtures("service")
 class TestRefusals:
     def test_a_site_that_is_not_there(self) -> None:
         said = refusal("transfer", "compare", "mu", "nowhere", "--command", NOTHING)

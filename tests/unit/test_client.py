@@ -24,11 +24,6 @@ TOKEN = token_of("engineer")
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
-@pytest.fixture
 def url(rig: Rig) -> Iterator[str]:
     with serving(application(rig, keyring(rig))) as port:
         yield f"http://127.0.0.1:{port}"
@@ -196,6 +191,41 @@ def test_the_timeout_is_the_callers_however_short(url: str) -> None:
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_an_answer_that_comes_too_late_is_nobody_elses() -> None:
+    """What is asked next goes over another connection."""
+
+    def answer(connection: socket.socket, number: int) -> None:
+        body = str(number).encode()
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{"n":' + body + b"}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            first, _ = listening.accept()
+            with first:
+                first.recv(65536)
+                answer(first, 1)
+                first.recv(65536)  # and it takes its time, until something else comes
+                if first.recv(65536):
+                    answer(first, 2)
+                    return
+            second, _ = listening.accept()
+            with second:
+                second.recv(65536)
+                answer(second, 3)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        port = listening.getsockname()[1]
+        client = BrokerClient(f"http://127.0.0.1:{port}", FOR_EVER_S, keeps_connection=True)
+        assert client.call("GET", "/1") == {"n": 1}
+        with pytest.raises(BrokerError, match="no answer within"):
+            client.reply("GET", "/2", timeout_s=0.05)
+        assert client.call("GET", "/3") == {"n": 3}
+        thread.join(FOR_EVER_S)
+    client.close()
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,16 @@ def test_each_task_is_a_run_of_its_transformation(planned: Submitted) -> None:
     assert row.placement is not None and row.placement.site == "mu"
 
 
+def test_a_task_has_one_number_whatever_became_of_those_before_it(planned: Submitted) -> None:
+    """By it what is recorded twice counts once."""
+    text = document(START + 6, "ID1", 10, 7) + line(1, START + 6, 10, 7 << 8)
+    text += document(START + 20, "ID2", 20) + line(2, START + 20, 20)
+    found = ran(planned, text, returned=5)
+    (runtime,), (_, second) = found["runtime"], found["task"]
+    assert (runtime.details["task"], second.details["task"]) == ("ID2", "ID2")
+    assert runtime.id.removeprefix("runtime:") == second.id.removeprefix("task:")
+
+
 def test_the_task_that_failed_is_named(planned: Submitted) -> None:
     text = document(START + 6, "ID1", 10) + line(1, START + 6, 10)
     text += document(START + 20, "ID2", 20, 7, "no leaves at all") + line(2, START + 20, 20, 7 << 8)

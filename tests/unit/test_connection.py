@@ -7,7 +7,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from api_rig import ASK, FOR_EVER_S, application, error, keyring, raw, serving, token_of
@@ -22,11 +21,6 @@ from network_provisioner.client.broker import BrokerClient
 
 BIG = 64 * 2**20
 HEAD = b"POST /v1/transits HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
 
 
 def test_clients_that_send_nothing_block_nobody_and_are_let_go(

@@ -21,11 +21,6 @@ from network_provisioner.client.http1 import Tls
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
-
-
-@pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,12 +27,9 @@ Tables = dict[str, object]
 
 @pytest.fixture
 def rig() -> Iterator[FakeRig]:
-    made = FakeRig()
-    try:
+    with closing(FakeRig()) as made:
         made.controller.start(60.0)
         yield made
-    finally:
-        made.close()
 
 
 def first(rig: FakeRig) -> list[Circuit]:

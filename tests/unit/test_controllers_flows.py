@@ -21,6 +21,7 @@ from network_provisioner.controllers.rules import (
     diff,
     diff_entries,
 )
+from network_provisioner.controllers.switched import ByteLedger
 from network_provisioner.topology.graph import Topology
 
 NOW = 1000.0
@@ -205,3 +206,11 @@ def test_a_broker_that_starts_anew_keeps_the_marks_that_are_on_the_switches() ->
 def test_parts_that_make_no_sense_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_plan(two_switches(), [replace(split(), **change)], NOW)
+
+
+def test_a_counter_that_begins_anew_takes_no_bytes_back() -> None:
+    """As where a switch has restarted."""
+    ledger = ByteLedger()
+    for counter, shares in ((100, {"a": 1.0}), (30, {"a": 1.0}), (70, {"a": 0.25, "b": 0.75})):
+        ledger.observe("rule", counter, shares)
+    assert (ledger.bytes_of("a"), ledger.bytes_of("b")) == (140, 30)

@@ -9,7 +9,12 @@ import pytest
 from network_provisioner.base.controller import ControllerError
 from network_provisioner.base.errors import MissingError
 from network_provisioner.controllers.shaping.htb import TcShaper
-from network_provisioner.controllers.shaping.shapes import CommandRunner, DeviceShape, ShapeClass
+from network_provisioner.controllers.shaping.shapes import (
+    CommandRunner,
+    DeviceShape,
+    QueueClass,
+    ShapeClass,
+)
 
 EMPTY = DeviceShape("s1", "s1-a", 200e6, 0.0265)
 ONE = replace(EMPTY, classes=(ShapeClass(5, 150e6, 200e6),))
@@ -78,6 +83,7 @@ class Tc:
 
     def _class_del(self, dev: str, words: list[str], value: dict[str, str]) -> bool:
         used = any(f.endswith(f"flowid {value['classid']}") for f in self.filters[dev])
+        used = used or any(c["parent"] == value["classid"] for c in self.shown[dev].values())
         self.shown[dev].pop(value["classid"], None)
         return not used and self.classes[dev].pop(value["classid"], None) is not None
 
@@ -114,6 +120,20 @@ def test_one_batch_for_each_change_and_none_for_no_change() -> None:
     shaper.grow([EMPTY])
     shaper.shrink([EMPTY])
     assert len(tc.batches) == 3
+
+
+def test_what_is_in_a_queue_goes_before_it() -> None:
+    tc = Tc()
+    shaper = TcShaper(tc)
+    shaper.sync([EMPTY])
+    queues = (QueueClass("q", "", 50e6, 200e6), QueueClass("in q", "q", 20e6, 100e6))
+    queued = replace(EMPTY, classes=(ShapeClass(5, 10e6, 50e6, "in q"),), queues=queues)
+    shaper.grow([queued])
+    assert len(tc.classes["s1-a"]) == 5
+    shaper.grow([EMPTY])
+    shaper.shrink([EMPTY])
+    assert set(tc.classes["s1-a"]) == {"7ad0:1", "7ad0:2"}
+    assert not any("root" in line for line in tc.batches[-1])  # or the device is laid anew
 
 
 def test_the_best_effort_class_shrinks_before_others_grow_and_grows_after() -> None:

@@ -5,6 +5,7 @@ import re
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,12 +96,9 @@ class FakeRig(HastyClock):
 
 @pytest.fixture
 def rig() -> Iterator[FakeRig]:
-    made = FakeRig()
-    try:
+    with closing(FakeRig()) as made:
         made.controller.start(60.0)
         yield made
-    finally:
-        made.close()
 
 
 class TestOpenDaylight(ControllerConformance):

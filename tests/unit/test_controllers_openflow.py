@@ -5,7 +5,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pytest
@@ -35,12 +35,9 @@ L3 = ("mu", "s1", "r1", "s2", "tacc")
 
 @pytest.fixture
 def rig() -> Iterator[FakeRig]:
-    made = FakeRig()
-    try:
+    with closing(FakeRig()) as made:
         made.controller.start(60.0)
         yield made
-    finally:
-        made.close()
 
 
 class TestOpenFlow(ControllerConformance):
@@ -53,7 +50,7 @@ def test_a_refusal_names_the_switch_and_puts_back_what_was_there(rig: FakeRig) -
     shapes = dict(rig.shaper.laid)
     tables = rig.cookies(rig.s1)
     rig.s2.refuse_adds = True
-    back = Circuit("b", PATH[::-1], MBPS, MBPS, rig.now() + 60)
+    back = Circuit("b", ("tacc", "s2", "s1", "local"), MBPS, MBPS, rig.now() + 60)
     with pytest.raises(
         ControllerError, match=r"switch s2 \(dpid 0x2\) refused the rule 10.10"
     ) as e:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -64,12 +65,9 @@ def test_a_later_epoch_has_a_later_stamp(epoch: int) -> None:
 
 @pytest.fixture
 def rig() -> Iterator[FakeRig]:
-    made = FakeRig()
-    try:
+    with closing(FakeRig()) as made:
         made.controller.start(60.0)
         yield made
-    finally:
-        made.close()
 
 
 def test_a_change_costs_the_same_however_many_circuits_live(rig: FakeRig) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import classad2
@@ -75,7 +74,9 @@ class World:
 
     def vacate(self, jobs: Iterable[Mapping[str, object]]) -> None:
         for job in jobs:
-            self.vacated.append(str(job["RemoteHost"]))
+            host = str(job["RemoteHost"])
+            assert host.partition("@")[2] in self.ads  # by its slot HTCondor knows the job
+            self.vacated.append(host)
 
     # -- what happens by itself ------------------------------------------------------------------
 
@@ -105,19 +106,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return found
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as found:
-        yield found
-
-
-def expander(world: Any, archive: Archive) -> Expander:
+def expander(world: Any, archive: Archive, **limits: float) -> Expander:
     def said(_: str) -> None:
         pass
 
     return Expander(
-        "p", {}, Limits(), world, world, archive, RunTimes(archive, 600.0), archive.record_many,
-        said, lambda: world.now,
+        "p", {}, Limits(**limits), world, world, archive, RunTimes(archive, 600.0),
+        archive.record_many, said, lambda: world.now,
     )  # fmt: skip
 
 
@@ -307,6 +302,25 @@ def test_a_machine_on_which_jobs_die_is_drained_and_no_supply(
     assert not ours.turn().acts
     world.now += 15
     assert ours.turn().delete == {first[1]: "it is drained"}
+
+
+def test_what_machines_cost_before_midnight_is_not_of_today(world: World, archive: Archive) -> None:
+    world.now += 86_400 - world.now % 86_400 - 4 * 3600
+    ours = expander(world, archive, money_per_day=0.3)
+    job = world.submit()
+    assert ours.turn().plan.start == {"cheap": 1}
+    (name,) = world.there
+    world.join(name, job)
+    ours.turn()
+    world.now += 3 * 3600
+    world.join(name, job)
+    for _ in range(6):
+        world.submit()
+    decision = ours.turn()
+    assert decision.plan.why["limits"].startswith("money: enough for 0 of ")
+    world.now += 3600 + 60
+    world.join(name, job)
+    assert ours.turn().plan.start == {"cheap": 3}
 
 
 def test_jobs_that_die_everywhere_drain_no_more_than_one_machine(

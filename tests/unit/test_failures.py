@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +12,6 @@ from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.report import Failure, failures, last_complaint, tail_of
 
 ONE, TWO, STAGE = (job[0] for job in Submitted.JOBS)
-
-
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run")
 
 
 def block(**reasons: str) -> str:

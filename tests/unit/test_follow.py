@@ -6,7 +6,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,17 +31,6 @@ from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 WAIT_S = 120.0  # how long a test waits for what should come at once
-
-
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as opened:
-        yield opened
 
 
 def kept(archive: Archive) -> list[Status]:

@@ -50,12 +50,6 @@ queue
 """
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as opened:
-        yield opened
-
-
 class Outer(Submitted):
     """A workflow with a job that plans and runs another one, as Pegasus has it."""
 

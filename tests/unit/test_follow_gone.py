@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,6 @@ PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitors.workflows.follower.LOOK_ANYWAY_S", 0.0)
-
-
-@pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as made:
-        yield made
 
 
 class Commands:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,17 +44,6 @@ from monitors.workflows.status import Status, for_people
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 WHY = "Transfer input files failure: reading from file /home/ada/leaves.txt: (errno 2) No such file"
 RULE = "The job attribute PeriodicRemove expression '( JobStatus == 5 )' evaluated to TRUE"
-
-
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
-@pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as opened:
-        yield opened
 
 
 def held(cluster: int, at: float, why: str = WHY) -> str:

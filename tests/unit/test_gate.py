@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from api_rig import application, bearer, error, keyring
 from broker_rig import Rig
@@ -15,11 +13,6 @@ from adon.config.security import own_host
 from network_provisioner.api import create_app
 
 HERE = "http://127.0.0.1:8470"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
 
 
 def config(**broker: object) -> Config:

@@ -23,11 +23,6 @@ CONFIG = HookConfig("http://127.0.0.1:1")
 Asked = list[tuple[str, str, int | None]]
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Planned:
-    return Planned(tmp_path / "run")
-
-
 def asks(plan: Planned, job: str, broker: FakeBroker | None = None) -> Asked:
     """The pairs and sizes that PRE of ``job`` asks for; and its quick look is of the same mind."""
     broker = broker or FakeBroker()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,32 @@ def test_without_a_decision_the_same_ids_are_given_back(submit_dir: Path) -> Non
     broker = FakeBroker()
     after(submit_dir, broker)
     assert [r[0] for r in broker.released] == IDS
+
+
+def test_the_decision_of_the_try_before_says_nothing_of_this_one(submit_dir: Path) -> None:
+    """As where this try's PRE was killed."""
+    broker = FakeBroker()
+    before(submit_dir, broker)
+    file = submit_dir / "00/00" / f"{JOB}.adon.json"
+    job_files.write_json(file, {**job_files.read_json(file), "tuned": {"threads": 7}})
+    postjob.run(PlannedFiles(submit_dir, JOB), 1, 0, CONFIG, effects(broker))
+    assert [r[0] for r in broker.released] == [name.replace(":0:", ":1:") for name in IDS]
+    assert {used["threads"] for used in broker.used} == {0}
+    assert job_files.read_json(file)["given_back"] is False  # it is for whoever comes next
+    after(submit_dir, broker)
+    assert broker.used[-1]["threads"] == 7
+
+
+@pytest.mark.parametrize(("written", "files"), [(1999.0, 1), (1000.0, 0)])
+def test_records_of_the_try_before_say_nothing_of_this_one(
+    submit_dir: Path, written: float, files: int
+) -> None:
+    broker = FakeBroker()
+    record(submit_dir)
+    os.utime(submit_dir / "00/00" / f"{JOB}.multipart/1000-transfer", (written, written))
+    at_2000 = replace(effects(broker), now=lambda: 2000.0)
+    prejob.run(PlannedFiles(submit_dir, JOB), 0, CONFIG, at_2000)
+    assert after(submit_dir, broker)[0]["files"] == files
 
 
 def test_a_broker_that_is_away_is_recorded(submit_dir: Path) -> None:

@@ -19,11 +19,6 @@ from pegasus_hooks.prepost import sizes
 JOB = "count_ID2"
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Planned:
-    return Planned(tmp_path / "run")
-
-
 def pair(*lfns: str) -> SitePair:
     (found,) = site_pairs([move(lfn, "a", "mu") for lfn in lfns])
     return found

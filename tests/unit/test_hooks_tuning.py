@@ -38,11 +38,6 @@ SERVERS = [between("gsiftp", "gsiftp")]
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Planned:
-    return Planned(tmp_path / "run")
-
-
-@pytest.fixture
 def text(plan: Planned) -> str:
     return plan.transfer_job(
         JOB, [File("f", "a", gsiftp("a", "f"), "b", gsiftp("b", "f"), 10)]

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_fixtures import shared_fixtures
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.prepost import hookscripts
@@ -140,10 +141,7 @@ def test_a_post_of_a_catalog_gives_pegasus_what_its_planner_would(
 WORDS = st.text(st.characters(codec="ascii", exclude_characters="\0\n\r"), max_size=12)
 
 
-@settings(
-    max_examples=40,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=40)
 @given(words=st.lists(WORDS, min_size=1, max_size=6))
 def test_every_argument_arrives_as_it_is(tmp_path: Path, program: Make, words: list[str]) -> None:
     text = hookscripts.exitcode_script(commands(program("python"), program("exitcode")))

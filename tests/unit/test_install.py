@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, jar, make_pegasus, part
+from shared_fixtures import shared_fixtures
 
 from adon.cli.install_ask import closed
 from network_provisioner.base.errors import InputError
@@ -34,9 +35,6 @@ from pegasus_hooks.install.parts import InstallPart, callout_part, whole_jar
 from site_selector.catalogs import properties
 
 OWN = b"# mine\npegasus.metrics.app = none\nlast.without.newline = \\"
-USER = dict(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], deadline=None
-)
 _KILLED = 9
 _EFFECTS = {
     "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.chown", "os.setxattr"
@@ -335,7 +333,7 @@ def killed_at(number: int, place: InstallTarget, wanted: list[FileEdit]) -> bool
 
 
 @pytest.mark.long
-@settings(max_examples=100, **USER)
+@settings(shared_fixtures, max_examples=100)
 @given(
     number=st.integers(1, 90),
     own=st.sampled_from([None, b"", b"a=b", OWN]),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, make_pegasus
+from shared_fixtures import shared_fixtures
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
@@ -178,10 +179,7 @@ def test_paths_that_nobody_could_read_are_refused(tmp_path: Path, pegasus: FakeP
 NAMES = st.text("ab:#-' é\"", min_size=1, max_size=8).map(lambda s: f"x{s}x")
 
 
-@settings(
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=20)
 @given(
     names=st.lists(NAMES, min_size=1, max_size=4),
     indent=st.integers(0, 5),

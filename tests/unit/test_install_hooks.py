@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from install_world import PYTHON, FakePegasus, hooks, make_pegasus, part
+from shared_fixtures import shared_fixtures
 
 from network_provisioner.base.errors import InputError
 from network_provisioner.client.hookconfig import HookConfig
@@ -182,10 +183,7 @@ def test_scripts_that_dagman_would_split_are_refused(tmp_path: Path) -> None:
         hooks_part(tmp_path / "a b", PYTHON, Path("/x"), HookConfig("http://b"))
 
 
-@settings(
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=20)
 @given(
     steps=st.lists(
         st.tuples(st.booleans(), st.sampled_from([(SELECTOR,), (HOOKS,), (SELECTOR, HOOKS)])),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import (
     START,
@@ -27,6 +27,7 @@ from monitor_files import (
     terminated,
     whole_run,
 )
+from shared_fixtures import shared_fixtures
 
 from monitors.archive.archive import Archive
 from monitors.archive.measurement import Measurement, to_row
@@ -39,11 +40,6 @@ from monitors.workflows.sink import record_what_fits
 from network_provisioner.base.errors import InputError
 
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
-
-
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
 
 
 def posted(cluster: int, at: float, node: str, returned: int = 0) -> str:
@@ -312,10 +308,7 @@ def test_the_tail_is_short_whole_and_harmless(text: str, times: int) -> None:
         assert kept == text * (1 + times)
 
 
-@settings(
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=25)
 @given(
     st.binary(max_size=3000),
     st.sampled_from([".out", ".err", ".out.000", ".in", ".multipart/1-transfer"]),
@@ -484,10 +477,7 @@ def test_best_effort_is_an_empty_path(planned: Submitted) -> None:
     assert moved.details["path"] == [] and moved.details["bytes"] is None
 
 
-@settings(
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=20)
 @given(st.lists(st.one_of(
     st.binary(max_size=80),
     st.builds(lambda k, v: line(**{k: v}).encode(),
@@ -632,10 +622,7 @@ def test_what_a_workflow_takes_beside_its_jobs_is_known_at_the_end(planned: Subm
     assert (overhead.subject, overhead.value) == ("local", 4.0 + 7.0)
 
 
-@settings(
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(shared_fixtures, max_examples=25)
 @given(st.one_of(st.binary(max_size=200), st.recursive(
     st.none() | st.floats() | st.text(max_size=4) | st.sampled_from(["mu", "ID1"]),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(

@@ -76,6 +76,17 @@ def test_what_has_no_room_elsewhere_waits_for_its_path_the_lowest_first(tmp_path
     assert back.grant.granted_bps >= 60e6
 
 
+def test_of_those_that_take_one_path_the_lowest_stays_behind(tmp_path: Path) -> None:
+    """They have the same packets, and there is room for one of them alone."""
+    rig = Rig(tmp_path / "s", demo_network(l3="100 Mb/s"), matches=True)
+    rig.ask("low", "mu", "tacc", min_bps=60e6)
+    rig.ask("high", "mu", "tacc", min_bps=60e6, template="soykb")
+    fail_l2(rig)
+    rig.let_pass(1)
+    assert rig.broker.get("high").grant.path == L3
+    assert rig.broker.get("low").state is TransitState.QUEUED
+
+
 @pytest.mark.parametrize("hop", [("s1", "s2"), ("s1", "r1")])
 def test_both_parts_come_back_where_one_has_failed(tmp_path: Path, hop: tuple[str, str]) -> None:
     wide = {"wide": {"qspec": {"min_throughput": "50 Mb/s"}, "paths": 2}}

@@ -8,7 +8,6 @@ import sqlite3
 import struct
 import time
 import tracemalloc
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,6 @@ from network_provisioner.base.errors import InputError
 ROOT = os.geteuid() == 0
 ADA = 65534 if ROOT else os.geteuid()
 JOB = "align_ID0000001"
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Iterator[Archive]:
-    with Archive(tmp_path / "archive.sqlite") as opened:
-        yield opened
 
 
 def given_to_ada(*folders: Path) -> None:

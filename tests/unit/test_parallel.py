@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from adon.machine.parallel import each
 from network_provisioner.base.errors import AdonError, InputError
@@ -81,9 +81,8 @@ def test_no_process_is_left_when_the_parent_ends(tmp_path: Path, number: signal.
         cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        while len(list(folder.iterdir())) < 2:
-            assert parent.poll() is None
-            time.sleep(0.02)
+        until(lambda: parent.poll() is not None or len(list(folder.iterdir())) == 2)
+        assert parent.poll() is None
         with contextlib.ExitStack() as closing:
             handles = [os.pidfd_open(int(path.name)) for path in folder.iterdir()]
             for handle in handles:

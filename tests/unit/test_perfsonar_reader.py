@@ -45,12 +45,6 @@ def world() -> Iterator[Esmond]:
         yield made
 
 
-@pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as made:
-        yield made
-
-
 def reader_of(world: Esmond, archive: Archive, **more: Any) -> Reader:
     remote = Remote(world.url, **more)
     return Reader(remote, HOSTS, archive, fetch_of(remote))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_world import FIXED, MAPPING, Case, by_gridftp, job, make_case, uses
+from shared_fixtures import shared_fixtures
 
 from monitors.workflows.planned.transferlist import Mkdir, Remove, Transfer
 from network_provisioner.base.errors import InputError
@@ -18,11 +18,6 @@ from pegasus_hooks.planner.layout import lay_out
 from pegasus_hooks.planner.model import ExecutableJob, Options, PlannedKind
 from pegasus_hooks.planner.programs import ExecutableCatalog
 from pegasus_hooks.planner.staging import RunPaths
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return make_case(tmp_path)
 
 
 def planned(
@@ -239,10 +234,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @given(flows(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["store", "mu", "local"]))
-@settings(
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    max_examples=25,
-)
+@settings(shared_fixtures, max_examples=25)
 def test_any_workflow_finds_its_files(
     shared: Case,
     flow: tuple[list[dict[str, Any]], dict[str, str]],

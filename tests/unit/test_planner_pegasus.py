@@ -12,18 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 from hooks_world import make_submit_dir
-from planner_world import MAPPING, Case, make_case
+from planner_world import MAPPING, Case
 
 from network_provisioner.base.errors import AdonError, InputError, MissingError
 from pegasus_hooks import pegasus_plan
 from pegasus_hooks.pegasus_plan import Finished
 from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.placement import Placement
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return make_case(tmp_path)
 
 
 @pytest.fixture

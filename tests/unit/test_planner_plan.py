@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planner_world import FIXED, MAPPING, RAW, ROOT, Case, make_case
+from planner_world import FIXED, MAPPING, RAW, ROOT, Case
 
 from monitors.workflows.planned import job_files, transferlist
 from monitors.workflows.planned.job_files import PlannedFiles
@@ -27,11 +27,6 @@ from pegasus_hooks.planner.programs import split_arguments
 from pegasus_hooks.planner.submitfile import quoted_words
 
 plan_module = sys.modules[plan_function.__module__]
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
-    return make_case(tmp_path)
 
 
 def planned(case: Case, base: str = "submit", options: Options = FIXED) -> PlannedWorkflow:

@@ -85,6 +85,17 @@ def test_another_policy_is_another_layout() -> None:
     assert kept.queues(second, [transit], unused, NOW, everywhere=False) == []
 
 
+def test_the_queues_of_a_policy_end_with_it_where_another_goes_on() -> None:
+    kept = LinkQueues(TOPOLOGY)
+    there = [live("a", ("local", "s1", "s2", "iplant"), project="cms"),
+             live("b", ("mu", "s1", "local"), project="cms")]  # fmt: skip
+    ends, stays = policy(links=[["s1", "s2"]]), policy(name="stays", links=[["mu", "s1"]])
+    both = kept.queues(governing([ends, stays], TOPOLOGY), there, unused, NOW, everywhere=False)
+    assert {queue.hop for queue in both} == {("mu", "s1"), ("s1", "s2")}
+    left = kept.queues(governing([stays], TOPOLOGY), there, unused, NOW, everywhere=False)
+    assert left == [queue for queue in both if queue.hop == ("mu", "s1")]
+
+
 def test_parts_that_share_a_link_add_up() -> None:
     transit = live("a")
     transit.grant.parts = [

@@ -294,3 +294,9 @@ def test_a_decision_tells_each_thing_once() -> None:
         "limits: money; small: no quota"
     )
     assert found.as_measurement("adon").value == 6
+
+
+def test_what_was_noted_of_machines_that_are_gone_is_forgotten() -> None:
+    memory = Memory({"gone"}, *({"gone": 1.0} for _ in range(4)))
+    supply([], {}, [], {}, set(), memory, 10.0)
+    assert memory == Memory()

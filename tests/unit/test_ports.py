@@ -247,6 +247,21 @@ def test_an_agent_speaks_for_its_own_site(rig: Rig) -> None:
     ends = (nodes["tacc"].address, 50_000), (nodes["mu"].address, 40_000)
     rig.broker.report_connections("local", "local", [Connection(given.grant.ports[0], *ends)])
     assert not rig.controller.circuits
+    own = rig.ask("b", "mu", "local", min_bps=1e6, ports_at="client", job="b")
+    assert own.grant.ports  # since local reports, too: but not of tacc's connections
+    rig.broker.report_connections("local", "local", [Connection(own.grant.ports[0], *ends)])
+    assert not rig.controller.circuits
+
+
+def test_what_an_agent_reported_long_ago_is_over(rig: Rig) -> None:
+    rig.broker.report_connections("tacc/a", "tacc", [])
+    given = rig.ask("a", "mu", "tacc", min_bps=1e6, ports_at="client", job="a")
+    nodes = demo_network().nodes
+    for agent, port in (("tacc/a", 50_000), ("tacc/b", 50_007)):
+        ends = (nodes["tacc"].address, port), (nodes["mu"].address, 40_000)
+        rig.broker.report_connections(agent, "tacc", [Connection(given.grant.ports[0], *ends)])
+        assert rig.controller.circuits["a"].flows == (Flow(dst_ports=(port, port)),)
+        rig.clock.now += 60
 
 
 def test_what_goes_without_a_path_uses_no_ports_that_others_may_be_given(rig: Rig) -> None:

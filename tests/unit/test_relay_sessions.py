@@ -63,6 +63,10 @@ def test_a_stream_says_what_it_is_for() -> None:
             Hello.unpack(proof, wrong, "ab")
     with pytest.raises(HelloError, match="not of its session"):
         Hello.unpack(proof, body, "ac")
+    for place, byte in enumerate(proof):  # all of it counts
+        other = proof[:place] + bytes([byte ^ 1]) + proof[place + 1 :]
+        with pytest.raises(HelloError, match="not of its session"):
+            Hello.unpack(other, body, "ab")
 
 
 def test_a_stream_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:

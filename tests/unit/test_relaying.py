@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from broker_rig import refusing
 from made_transit import changed
-from relay_world import RelayRig, relay_network
+from relay_world import TEMPLATES, RelayRig, relay_network
 
 from network_provisioner.base.controller import Circuit, Redirect
 from network_provisioner.base.flows import Flow
@@ -186,6 +186,16 @@ def test_ports_and_room_are_shared_by_what_is_relayed(tmp_path: Path) -> None:
     assert ask(rig, "d", flows=flows[0]).relay.port == 27_001
 
 
+def test_what_drains_takes_no_room_of_a_relay(tmp_path: Path) -> None:
+    rig = RelayRig(tmp_path / "s.sqlite", relay_network(capacity="80 Mb/s"))
+    flows = [(Flow("tcp", None, (port, port)),) for port in (1, 2)]
+    ask(rig, flows=flows[0])
+    rig.poll(connections={"a": 1})
+    rig.broker.release("a")
+    assert set(rig.controller.circuits) == {"a drains"}
+    assert ask(rig, "b", flows=flows[1]).relayed
+
+
 def test_no_port_is_left(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("network_provisioner.transits.relaying.PORTS", PORTS[:1])
     ask(rig, flows=WEB)
@@ -346,6 +356,14 @@ def test_a_broker_that_starts_again_keeps_what_is_relayed(rig: RelayRig) -> None
     assert again.controller.circuits["a"].redirect == Redirect("mu", "tacc")
     again.let_pass(2)
     assert again.broker.get("a").relay.why.startswith("relayed until the agent of relay 'ra'")
+
+
+def test_what_runs_is_not_relayed_when_its_template_asks_for_it(rig: RelayRig) -> None:
+    """Its connections are open: under them nothing is redirected."""
+    ask(rig, template="plain")
+    again = RelayRig(rig.file, clock=rig.clock, templates={"plain": TEMPLATES["always"]})
+    assert again.broker.renew("a", 3000).relay is None
+    assert ask(again, "b", template="plain").relay is not None
 
 
 def test_it_goes_directly_where_the_switches_refuse(rig: RelayRig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from api_rig import ASK, application, bearer, books, keyring
@@ -21,11 +20,6 @@ from network_provisioner.base.model import Transit, TransitState
 from network_provisioner.base.units import goodput
 from network_provisioner.policies.accounting import usage
 from network_provisioner.templates.learn import failure
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path / "state.sqlite")
 
 
 @given(st.integers(0, 2**63 - 1), st.floats(0, 1e18))

@@ -109,8 +109,11 @@ class Slow:
     def __init__(self) -> None:
         self.held: dict[str, Reservation] = {}
 
-    def load(self, hop: Hop, at: float, of: Callable[[str], bool] = bool) -> float:
-        held = (r for r in self.held.values() if r.start <= at < r.end and of(r.id))
+    def load(
+        self, hop: Hop, at: float, of: Callable[[str], bool] = bool, likely: bool = False
+    ) -> float:
+        ends = {r.id: r.likely_end if likely else r.end for r in self.held.values()}
+        held = (r for r in self.held.values() if r.start <= at < ends[r.id] and of(r.id))
         lanes = (lane for r in held for lane in r.lanes if hop in lane.hops)
         return sum(math.ceil(round(lane.rate_bps, 3)) for lane in lanes)
 
@@ -133,6 +136,10 @@ def state(book: Ledger) -> list[int]:
     return [book.residual(hop, t / 2, t / 2 + 0.5) for hop in HOPS for t in range(26)]
 
 
+def likely_state(book: Ledger) -> list[int]:
+    return [book.likely_residual(hop, t / 2, t / 2 + 0.5) for hop in HOPS for t in range(26)]
+
+
 def whole_state(book: Ledger) -> tuple[object, ...]:
     links = [(tuple(link._times), tuple(link._steps)) for link in book._links.values()]
     holders = [book.holders(hop, -math.inf, math.inf) for hop in HOPS]
@@ -151,6 +158,7 @@ def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
             if a == b:
                 continue
             new = reservation(f"r{number}", rate, *sorted((a, b)), tuple(sorted(hops)))
+            new = replace(new, done=(a + b) / 2 if number % 2 else math.inf)
             fits = slow.take([new])
             refusal = book.admit(new)
         elif step[0] == "release":
@@ -176,6 +184,8 @@ def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
             assert whole_state(book) == before
         assert state(book) == [100 - slow.load(hop, t / 2) for hop in HOPS for t in range(26)]
         assert min(state(book)) >= 0
+        likely = [slow.load(hop, t / 2, likely=True) for hop in HOPS for t in range(26)]
+        assert likely_state(book) == [100 - load for load in likely]
         assert book.reservations == slow.held
         for hop in HOPS[: number % 4]:  # not at each step, so that changes come together
             odd = [slow.load(hop, t / 2, is_odd) for t in range(4, 20)]
@@ -183,7 +193,7 @@ def test_against_a_slow_ledger(todo: list[tuple[Any, ...]]) -> None:
     for name in list(slow.held):
         book.release(name)
     assert state(book) == [100] * len(state(book))
-    assert all(link._steps == [0] for link in book._links.values())
+    assert all(link._steps == [0] for link in (*book._links.values(), *book._likely.values()))
     assert not any(book.holders(hop, -math.inf, math.inf) for hop in HOPS)
 
 

@@ -33,11 +33,6 @@ from network_provisioner.base.errors import InputError
 ONE, TWO, STAGE = (name for name, *_ in Submitted.JOBS)
 
 
-@pytest.fixture
-def planned(tmp_path: Path) -> Submitted:
-    return Submitted(tmp_path / "run0001")
-
-
 def facts(planned: Submitted, kinds: bool = False) -> dict[str, list[Measurement]]:
     """By metric; waits of sites, or of ``kinds`` of jobs there."""
     workflow = FollowedWorkflow(planned.path)

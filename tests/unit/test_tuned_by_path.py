@@ -32,12 +32,6 @@ ADVISED = 8  # streams of half of the largest buffer, for 150 Mb/s and 53 ms
 
 
 @pytest.fixture
-def archive() -> Iterator[Archive]:
-    with Archive(":memory:") as archive:
-        yield archive
-
-
-@pytest.fixture
 def rig(tmp_path: Path, archive: Archive) -> Rig:
     network, clock = demo_network(), Clock()
     figures = measured_figures(archive, network, clock)

@@ -10,7 +10,7 @@ import pytest
 from hooks_world import WF_UUID, FakeBroker, make_submit_dir, move
 from made_transit import made_transit
 
-from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Tell
+from monitors.watcher.actions import GiveBack, Moved, RequestAgain, Sweep, Tell
 from monitors.watcher.decision_file import DecisionFile, Pair
 from monitors.watcher.events import Watched
 from monitors.watcher.pending import Later
@@ -65,7 +65,8 @@ class Broker(FakeBroker):
         ]
 
     def list(self, state: str | None = None, workflow: str | None = None) -> list[Transit]:
-        return [t for t in self.known.values() if t.state == state]
+        mine = (t for t in self.known.values() if workflow in (None, t.request.workflow))
+        return [t for t in mine if t.state == state]
 
 
 @pytest.fixture
@@ -127,6 +128,30 @@ def test_what_ended_is_not_given_back_again(run: Path) -> None:
     ended = made_transit(BASE, "a", "b", TransitState.EXPIRED)
     broker = Broker(ended)
     give_back(run, Journal(), decision.pairs[0]).do(broker)
+    assert broker.released == []
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_is_swept_up_is_the_workflows_own_while_it_has_ended(run: Path, wanted: bool) -> None:
+    broker = Broker(
+        made_transit("mine", "a", "b", TransitState.INSTALLED, workflow=WF_UUID),
+        made_transit("waits", "a", "b", TransitState.QUEUED, workflow=WF_UUID),
+        made_transit("over", "a", "b", TransitState.RELEASED, workflow=WF_UUID),
+        made_transit("theirs", "a", "b", TransitState.INSTALLED, workflow="another"),
+    )
+    Sweep(watched(run), Journal(), "workflow ended", lambda: wanted).do(broker)
+    released = {(name, outcome) for name, *_, outcome in broker.released}
+    swept = {("mine", "workflow ended"), ("waits", "workflow ended")}
+    assert released == (swept if wanted else set())
+
+
+def test_what_a_later_pre_has_is_not_given_back(run: Path) -> None:
+    """As after a rescue, where retries count from 0 again and ids come back."""
+    action = give_back(run, Journal(), decision_of(run).pairs[0])
+    later = Effects(FakeBroker(), Budget(60.0), now=lambda: 100.0)
+    prejob.run(PlannedFiles(run, JOB), 0, CONFIG, later)
+    broker = Broker(live(BASE))
+    action.do(broker)
     assert broker.released == []
 
 

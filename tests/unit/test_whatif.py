@@ -77,9 +77,13 @@ def names_of(inputs: Inputs, problem: Problem) -> list[str]:
     return [inputs.workflow.jobs[j].transformation for j in problem.jobs]
 
 
-def test_a_job_that_makes_way_by_hand() -> None:
+@pytest.mark.parametrize("of_the_link", [1.0, 0.5])
+def test_a_job_that_makes_way_by_hand(of_the_link: float) -> None:
+    """``of_the_link``: what one transfer takes of its path, which nobody shares here."""
     inputs, world = elsewhere()
     problem = build_problem(inputs, world)
+    occupied = problem.occupied_per_byte * of_the_link
+    problem = replace(problem, occupied_per_byte=occupied)
     # x1 at slow ends after 0.1 s of moving and 16.67 s of work; at fast after both jobs, 20 s.
     found = {
         (f.what, f.subject): f

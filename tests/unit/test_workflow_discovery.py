@@ -18,6 +18,7 @@ from any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, table
+from waiting import until
 
 from monitors.archive.archive import Archive
 from monitors.watcher import registry as hooks_registry
@@ -280,10 +281,7 @@ def test_the_service_follows_and_measures_at_once(tmp_path: Path) -> None:
         assert again is not None and again.source == "refresh" and again.at == START
         # … and for others that share the archive.
         number = archive.ask("refresh", planned.uuid, 1e9)
-        until = time.monotonic() + WAIT_S
-        while archive.get(f"status:{planned.uuid}:refresh:{number}:1000000000.000") is None:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: archive.get(f"status:{planned.uuid}:refresh:{number}:1000000000.000"))
         append(planned.out, table(START + 1, done=2))
         service.stop()
         assert archive.query("status", planned.uuid)[-1].details["done"] == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from ovs_rig import network_up
+from ovs_rig import OvsRig, controlled, network_up
 
 from adon.machine import box
 from examples.testbed.network import Network
@@ -27,4 +27,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     with network_up(tmp_path_factory.mktemp("network")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def up(network: Network) -> Iterator[OvsRig]:
+    with controlled(network) as made:
         yield made

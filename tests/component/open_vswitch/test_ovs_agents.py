@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from agents_rig import Site, up
-from test_hooks_tuned import await_that
+from waiting import until
 
 from examples.testbed.network import Network
 from monitors.archive.archive import Archive
@@ -42,6 +42,6 @@ def test_the_candidate_paths_of_sites_in_use_are_measured_each(
                 return bool(rtts[long]) and any(rtt < 2 * _SLOW_S for rtt in rtts[short])
 
             paths = (short, long)
-            await_that(measured, "both paths")
+            until(measured, "both paths")
     finally:
         network.link("l3", delay_s=before)

@@ -20,7 +20,6 @@ from ovs_rig import (
     RATE_BPS,
     TRANSIT,
     OvsRig,
-    controlled,
     load,
     sink,
     transfer,
@@ -30,7 +29,6 @@ from packet_suite import CircuitsWithPackets
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.layout import IN_SWITCHES, OPENFLOW_LISTEN
-from examples.testbed.network import Network
 from network_provisioner.base.controller import ControllerError, Part
 from network_provisioner.base.flows import Flow
 from network_provisioner.controllers.conformance import ControllerConformance
@@ -39,12 +37,6 @@ from network_provisioner.controllers.openflow.driver import OpenFlowController
 pytestmark = [pytest.mark.component, pytest.mark.root]
 
 HERE = Path(__file__).resolve()
-
-
-@pytest.fixture(scope="module")
-def up(network: Network) -> Iterator[OvsRig]:
-    with controlled(network) as made:
-        yield made
 
 
 @pytest.fixture

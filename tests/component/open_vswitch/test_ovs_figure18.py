@@ -16,7 +16,7 @@ from gridftp_rig import gridftp_programs
 from hooks_world import PATIENT_S, write_config
 from pegasus_world import make_pegasus_case
 from planner_world import job, uses
-from test_hooks_tuned import await_that
+from waiting import until
 
 from adon.machine import packages
 from adon.planning.planner import plan_workflow
@@ -162,7 +162,7 @@ def arrive(among: frozenset[TransitState], layers: dict[Workflow, str]) -> None:
     for one in layers:
         one.go_on()
     for one, layer in layers.items():
-        await_that(
+        until(
             lambda one=one: among.issuperset(one.states()) and one.states(),
             f"{sorted(among)} of {one.root}",
         )
@@ -199,7 +199,7 @@ def test_each_application_gets_the_path_that_it_needs(
     for one in everyone:
         one.start()
     for one in everyone:
-        await_that(one.began, "the first jobs")
+        until(one.began, "the first jobs")
     before = {end: sent(network, *end) for end in product(("s1", "s2"), ("l2", "l3"))}
     with no_data_node_answers(grid):
         arrive(ON_SWITCHES, {there["neuroblastoma"]: "l2", back["soykb"]: "l2"})  # t3; t1

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from gridftp_rig import PATIENCE_S, gridftp_programs, pegasus_transfer
 from ovs_rig import in_netns
+from waiting import until
 
 from adon.machine import packages
 from examples.soykb.scenario import LAYOUT
@@ -111,10 +112,7 @@ def test_a_network_that_cannot_be_made_is_removed(tmp_path: Path) -> None:
 
 def reaped(processes: int) -> None:
     """What was killed ends, and so do its children."""
-    end = time.monotonic() + PATIENCE_S
-    while state()[2] > processes:
-        assert time.monotonic() < end, "processes are left"
-        time.sleep(0.05)
+    until(lambda: state()[2] <= processes, "processes to end")
     assert state()[2] == processes
 
 

@@ -16,7 +16,8 @@ from gridftp_rig import PEGASUS_TRANSFER
 from hooks_world import PATIENT_S, POST, PRE, write_config
 from ovs_rig import L2, L3, in_netns
 from planned_world import NAME, File, Planned
-from test_hooks_tuned import await_that, environment_of
+from test_hooks_tuned import environment_of
+from waiting import until
 
 from examples.soykb.scenario import LAYOUT
 from examples.testbed.network import Network
@@ -122,7 +123,7 @@ def download(*workflows: Workflow) -> None:
     for one, thread in zip(workflows, running, strict=True):
         runs(one)
         thread.start()
-    await_that(lambda: all(one.now().request.flows for one in workflows), "flows of both")
+    until(lambda: all(one.now().request.flows for one in workflows), "flows of both")
     (first,), (second,) = (one.now().request.flows for one in workflows)
     assert first.src_ports == second.src_ports == (PORT, PORT)
     assert first.dst_ports != second.dst_ports

@@ -7,22 +7,15 @@ import json
 from collections.abc import Iterable, Iterator
 
 import pytest
-from ovs_rig import BACKGROUND, L2, MBPS, RATE_BPS, OvsRig, controlled, load, sink
+from ovs_rig import BACKGROUND, L2, MBPS, RATE_BPS, OvsRig, load, sink
 from packet_suite import WAYS, split, to_port
 
 from examples.soykb.scenario import LAYOUT
-from examples.testbed.network import Network
 from network_provisioner.base.controller import Circuit, Queue
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 
 STREAMS = 48
-
-
-@pytest.fixture(scope="module")
-def up(network: Network) -> Iterator[OvsRig]:
-    with controlled(network) as made:
-        yield made
 
 
 @pytest.fixture
