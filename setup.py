@@ -65,6 +65,7 @@ setup(
         "monitors.archive",
         "monitors.archive.retention",
         "monitors.archive.stores",
+        "monitors.base",
         "monitors.jobs",
         "monitors.measurements",
         "monitors.measurements.agent",

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from monitors.archive.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measurement
+from monitors.base.measurement import OF_NETWORK, OF_WORKFLOWS, UNITS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError
 

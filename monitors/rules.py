@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from monitors.archive.measurement import OF_WORKFLOWS, Measurement
+from monitors.base.measurement import OF_WORKFLOWS, Measurement
 from network_provisioner.access import May, Principal, Role
 from network_provisioner.base.errors import BrokerError, InputError
 from network_provisioner.base.schema import Schema, read

@@ -278,8 +278,8 @@ def _retain(args: argparse.Namespace) -> int:
     """
     from adon.config.adon_yml import load_config
     from monitors.archive.archive import Archive
+    from monitors.archive.retaining import due, retain
     from monitors.archive.retention.horizons import Retention, retention_from_dict
-    from monitors.archive.retention.service import due, retain
 
     config = load_config(args.config)
     settings = config.monitoring

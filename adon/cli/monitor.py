@@ -23,9 +23,9 @@ from network_provisioner.base.units import parse_duration
 
 if TYPE_CHECKING:
     from monitors.workflows.follower import Follower
+    from monitors.workflows.logs.status import Status
     from monitors.workflows.planned.submit_dir import SubmitDir
     from monitors.workflows.sink import Requests, Sink
-    from monitors.workflows.status import Status
 
 add = NOUN.add
 _LOOKED = (
@@ -76,7 +76,7 @@ def _run(args: argparse.Namespace) -> int:
 
     Exit codes: 0 all are done; 1 one failed or was removed; 2 a directory or the archive is bad.
     """
-    from monitors.workflows.condor import Schedd
+    from monitors.jobs.condor import Schedd
     from monitors.workflows.discovery import Discovery, of_all, of_user
     from monitors.workflows.family import ended_well
     from monitors.workflows.follower import Follower
@@ -213,7 +213,7 @@ def _name(follower: Follower, submit_dir: SubmitDir) -> str:
 
 
 def _as_text(follower: Follower, submit_dir: SubmitDir, status: Status) -> str:
-    from monitors.workflows.status import status_text
+    from monitors.workflows.logs.status import status_text
 
     return status_text(status, _name(follower, submit_dir), _BAR)
 

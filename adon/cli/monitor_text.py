@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from adon.cli.output import Column, duration, fits, fitted, line_width, table, wrapped
 from adon.cli.output import Record as Row
 from monitors.workflows.logs.kickstart import NOT_STARTED
-from monitors.workflows.status import for_people
+from monitors.workflows.logs.status import for_people
 from network_provisioner.base.errors import printable
 from network_provisioner.base.instants import local_time
 from network_provisioner.base.units import format_size

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from adon.config.sections import Config
     from condor_plugins.pool.leases import Lease
-    from monitors.archive.measurement import Measurement
+    from monitors.base.measurement import Measurement
     from network_provisioner.client.broker import BrokerClient
 
 NOUN = Noun("pool", __doc__)

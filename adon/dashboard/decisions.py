@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.measurement import Measurement, number_in
 from monitors.workflows.analysis import number, text
 from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate

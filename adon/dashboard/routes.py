@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 from adon.dashboard import decisions
 from adon.dashboard.decisions import ShownDecision
 from monitors.archive.archive import Archive, Selection
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.access import May, Principal
 from network_provisioner.api import answers

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from adon.config.monitoring import agents_of, candidate_paths_of, registry_of
 from adon.service.parts import MonitoringPart, PartContext
-from monitors.background import Background
+from monitors.base.background import Background
 from network_provisioner.access import Role
 from network_provisioner.base.database_url import is_database_url
 from network_provisioner.base.errors import AdonError, InputError

@@ -96,8 +96,8 @@ def described() -> list[APIRouter]:
 def archive_part(around: PartContext) -> MonitoringPart:
     """Measurements over HTTP, their retention, and metrics for Prometheus. Raises InputError."""
     from monitors.archive.prometheus import ArchiveMetrics
+    from monitors.archive.retaining import RetentionService
     from monitors.archive.retention.horizons import retention_from_dict
-    from monitors.archive.retention.service import RetentionService
 
     archive, clock = around.archive, around.clock
     retention = retention_from_dict(around.settings.retention)

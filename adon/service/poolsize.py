@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from condor_plugins.pool.sitepool import SitePool, pool_from_json
-from monitors.archive.measurement import Measurement
 from monitors.archive.outbox import Outbox
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 
 EVERY_S = 5.0

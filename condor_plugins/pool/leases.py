@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import format_size
 

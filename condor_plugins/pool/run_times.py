@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Protocol
 
 from condor_plugins.pool.sites import Ad, site_of_job
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from monitors.workflows.facts.attempts import runtime_subject
 from network_provisioner.base.errors import AdonError
 

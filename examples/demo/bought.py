@@ -14,7 +14,7 @@ import numpy as np
 
 from adon.planning.placement import counted
 from examples.demo.facts import AsPegasusComes
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.controllers.routes import default_paths
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import MeasurementSource

@@ -16,7 +16,7 @@ from monitors.api.archive_shapes import (
     shown,
 )
 from monitors.archive.archive import Archive, Cursor, Measurement, Selection
-from monitors.archive.measurement import check_believable, check_sendable
+from monitors.base.measurement import check_believable, check_sendable
 from monitors.recording import own
 from monitors.rules import Rules
 from network_provisioner.access import May

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.estimates import Estimate
-from monitors.archive.measurement import LONGEST, MOST_DETAILS, Measurement
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import LONGEST, MOST_DETAILS, Measurement
 from network_provisioner.api.shapes import MOST, Answer, Body
 
 Number = Annotated[float, Field(ge=-1e300, le=1e300)]

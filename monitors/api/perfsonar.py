@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import check_believable
+from monitors.base.measurement import check_believable
 from monitors.measurements.perfsonar.results import left_out, measurements_of, not_yet
 from monitors.measurements.perfsonar.settings import Hosts
 from monitors.recording import of_agent, own

@@ -14,7 +14,7 @@ from monitors.api.workflow_shapes import (
     WorkflowAnswer,
     WorkflowDetailsAnswer,
 )
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import analyse, text
 from monitors.workflows.overview import (
     JobRow,

@@ -8,7 +8,7 @@
 Append-only: a measurement is never changed, and its ``id``, chosen by whoever measured, is taken
 exactly once. A monitor that is killed and started again may therefore record everything again:
 what is there stays, what was missing is added. Only retention
-(:mod:`~.retention.service`) takes measurements away, and of what is older than it keeps
+(:mod:`~.retaining`) takes measurements away, and of what is older than it keeps
 nothing is taken again.
 
 Two places, with the same promises: a file (SQLite, for the processes of one machine) or
@@ -24,13 +24,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from monitors.archive.estimates import Estimate
 from monitors.archive.estimating import estimated
-from monitors.archive.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
 from monitors.archive.stores import selection as statements
 from monitors.archive.stores.base import ArchiveError, Engine, Row
 from monitors.archive.stores.selection import Cursor, Selection
 from monitors.archive.stores.sqlite import SqliteEngine
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import COLUMNS, UNITS, Measurement, from_row, to_row
 from network_provisioner.base.database_url import is_database_url
 
 __all__ = ["UNITS", "Archive", "ArchiveError", "Cursor", "Estimate", "Measurement", "Selection"]

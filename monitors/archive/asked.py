@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.estimates import Estimate
 from monitors.archive.knowledge import Known, known_estimates
+from monitors.base.estimates import Estimate
 from network_provisioner.base.errors import AdonError
 from network_provisioner.client.broker import BrokerClient
 

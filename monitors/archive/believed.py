@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from monitors.archive.archive import Archive
-from monitors.archive.estimates import Estimate
-from monitors.archive.measurement import Measurement
 from monitors.archive.stores.selection import Selection
+from monitors.base.estimates import Estimate
+from monitors.base.measurement import Measurement
 
 
 class BelievedBy:

@@ -7,10 +7,10 @@ later than the moment that is asked for is left out as a whole.
 
 from __future__ import annotations
 
-from monitors.archive.estimates import WINDOW, Estimate, weighted, weights
-from monitors.archive.measurement import believed
 from monitors.archive.retention.rollups import COLUMNS, from_row, horizon
 from monitors.archive.stores.base import Engine, Rows
+from monitors.base.estimates import WINDOW, Estimate, weighted, weights
+from monitors.base.measurement import believed
 
 # The id breaks ties, so that the answer does not depend on who recorded first.
 _WHOLE = (

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.cells import csv_cell
 from network_provisioner.base.errors import InputError, MissingError
 

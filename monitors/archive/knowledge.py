@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Protocol
 
-from monitors.archive.estimates import WINDOW, Estimate
-from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfer_times import Moved, transfer_times
 from monitors.archive.transfers import BEST_EFFORT, disk_subject
+from monitors.base.estimates import WINDOW, Estimate
+from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
 
 FRESH_S = 86400.0

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement, to_row
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement, to_row
 from network_provisioner.base.errors import AdonError
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.measurement import without_user
+from monitors.base.measurement import without_user
 from monitors.rules import Rules
 from network_provisioner.api.metrics import SCRAPING
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitors.archive.estimates import WINDOW, weighted, weighted_median, weights
+from monitors.base.estimates import WINDOW, weighted, weighted_median, weights
 from network_provisioner.base.units import BITS_PER_BYTE
 
 _LEAST = 2  # transfers that a line is drawn through

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from monitors.archive.measurement import Measurement, claimed_by
 from monitors.archive.outbox import Outbox
+from monitors.base.measurement import Measurement, claimed_by
 from network_provisioner.base.model import LIVE, SHARES, Transit, TransitState
 from network_provisioner.base.units import goodput
 from network_provisioner.topology.graph import way_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from monitors.archive.estimates import WINDOW
 from monitors.archive.knowledge import FRESH_S, LIVE_S, Source, path_metrics, path_state
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.estimates import WINDOW
+from monitors.base.measurement import Measurement, number_in
 from network_provisioner.base.errors import printable
 from network_provisioner.templates.advice import HostTcp, PathFigures, Tried
 from network_provisioner.topology.graph import Path, way_of

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AgentRegistry, AgentReport
 from monitors.measurements.candidate_paths import (
     BY,

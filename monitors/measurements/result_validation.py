@@ -14,13 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.archive.measurement import (
-    UNITS,
-    Measurement,
-    check_believable,
-    check_sendable,
-    to_row,
-)
+from monitors.base.measurement import UNITS, Measurement, check_believable, check_sendable, to_row
 from monitors.measurements.probes.tools import gives
 from monitors.measurements.runs import AgentPart, Run, RunState
 from network_provisioner.base.errors import InputError

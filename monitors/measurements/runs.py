@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment
 from monitors.measurements.agent_registry import RegisteredAgent
 from monitors.measurements.task_data import Definition

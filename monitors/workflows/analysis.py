@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.facts.transfers import transfers_of
 from network_provisioner.base.units import goodput
 

@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitors.workflows.condor import PATIENCE_S, Run, ads, printed
+from monitors.jobs.condor import PATIENCE_S, Run, ads, printed
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
 from monitors.workflows.planned.owned import as_owner, read_bytes, read_text

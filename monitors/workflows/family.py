@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import FoundWorkflow
 from monitors.workflows.facts.runs import ENDS
 from monitors.workflows.followed import FollowedWorkflow, SubEvent
 from monitors.workflows.logs.events import Kind
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from monitors.workflows.planned.sub_workflows import sub_workflows
 from monitors.workflows.planned.submit_dir import SubmitDir, running
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, for_people, total
 from network_provisioner.base.errors import InputError
 
 _log = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
+from monitors.jobs.condor import Dagman, Gone
 from monitors.jobs.jobs import Jobs
 from monitors.jobs.logs import WorkflowLogs
-from monitors.workflows.condor import Dagman, Gone
 from monitors.workflows.facts.jobs import JobFacts
 from monitors.workflows.facts.plan import forecast_facts, workflow_facts
 from monitors.workflows.facts.runs import DAGMAN, ENDS, Runs, Statuses, is_same
@@ -25,9 +25,9 @@ from monitors.workflows.logs.dagman import DagmanStep, StatusChange, StepKind, l
 from monitors.workflows.logs.events import JobEvent, Kind
 from monitors.workflows.logs.records import end_of
 from monitors.workflows.logs.stamps import LogTimes
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 _YEAR_S = 363 * 86400.0  # less than one, with the grace that clocks have

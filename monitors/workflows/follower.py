@@ -17,10 +17,11 @@ from functools import partial
 from pathlib import Path
 
 from monitors.archive.archive import ArchiveError
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import Discovery
 from monitors.workflows.family import Family, FamilyMember
 from monitors.workflows.inquiries import Inquiries
+from monitors.workflows.logs.status import NOT_STARTED, Status
 from monitors.workflows.logs.watch import FileWatch, open_watch
 from monitors.workflows.planned.submit_dir import SubmitDir, submit_dir_of
 from monitors.workflows.sink import (
@@ -31,7 +32,6 @@ from monitors.workflows.sink import (
     known_user,
     record_what_fits,
 )
-from monitors.workflows.status import NOT_STARTED, Status
 
 _log = logging.getLogger(__name__)
 

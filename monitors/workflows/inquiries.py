@@ -1,5 +1,5 @@
 """What others than a workflow's own files tell of it: HTCondor where its DAGMan is silent
-(:mod:`monitors.workflows.condor`), ``pegasus-status`` where its files cannot be understood.
+(:mod:`monitors.jobs.condor`), ``pegasus-status`` where its files cannot be understood.
 
     pegasus-status -j -Q DIR
     {"totals": {"unready": 0, "ready": 1, …}, "dags": {"root": {"unready": 0, "ready": 1, "pre": 0,
@@ -24,9 +24,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from monitors.workflows.condor import Dagman, Dagmans, Gone, printed
+from monitors.jobs.condor import Dagman, Dagmans, Gone, printed
 from monitors.workflows.family import FamilyMember
-from monitors.workflows.status import Status, WorkflowState
+from monitors.workflows.logs.status import Status, WorkflowState
 
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.analysis import hold_of, number, split_subject, text, whole
-from monitors.workflows.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
+from monitors.workflows.logs.status import FIELDS, NOT_STARTED, Status, WorkflowState, stuck, total
 from network_provisioner.access import Principal, Role
 
 R = TypeVar("R")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
-from monitors.background import Background
-from monitors.workflows.condor import Schedd
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement
+from monitors.jobs.condor import Schedd
 from monitors.workflows.discovery import (
     SINCE_S,
     Discovery,
@@ -31,9 +31,9 @@ from monitors.workflows.discovery import (
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower, OnStatus, refresh_key
 from monitors.workflows.inquiries import Fallback, Inquiries, inquiry_into
+from monitors.workflows.logs.status import Status
 from monitors.workflows.planned.submit_dir import DAG, SubmitDir, is_file, running
 from monitors.workflows.sink import Requests, Sink, record_what_fits
-from monitors.workflows.status import Status
 from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from monitors.archive.archive import Archive, ArchiveError, Selection
-from monitors.archive.measurement import Measurement, believable, check_sendable, to_row
-from monitors.background import Background
-from monitors.workflows.status import Status
+from monitors.base.background import Background
+from monitors.base.measurement import Measurement, believable, check_sendable, to_row
+from monitors.workflows.logs.status import Status
 from network_provisioner.base.errors import AdonError, BrokerError, InputError, printable
 from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.http1 import Tls

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Protocol
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.base.units import format_rate
 
 

@@ -23,7 +23,7 @@ from math import isfinite
 from operator import attrgetter
 from statistics import median
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
 from site_selector.estimates.beliefs import (
     ERRORS_OF,

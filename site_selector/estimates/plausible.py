@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.base.units import format_rate
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
 

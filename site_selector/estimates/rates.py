@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import median
 
-from monitors.archive.estimates import weighted
 from monitors.archive.knowledge import disk_rate
+from monitors.base.estimates import weighted
 from network_provisioner.templates.advice import PathFigures, advise
 from network_provisioner.topology.graph import Path, Topology
 from site_selector.catalogs.entries import Site

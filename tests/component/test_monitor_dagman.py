@@ -27,16 +27,16 @@ from adon.machine import packages
 from examples.testbed.pool import Pool
 from examples.testbed.poolconfig import SiteSpec
 from monitors.archive.archive import Archive
+from monitors.jobs.condor import Schedd
 from monitors.jobs.jobs import Outcome
 from monitors.workflows.analysis import READ, FailedTask, analyse
-from monitors.workflows.condor import Schedd
 from monitors.workflows.discovery import CondorQueue, FoundWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.planned.sub_workflows import derived
 from monitors.workflows.planned.submit_dir import JobKind, SubmitDir
 from monitors.workflows.report import timeline
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import AdonError
 
 pytestmark = pytest.mark.component

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent import broker_link
 from monitors.measurements.agent.assignments import LEAD_S, PendingAssignments, refusal
 from monitors.measurements.agent.broker_clock import BrokerClock

@@ -25,10 +25,10 @@ from adon.service.monitoring import archive_routers
 from monitors.api.streams import AnswerLimit
 from monitors.api.streams import Stream as Streamed
 from monitors.archive.archive import Archive, ArchiveError, Measurement
-from monitors.archive.measurement import LONGEST, MOST_DETAILS
 from monitors.archive.prometheus import ArchiveMetrics
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
+from monitors.base.measurement import LONGEST, MOST_DETAILS
 from monitors.rules import Rule, Rules
 from monitors.workflows.logs.records import TAIL_BYTES
 from monitors.workflows.owners import Owners

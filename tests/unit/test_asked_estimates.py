@@ -22,10 +22,10 @@ from monitors.archive import asked
 from monitors.archive.archive import Archive, Measurement
 from monitors.archive.asked import LEFT_OUT
 from monitors.archive.knowledge import Knowledge
-from monitors.archive.measurement import UNITS
+from monitors.archive.retaining import retain
 from monitors.archive.retention.horizons import DAY_S, Keep, Retention
-from monitors.archive.retention.service import retain
 from monitors.archive.stores import base
+from monitors.base.measurement import UNITS
 from monitors.rules import Rule, Rules
 from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.plugin.request import parse_request

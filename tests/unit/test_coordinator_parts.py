@@ -22,7 +22,7 @@ from adon.config.monitoring import check_monitoring
 from adon.config.sections import MonitoringConfig
 from adon.service.measuring import AgentWatch, Sweeper
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent_registry import AWAY_S, AgentRegistry, AgentReport, RegisteredAgent
 from monitors.measurements.result_validation import validated
 from monitors.measurements.runs import Run, new_run

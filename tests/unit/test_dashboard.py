@@ -24,7 +24,7 @@ from adon.dashboard.pages import PATHS, ROOT, read_files
 from adon.dashboard.pages import router as pages
 from adon.dashboard.routes import router
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.rules import Rules
 from network_provisioner.api import create_app
 from network_provisioner.base.model import TransitRequest, TransitState

@@ -25,7 +25,7 @@ from site_world import (
 )
 
 from condor_plugins.pool.sitepool import SitePool
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.topology.data import topology_from_dict
 from network_provisioner.topology.graph import Topology
 from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, World

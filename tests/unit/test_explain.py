@@ -13,7 +13,7 @@ from site_world import (
     job,
 )
 
-from monitors.archive.estimates import Estimate
+from monitors.base.estimates import Estimate
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.believe import believe
 from site_selector.explain.reasons import seconds, why_least, why_not_least

@@ -25,17 +25,17 @@ from monitor_files import (
 )
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.workflows.discovery import Discovery, FoundWorkflow, PegasusDatabase
 from monitors.workflows.followed import FollowedWorkflow
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Fallback, Inquiries
 from monitors.workflows.logs.events import JobEvent, Kind
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent, total
 from monitors.workflows.logs.watch import StatWatch
 from monitors.workflows.planned.sub_workflows import derived, root_of
 from monitors.workflows.planned.submit_dir import SubmitDir
 from monitors.workflows.service import read_now
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent, total
 
 PLANNED = """\
 executable = /usr/bin/condor_dagman

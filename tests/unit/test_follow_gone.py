@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from monitor_files import START, Submitted, append, exiting, starting, submitted, table
 
 from monitors.archive.archive import Archive
-from monitors.workflows.condor import Dagman, Gone, Schedd, ads, printed
+from monitors.jobs.condor import Dagman, Gone, Schedd, ads, printed
 from monitors.workflows.follower import Follower
 from monitors.workflows.inquiries import Inquiries, inquiry_into
-from monitors.workflows.status import Status, WorkflowState, status_text
+from monitors.workflows.logs.status import Status, WorkflowState, status_text
 
 DAGMAN = Dagman(12, START + 0.5, "10.254.0.1:1 ap")
 PAST = {"ClusterId": 12, "QDate": START, "CompletionDate": START + 50}

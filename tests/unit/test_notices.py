@@ -35,8 +35,8 @@ from monitors.alerts.notices.targets import (
 from monitors.alerts.notices.workflows import WorkflowNotices, workflow_notice
 from monitors.archive.archive import Archive, Measurement
 from monitors.workflows.analysis import analyse
+from monitors.workflows.logs.status import Status, WorkflowState
 from monitors.workflows.overview import KnownWorkflows, Overview
-from monitors.workflows.status import Status, WorkflowState
 from network_provisioner.base.errors import InputError
 
 ALL = Target(on=frozenset(KINDS), webhook="https://hook.example/x")

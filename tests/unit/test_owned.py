@@ -27,8 +27,8 @@ from monitor_files import (
 from test_workflow_discovery import SCHEMA
 
 from monitors.archive.archive import Archive
+from monitors.jobs.condor import printed
 from monitors.watcher import registry as hooks_registry
-from monitors.workflows.condor import printed
 from monitors.workflows.discovery import FoundWorkflow, PegasusDatabase, Registry
 from monitors.workflows.follower import Follower
 from monitors.workflows.logs.records import end_of

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.testbed.ports import free_port
-from monitors.archive.measurement import UNITS, Measurement, to_row
+from monitors.base.measurement import UNITS, Measurement, to_row
 from monitors.measurements.probes import (
     clocks,
     command,

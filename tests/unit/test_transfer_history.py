@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from monitor_files import START
 
-from monitors.archive.measurement import Measurement, to_row
+from monitors.base.measurement import Measurement, to_row
+from monitors.jobs.condor import ads as ads_of
 from monitors.jobs.jobs import Attempt, Outcome
-from monitors.workflows.condor import ads as ads_of
 from monitors.workflows.facts.condor_transfers import CondorHistory, plugin_facts, without
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from condor_plugins.pool.scaling import ScalingPlan
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 SOURCE = "adon pool"
 

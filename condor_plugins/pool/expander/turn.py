@@ -23,7 +23,7 @@ from condor_plugins.pool.leases import METRIC, leases_of
 from condor_plugins.pool.run_times import RunTimes
 from condor_plugins.pool.scaling import Limits, MachineState, is_lost, plan
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 
 _DAY_S, _HOUR_S = 86_400.0, 3600.0

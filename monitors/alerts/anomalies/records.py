@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 
 from monitors.alerts.anomalies.model import Anomaly
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import read
 

@@ -17,7 +17,7 @@ from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
 from monitors.alerts.anomalies.watcher import SeriesDetectors
 from monitors.alerts.anomalies.words import told
 from monitors.archive.archive import Archive, Selection
-from monitors.background import Background
+from monitors.base.background import Background
 from network_provisioner.base.errors import AdonError, InputError
 
 _log = logging.getLogger(__name__)

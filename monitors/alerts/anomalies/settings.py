@@ -20,7 +20,7 @@ from pydantic import Field
 
 from monitors.alerts.anomalies.model import Sensitivity
 from monitors.alerts.anomalies.scales import SHARES
-from monitors.archive.measurement import UNITS
+from monitors.base.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.schema import Duration, Number, Schema, Whole, checked, read

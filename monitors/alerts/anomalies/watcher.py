@@ -10,7 +10,7 @@ from dataclasses import replace
 from monitors.alerts.anomalies.detector import Detector
 from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
 from monitors.alerts.anomalies.settings import WatchedMetrics
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 MOST_SERIES = 5_000  # of 50 kB each
 _LARGEST = 1e100  # what is beyond was never measured, and no arithmetic goes well with it

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from monitors.alerts.anomalies.scales import scale_of
-from monitors.archive.measurement import UNITS
+from monitors.base.measurement import UNITS
 from network_provisioner.base.units import format_rate
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from monitors.alerts.notices.targets import FAILED, FINISHED, REMOVED, STUCK, Notice
 from monitors.archive.archive import Archive, Measurement
-from monitors.background import Background
+from monitors.base.background import Background
 from monitors.workflows.analysis import FailedJob, Hold, analyse
+from monitors.workflows.logs.status import Status, WorkflowState, for_people
 from monitors.workflows.overview import HeldJob, KnownWorkflows, Overview
-from monitors.workflows.status import Status, WorkflowState, for_people
 from network_provisioner.base.errors import AdonError
 from network_provisioner.base.instants import local_time
 

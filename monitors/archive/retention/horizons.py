@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
-from monitors.archive.measurement import UNITS
 from monitors.archive.retention.sketch import Sketch
+from monitors.base.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import parse_duration

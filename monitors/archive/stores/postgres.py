@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import psycopg
 
-from monitors.archive.measurement import COLUMNS
 from monitors.archive.stores import base
 from monitors.archive.stores.base import ArchiveError, Row, Rows
 from monitors.archive.stores.postgres_schema import BESIDE, LAYOUT, MIGRATIONS, TABLES, translated
+from monitors.base.measurement import COLUMNS
 from network_provisioner.base.errors import InputError
 from network_provisioner.stores.postgres_link import (
     BusyError,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monitors.archive.measurement import COLUMNS, believed
 from monitors.archive.stores.base import check_texts
+from monitors.base.measurement import COLUMNS, believed
 
 _LARGEST = 2**63 - 1  # number that either database knows
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from monitors.archive.measurement import COLUMNS
 from monitors.archive.stores import base, schema
 from monitors.archive.stores.base import ArchiveError, DamagedArchiveError, Row, Rows
+from monitors.base.measurement import COLUMNS
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.private import make_private
 from network_provisioner.base.wal import transaction

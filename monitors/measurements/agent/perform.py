@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.agent.messages import Assignment, Result
 from monitors.measurements.agent.settings import AgentSettings
 from monitors.measurements.probes import (

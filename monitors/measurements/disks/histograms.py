@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 BINS = 10
 LEAST_WRITE_BPS = 10e6  # less is of seconds in which something was computed

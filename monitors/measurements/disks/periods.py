@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from monitors.archive.measurement import Measurement
 from monitors.archive.outbox import Outbox
+from monitors.base.measurement import Measurement
 from network_provisioner.state.disks import DiskSample
 
 METRIC = "disk_io"

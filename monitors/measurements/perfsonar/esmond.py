@@ -17,7 +17,7 @@ from reprlib import repr as shown
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import number
 from monitors.measurements.perfsonar.results import REVERSIBLE, measurement

@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from monitors.archive.archive import Archive, Selection
-from monitors.archive.measurement import believable
-from monitors.background import Background
+from monitors.base.background import Background
+from monitors.base.measurement import believable
 from monitors.measurements.perfsonar import esmond
 from monitors.measurements.perfsonar.convert import FAILURE
 from monitors.measurements.perfsonar.esmond import (

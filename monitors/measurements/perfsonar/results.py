@@ -13,7 +13,7 @@ from reprlib import repr as shown
 from typing import Any
 
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.measurements.perfsonar import convert
 from monitors.measurements.perfsonar.convert import seconds
 from monitors.measurements.perfsonar.settings import Hosts

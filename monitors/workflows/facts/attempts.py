@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.planned.submit_dir import JobKind

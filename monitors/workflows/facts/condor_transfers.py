@@ -27,11 +27,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from monitors.archive.measurement import Measurement, number_in
 from monitors.archive.transfers import SMALL_BYTES
+from monitors.base.measurement import Measurement, number_in
+from monitors.jobs.condor import Ad, ads, printed
 from monitors.jobs.executions import ENDS, Execution, Span
 from monitors.jobs.jobs import Attempt
-from monitors.workflows.condor import Ad, ads, printed
 from monitors.workflows.facts.transfers import Volume, transfer_fact
 from monitors.workflows.logs.events import Kind
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 from monitors.jobs.executions import Execution
 from monitors.jobs.jobs import Attempt, Hold, Jobs, Outcome
 from monitors.workflows.facts.attempts import by_kind, queue_wait, run_facts, runtime_subject

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.measurement import Measurement, number_in
 from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from monitors.workflows.logs.events import JobEvent, Kind
-from monitors.workflows.status import Status
+from monitors.workflows.logs.status import Status
 
 DAGMAN = "dagman"  # the source of a status that DAGMan told itself
 ENDS = (Kind.TERMINATED, Kind.ABORTED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from monitors.archive.measurement import Measurement, number_in
+from monitors.base.measurement import Measurement, number_in
 from monitors.jobs.jobs import Attempt, Outcome
 from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail

@@ -46,9 +46,9 @@ from itertools import count
 from pathlib import Path
 
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
+from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
 from monitors.workflows.logs.tail import Lines, without_holes
 from monitors.workflows.planned.owned import opened
-from monitors.workflows.status import NOT_STARTED, Status, WorkflowState, percent
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then

@@ -12,7 +12,7 @@ from test_hooks_tuned import await_that
 
 from examples.testbed.network import Network
 from monitors.archive.archive import Archive
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 pytestmark = [pytest.mark.component, pytest.mark.root]
 

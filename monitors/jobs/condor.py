@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from monitors.archive.measurement import number_in
+from monitors.base.measurement import number_in
 from monitors.workflows.logs.events import schedd_of
-from monitors.workflows.status import WorkflowState
+from monitors.workflows.logs.status import WorkflowState
 from network_provisioner.base.errors import printable
 
 _log = logging.getLogger(__name__)

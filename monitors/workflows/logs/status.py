@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from monitors.archive.measurement import Measurement
+from monitors.base.measurement import Measurement
 
 FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
 

@@ -1,21 +1,28 @@
-"""The steps of retention for one metric, each a short transaction: others write in between.
+"""Retention carried out: old measurements become roll-ups, and old roll-ups wider ones.
 
-Measurements go in three moves. First the horizon rises (``raw_until``): from then on nothing older
-is taken, so that what lies between the old horizon and the new one stays as it is, and ``rolling``
-says where it begins. Then its roll-ups are made and added, some at a time; none counts before the
-last one is there and ``rolling`` is taken away, and then all do, in the place of the measurements.
-Last the measurements go, some at a time. Whatever ends a process in between, the next one finds the
-same measurements, makes the same roll-ups, and those that are there already stay.
+A metric's *horizon* only rises. Of what is older nothing is taken any more
+(:meth:`~.Archive.record_many`), so each roll-up is made once, of all there ever was,
+and an id that has gone stays taken.
+
+Each step is a short transaction: others write in between. Measurements go in three moves. First the
+horizon rises (``raw_until``): from then on nothing older is taken, so that what lies between the
+old horizon and the new one stays as it is, and ``rolling`` says where it begins. Then its roll-ups
+are made and added, some at a time; none counts before the last one is there and ``rolling`` is
+taken away, and then all do, in the place of the measurements. Last the measurements go, some at a
+time. Whatever ends a process in between, the next one finds the same measurements, makes the same
+roll-ups, and those that are there already stay.
 """
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from monitors.archive.archive import Archive
+from monitors.archive.archive import Archive, ArchiveError
 from monitors.archive.retention import rollups
 from monitors.archive.retention.horizons import (
     DAY_S,
@@ -24,12 +31,22 @@ from monitors.archive.retention.horizons import (
     NO_SERIES,
     Keep,
     Point,
+    Retention,
     RollUp,
     roll_up,
     start_of,
     widened,
 )
-from monitors.archive.stores.base import Rows, Writing
+from monitors.archive.stores.base import Engine, Rows, Writing
+from monitors.base.background import Background
+
+_log = logging.getLogger(__name__)
+
+EVERY_S = 3600.0
+_LONGEST_REST_S = 0.1
+
+Ended = Callable[[], bool]
+Rest = Callable[[float], object]
 
 T = TypeVar("T")
 
@@ -38,7 +55,6 @@ ROWS = 100  # that one transaction adds or takes away: some 5 ms
 _PAGE = 5000  # rows that are read at a time
 _HELD = 100_000  # of an hour that has more, in memory at a time
 _SUBJECTS = ROWS // 24  # whose hours become a day in one transaction
-
 _OLDEST = "SELECT at FROM measurement WHERE metric = ? AND at >= ? AND at < ? ORDER BY at LIMIT 1"
 _POINTS = (
     "SELECT at, seq, metric, subject, unit, value, at, source FROM measurement"
@@ -55,6 +71,95 @@ _NOT_LAST = (
     " AND n.subject = measurement.subject AND n.at >= measurement.at"
     " AND (n.at > measurement.at OR n.seq > measurement.seq))"
 )
+
+
+def retain(
+    archive: Archive,
+    retention: Retention,
+    now: float,
+    ended: Ended = lambda: False,
+    rest: Rest = time.sleep,
+) -> Retained:
+    """Bring the archive to what is kept at ``now`` (Unix seconds), or as far as it gets until
+    ``ended()``. ``rest`` waits so many seconds: after each step others get as long to write as it
+    took. Raises ArchiveError; what was done until then stays."""
+    done = Retained()
+    names = {row[0] for row in archive.engine.rows("SELECT metric FROM horizon")}
+    for metric in sorted({*archive.metrics(), *names}):
+        began = time.monotonic()
+        for did in retain_metric(archive.engine, metric, retention.of(metric), now):
+            done += did
+            if ended():
+                return done
+            rest(min(time.monotonic() - began, _LONGEST_REST_S))
+            began = time.monotonic()
+    return done
+
+
+def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
+    """How many measurements of each metric :func:`retain` would take away."""
+    found = {}
+    for metric in archive.metrics():
+        keep = retention.of(metric)
+        if math.isfinite(keep.raw_s):
+            rows = archive.engine.rows(
+                "SELECT count(*) FROM measurement WHERE metric = ? AND at >= ? AND at < ?"
+                f" AND {goes(metric)}",
+                [
+                    metric,
+                    rollups.horizon(archive.engine, metric),
+                    start_of(now - keep.raw_s, HOUR_S),
+                ],
+            )
+            if rows[0][0]:
+                found[metric] = int(rows[0][0])
+    return found
+
+
+class RetentionService:
+    """Carries retention out in a thread of its own, at once and every hour from then on."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        retention: Retention,
+        clock: Callable[[], float],
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._archive = archive
+        self._retention = retention
+        self._clock = clock
+        self._every_s = every_s
+        self._thread = Background("adon-retention", self._run)
+        self._stop = self._thread.stopping
+
+    def start(self) -> None:
+        """Begin; nothing where everything is kept for ever."""
+        if self._retention != Retention():
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the step that is under way."""
+        self._thread.stop()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                done = retain(
+                    self._archive,
+                    self._retention,
+                    self._clock(),
+                    self._stop.is_set,
+                    self._stop.wait,
+                )
+            except ArchiveError as error:
+                _log.warning("measurements were not rolled up: %s", error)
+            except Exception:  # a fault of ours must not end it for good
+                _log.exception("measurements were not rolled up")
+            else:
+                if done != Retained():
+                    _log.info("measurements: %d rolled up into %d", done.removed, done.made)
+            self._stop.wait(self._every_s)
 
 
 def goes(metric: str) -> str:
@@ -76,33 +181,33 @@ class Retained:
         )
 
 
-def steps(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def retain_metric(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
     """Bring a metric to what is kept at ``now`` (Unix seconds). Raises ArchiveError; what was done
     until then stays."""
-    yield from _raw(archive, metric, keep, now)
-    yield from _hourly(archive, metric, keep, now)
-    yield from _daily(archive, metric, keep, now)
+    yield from _raw(engine, metric, keep, now)
+    yield from _hourly(engine, metric, keep, now)
+    yield from _daily(engine, metric, keep, now)
 
 
 # ---------------------------------------------------------------- measurements
 
 
-def _raw(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _raw(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
     target = start_of(now - keep.raw_s, HOUR_S) if math.isfinite(keep.raw_s) else -math.inf
-    yield from _finish(archive, metric)  # what another process began
-    yield from _remove(archive, metric, -math.inf)
+    yield from _finish(engine, metric)  # what another process began
+    yield from _remove(engine, metric, -math.inf)
     while math.isfinite(target):
-        before = rollups.horizon(archive.engine, metric)
-        if not _give_up(archive, metric, target):
+        before = rollups.horizon(engine, metric)
+        if not _give_up(engine, metric, target):
             return
         yield Retained()
-        yield from _finish(archive, metric)
-        yield from _remove(archive, metric, before)
+        yield from _finish(engine, metric)
+        yield from _remove(engine, metric, before)
 
 
-def _give_up(archive: Archive, metric: str, target: float) -> bool:
+def _give_up(engine: Engine, metric: str, target: float) -> bool:
     """Move the horizon a step towards ``target``; whether there was anything to do."""
-    with archive.engine.write() as writing:
+    with engine.write() as writing:
         if _rolling(writing, metric):
             return True  # another process is at it
         known = rollups.horizon(writing, metric)
@@ -128,43 +233,43 @@ def _rolling(writing: Writing, metric: str) -> list[tuple[float]]:
     return writing.rows("SELECT since FROM rolling WHERE metric = ?", [metric])
 
 
-def _finish(archive: Archive, metric: str) -> Iterator[Retained]:
+def _finish(engine: Engine, metric: str) -> Iterator[Retained]:
     """Make the roll-ups of what is being rolled up, and have them count."""
-    for since, until in archive.engine.rows(
+    for since, until in engine.rows(
         "SELECT since, raw_until FROM rolling JOIN horizon ON rolling.metric = horizon.metric"
         " WHERE rolling.metric = ?",
         [metric],
     ):
-        for part in _parts(_rolled_up(archive, metric, since, until), ROWS):
-            with archive.engine.write() as writing:
+        for part in _parts(_rolled_up(engine, metric, since, until), ROWS):
+            with engine.write() as writing:
                 # Otherwise somebody else came to the end, and measurements may have gone since.
                 if _rolling(writing, metric) != [(since,)]:
                     return
                 made = rollups.add(writing, part)
             yield Retained(made=made)
-        with archive.engine.write() as writing:
+        with engine.write() as writing:
             writing.run("DELETE FROM rolling WHERE metric = ? AND since = ?", [metric, since])
         yield Retained()
 
 
-def _rolled_up(archive: Archive, metric: str, since: float, until: float) -> list[RollUp]:
+def _rolled_up(engine: Engine, metric: str, since: float, until: float) -> list[RollUp]:
     made: list[RollUp] = []
     points: list[Point] = []
-    for page in _pages(archive, _POINTS, metric, since, until, _PAGE):
+    for page in _pages(engine, _POINTS, metric, since, until, _PAGE):
         points += [Point(*row[2:]) for row in page]
         if len(points) >= _HELD:
             made, points = widened([*made, *roll_up(points, HOUR_S)], HOUR_S), []
     return widened([*made, *roll_up(points, HOUR_S)], HOUR_S)
 
 
-def _remove(archive: Archive, metric: str, since: float) -> Iterator[Retained]:
+def _remove(engine: Engine, metric: str, since: float) -> Iterator[Retained]:
     """Take away what has roll-ups, or needs none. What may go once may always go."""
     numbers = _NUMBERS.format(goes=goes(metric))
-    until = rollups.horizon(archive.engine, metric)
-    for page in _pages(archive, numbers, metric, since, until, ROWS):
+    until = rollups.horizon(engine, metric)
+    for page in _pages(engine, numbers, metric, since, until, ROWS):
         going = [seq for _, seq, goes in page if goes]
         if going:
-            with archive.engine.write() as writing:
+            with engine.write() as writing:
                 writing.run("INSERT INTO retaining (since) VALUES (0)")
                 marks = ", ".join("?" * len(going))
                 removed = writing.run(f"DELETE FROM measurement WHERE seq IN ({marks})", going)
@@ -173,11 +278,11 @@ def _remove(archive: Archive, metric: str, since: float) -> Iterator[Retained]:
 
 
 def _pages(
-    archive: Archive, statement: str, metric: str, since: float, until: float, most: int
+    engine: Engine, statement: str, metric: str, since: float, until: float, most: int
 ) -> Iterator[Rows]:
     """Rows by time and number, which come first in each; read when they are asked for."""
     at, seq = -math.inf, -1
-    while page := archive.engine.rows(statement, [metric, since, until, at, seq, most]):
+    while page := engine.rows(statement, [metric, since, until, at, seq, most]):
         at, seq = page[-1][0], page[-1][1]
         yield page
         if len(page) < most:
@@ -192,16 +297,16 @@ def _parts(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
 # ---------------------------------------------------------------- roll-ups
 
 
-def _hourly(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _hourly(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
     """Make days of hours: a subject's hours of a day become its day at once."""
     if not math.isfinite(keep.hourly_s):
         return
     # A day whose measurements are not all rolled up yet is not over.
-    until = min(now - keep.hourly_s, rollups.horizon(archive.engine, metric))
+    until = min(now - keep.hourly_s, rollups.horizon(engine, metric))
     target = start_of(until, DAY_S) if math.isfinite(until) else -math.inf
     of_day = "FROM rollup WHERE metric = ? AND start >= ? AND start < ? AND width <= ?"
     while True:
-        first = archive.engine.rows(
+        first = engine.rows(
             "SELECT min(start) FROM rollup WHERE metric = ? AND width = ? AND start < ?",
             [metric, HOUR_S, target],
         )
@@ -209,11 +314,11 @@ def _hourly(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[R
             return
         day = start_of(first[0][0], DAY_S)
         hours = [metric, day, day + DAY_S, HOUR_S]
-        found = archive.engine.rows(f"SELECT DISTINCT subject {of_day}", hours)
+        found = engine.rows(f"SELECT DISTINCT subject {of_day}", hours)
         for part in _parts([row[0] for row in found], _SUBJECTS):
             where = f"{of_day} AND subject IN ({', '.join('?' * len(part))})"
             values = [metric, day, day + DAY_S, DAY_S, *part]
-            with archive.engine.write() as writing:
+            with engine.write() as writing:
                 rows = writing.rows(f"SELECT {rollups.COLUMNS} {where}", values)
                 made = widened(map(rollups.from_row, rows), DAY_S)
                 dropped = writing.run(f"DELETE {where}", values)
@@ -225,13 +330,13 @@ def _hourly(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[R
             yield Retained(0, len(made), dropped)
 
 
-def _daily(archive: Archive, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
+def _daily(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Retained]:
     """Drop days."""
     if not math.isfinite(keep.daily_s):
         return
     until = start_of(now - keep.daily_s, DAY_S)
     while True:
-        with archive.engine.write() as writing:
+        with engine.write() as writing:
             old = writing.rows(
                 "SELECT metric, subject, width, start, unit FROM rollup"
                 " WHERE metric = ? AND width = ? AND start < ? ORDER BY start LIMIT ?",
