@@ -83,6 +83,7 @@ setup(
         "site_selector.evaluation",
         "site_selector.explain",
         "site_selector.mapping",
+        "site_selector.mapping.kernels",
         "site_selector.replicas",
         "pegasus_hooks",
         "pegasus_hooks.advance",

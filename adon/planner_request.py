@@ -27,23 +27,23 @@ from network_provisioner.base.errors import AdonError
 from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of
+from site_selector.catalogs.replicas import Note, find_replicas
 from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
 from site_selector.estimates.believe import believe, subjects
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
-from site_selector.estimates.uncertainty import uncertainty_of
-from site_selector.explain.queued import queued
-from site_selector.explain.reasons import range_text, seconds
 from site_selector.inputs import size_note
-from site_selector.mapping import kernel
+from site_selector.mapping.describe import queued
 from site_selector.mapping.estimator import Assignment, Estimator
+from site_selector.mapping.kernels import compiled
 from site_selector.mapping.mapper import map_problem, worlds_to_draw
 from site_selector.mapping.placement import Mapping as SiteMapping
 from site_selector.mapping.placement import queue_lines
 from site_selector.mapping.policies import VARIANTS, list_schedule, round_robin
+from site_selector.mapping.reasons import range_text, seconds
 from site_selector.mapping.robust import forecast_of
+from site_selector.mapping.uncertainty import uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem
-from site_selector.replicas.find import Note, find_replicas
 
 SEED = 0
 QUICK = ", a first mapping without search"
@@ -137,7 +137,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
             tell=partial(told, inputs, world, problem, sites, policy, forecast),
         )
 
-    with kernel.without_compiling():
+    with compiled.without_compiling():
         first = answer(quick, 0)
     yield first
     yield answer(good, MOST_TRIALS)
@@ -213,7 +213,7 @@ def main() -> int:
                 # Before the answer: the planner ends this process with it.
                 leave(Path(request.submit_dir), found.tell)
             found.write(out)
-            if not found.last and not kernel.is_warm():
+            if not found.last and not compiled.is_warm():
                 with suppress(OSError):  # too many processes
                     detached(_compile)
     except AdonError as error:

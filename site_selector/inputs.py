@@ -28,13 +28,12 @@ from site_selector.catalogs.entries import (
     replicas_of,
     transformations_of,
 )
-from site_selector.catalogs.fields import Profiles
+from site_selector.catalogs.fields import Profiles, priority_profiles
 from site_selector.catalogs.pegasus_sites import all_sites
-from site_selector.catalogs.priority import priority_profiles
 from site_selector.catalogs.properties import DATA_CONFIGURATION
+from site_selector.catalogs.replicas import BY_PROPERTIES, find_replicas, measured
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Job, Workflow, read_workflow
-from site_selector.replicas.find import BY_PROPERTIES, find_replicas, measured
 
 _log = logging.getLogger(__name__)
 REPLICA_CATALOG = "replicaCatalog"

@@ -14,7 +14,7 @@ import numpy as np
 
 from network_provisioner.base.units import transfer_time
 from site_selector.catalogs.documents import uncollected
-from site_selector.catalogs.priority import NAMESPACES, own_priority
+from site_selector.catalogs.fields import PRIORITY_NAMESPACES, own_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.cost import Array, compute_time, network_time
 from site_selector.estimates.beliefs import Belief, ComputeBelief, PathBelief, World
@@ -46,8 +46,8 @@ class Problem:
     own inputs that do not lie there, each time anew (empty: no job does). ``overhead_s`` is
     what the whole takes beside its jobs. ``own_priority`` is what the user gave each job, None
     where nothing; ``by_level``: jobs that wait start in Pegasus's order, for none can be handed
-    over (``mapping/priority.py``). ``kept`` holds what was derived from the structure; copies by
-    ``dataclasses.replace`` share it.
+    over. ``kept`` holds what was derived from the structure; copies by ``dataclasses.replace``
+    share it.
     """
 
     jobs: tuple[str, ...]
@@ -145,7 +145,7 @@ def _own_priorities(inputs: Inputs, jobs: Sequence[Job]) -> tuple[int | None, ..
     """What the user gives each job, where that does not depend on its site. As in Pegasus, its
     program's profiles go before its sites', these before its own, and last are the properties.
     DAGMan's counts where it can be handed over to HTCondor."""
-    namespaces = NAMESPACES[:1] if inputs.by_level else NAMESPACES
+    namespaces = PRIORITY_NAMESPACES[:1] if inputs.by_level else PRIORITY_NAMESPACES
 
     def of_job(job: Job) -> int | None:
         program = inputs.transformations.get(job.transformation)

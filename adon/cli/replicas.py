@@ -75,8 +75,7 @@ def replicas(args: argparse.Namespace) -> int:
 
 
 def _reader(source: str, checksum: bool) -> Reader:
-    from site_selector.replicas.directory import read_directory
-    from site_selector.replicas.web import read_url
+    from site_selector.replicas.listings import read_directory, read_url
 
     scheme = source.partition("://")[0] if "://" in source else "file"
     readers: dict[str, Reader] = {
@@ -95,7 +94,7 @@ def _read_zone(source: str, say: Say) -> Iterator[SourceFile]:
         from condor_plugins.irods import account, messages
     except ImportError:
         raise MissingError(f"{source}: found no python-irodsclient, expected it here") from None
-    from site_selector.replicas.zone import read_zone
+    from site_selector.replicas.listings import read_zone
 
     url = account.parsed(source)
     settings = account.account(url, os.environ, Path.cwd())

@@ -21,7 +21,7 @@ from network_provisioner.base.model import Transit
 from network_provisioner.base.units import format_rate
 from network_provisioner.relay import decision
 from network_provisioner.selection.knee import described
-from site_selector.explain.reasons import seconds
+from site_selector.mapping.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"

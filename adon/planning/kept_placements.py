@@ -12,8 +12,8 @@ from pathlib import Path
 
 from network_provisioner.base.detached import detached
 from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
+from site_selector.mapping.describe import describe
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.narrow import worthwhile_sites
 from site_selector.mapping.placement import Forecast, Mapping, write_placements

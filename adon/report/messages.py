@@ -9,7 +9,7 @@ from typing import Any
 
 from monitors.workflows.report import Failure
 from network_provisioner.base.units import format_rate, format_size
-from site_selector.explain.reasons import seconds
+from site_selector.mapping.reasons import seconds
 
 INFINITE = "∞"
 # What the first word of a belief's name stands for, for readers who have not read the papers.

@@ -25,7 +25,7 @@ from pegasus_hooks.planner.programs import (
     unsupported_profile,
 )
 from pegasus_hooks.planner.staging import RawFile, RunPaths, TransferJobs
-from site_selector.catalogs.priority import given_priority
+from site_selector.catalogs.fields import given_priority
 from site_selector.catalogs.workflow import Job
 from site_selector.inputs import Inputs
 from site_selector.replicas.order import soonest_first

@@ -19,7 +19,7 @@ from pegasus_hooks.planner.staging import SUBMIT_SITE
 from pegasus_hooks.prepost.hookscripts import safe_path
 from pegasus_hooks.prepost.prejob import DEFER_STATUS, MULTIPART_ENDING
 from pegasus_hooks.prepost.tuning import AT_ONCE
-from site_selector.catalogs.priority import EXPECTED, given_priority, is_priority
+from site_selector.catalogs.fields import EXPECTED_PRIORITY, given_priority, is_priority
 from site_selector.catalogs.sources import Sources
 from site_selector.catalogs.workflow import Workflow
 
@@ -75,7 +75,7 @@ def priority_of(job: ExecutableJob) -> str:
     if given is None:
         return str(_PRIORITIES.get(job.kind, 10 * (job.level + 2)))
     if _NUMBER.fullmatch(given) and not is_priority(given):
-        raise InputError(f"job {job.name}: priority: found {given!r}, expected {EXPECTED}")
+        raise InputError(f"job {job.name}: priority: found {given!r}, expected {EXPECTED_PRIORITY}")
     return given.strip()
 
 

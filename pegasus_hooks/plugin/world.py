@@ -19,13 +19,12 @@ from site_selector.catalogs.entries import (
     Site,
     Transformation,
 )
-from site_selector.catalogs.fields import Profiles, positive_number
+from site_selector.catalogs.fields import Profiles, positive_number, priority_profiles
 from site_selector.catalogs.hints import parse_hints, unknown_sites
-from site_selector.catalogs.priority import priority_profiles
+from site_selector.catalogs.replicas import Note, measured
 from site_selector.catalogs.sources import CONFIGURATION, known_configuration
 from site_selector.catalogs.workflow import DataFile, Job, Workflow, find_cycle, topological_order
 from site_selector.inputs import CONFIGURATION_PROFILE, Inputs, configurations_of, estimated_sizes
-from site_selector.replicas.find import Note, measured
 
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 

@@ -19,7 +19,7 @@ from pegasus_hooks.provisioning.wide_levels import (
 )
 from site_selector.catalogs.documents import Document, parse_document
 from site_selector.catalogs.entries import ReplicaCatalog
-from site_selector.catalogs.variables import expanded
+from site_selector.catalogs.properties import expanded
 from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 
 _PROGRAM = Path(__file__).with_name("job.py")

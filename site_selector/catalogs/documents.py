@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from network_provisioner.base.errors import InputError, printable
-from site_selector.catalogs.variables import escaped, expanded
+from site_selector.catalogs.properties import escaped, expanded
 
 _XML_ROOT = re.compile(r"<([A-Za-z_][\w.\-]*+)([^<>]*+)>", re.ASCII)
 _VERSION = re.compile(r"\bversion\s*=\s*[\"']([\w.]{1,12})[\"']", re.ASCII)

@@ -21,8 +21,8 @@ from site_selector.catalogs.documents import (
 from site_selector.catalogs.entries import ALWAYS_THERE, Directory, FileServer, Site, sites_of
 from site_selector.catalogs.fields import Profiles
 from site_selector.catalogs.hints import Hints, parse_hints
+from site_selector.catalogs.properties import expanded
 from site_selector.catalogs.sources import Sources
-from site_selector.catalogs.variables import expanded
 from site_selector.catalogs.workflow import Workflow
 
 SITE_CATALOG = "siteCatalog"

@@ -26,7 +26,7 @@ import numpy as np
 
 from site_selector.cost import Array
 from site_selector.mapping.estimator import Assignment, Estimator
-from site_selector.mapping.kernel_data import allowed_mask, shape_of
+from site_selector.mapping.kernels.data import allowed_mask, shape_of
 from site_selector.mapping.robust import SEARCHED
 from site_selector.mapping.search import Moves, PointJudge, anneal
 from site_selector.problem import Problem

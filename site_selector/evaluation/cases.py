@@ -14,7 +14,6 @@ from random import Random
 
 import numpy as np
 
-from site_selector.estimates.uncertainty import Uncertainty
 from site_selector.evaluation.bounds import best_known, lower_bound
 from site_selector.evaluation.traces import Trace
 from site_selector.evaluation.worlds import (
@@ -40,6 +39,7 @@ from site_selector.mapping.policies import (
     random_sites,
     round_robin,
 )
+from site_selector.mapping.uncertainty import Uncertainty
 from site_selector.problem import Problem
 
 OURS = "adon"

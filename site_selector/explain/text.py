@@ -9,10 +9,10 @@ from network_provisioner.base.errors import InputError
 from network_provisioner.base.suggestions import did_you_mean
 from network_provisioner.base.units import format_rate, format_size
 from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.explain.reasons import Flip, flips, range_text, seconds
 from site_selector.explain.tables import table
 from site_selector.mapping.placement import Alternative, Placement, finite
 from site_selector.mapping.placement import Mapping as SiteMapping
+from site_selector.mapping.reasons import Flip, flips, range_text, seconds
 
 # A deviation below this part of the value is not worth a reader's time.
 _SPREAD = 0.05

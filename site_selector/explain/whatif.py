@@ -17,9 +17,9 @@ import numpy as np
 
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array
-from site_selector.explain.reasons import Flip, flip_words, why_not_least
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.placement import Alternative, Mapping, Placement
+from site_selector.mapping.reasons import Flip, flip_words, why_not_least
 from site_selector.problem import NEVER_S, Problem
 
 _FURTHEST = 1e4  # a number that would have to change by more than this factor explains nothing

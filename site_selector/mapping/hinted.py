@@ -27,7 +27,7 @@ import yaml
 
 from network_provisioner.base.errors import InputError
 from site_selector.catalogs.documents import LOADER, RefusedError, read_text, uncollected
-from site_selector.catalogs.variables import escaped, expanded
+from site_selector.catalogs.properties import escaped, expanded
 from site_selector.catalogs.workflow import WHAT
 from site_selector.mapping.placement import Mapping, Placement
 from site_selector.wholefile import write_whole

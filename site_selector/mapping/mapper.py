@@ -18,9 +18,8 @@ from random import Random
 import numpy as np
 
 from site_selector.estimates.beliefs import World, beliefs_dict
-from site_selector.estimates.uncertainty import Uncertainty, scenarios, uncertainty_of
-from site_selector.explain.describe import describe
 from site_selector.inputs import Inputs
+from site_selector.mapping.describe import describe
 from site_selector.mapping.estimator import Assignment, Estimator, Schedule
 from site_selector.mapping.narrow import narrowed, worthwhile_sites
 from site_selector.mapping.placement import Forecast, Mapping, Withstands, shown
@@ -28,6 +27,7 @@ from site_selector.mapping.policies import VARIANTS, baselines, list_schedule, o
 from site_selector.mapping.robust import SEARCHED, Worlds, compared, forecast_of, hedged
 from site_selector.mapping.search import Moves, PointJudge, anneal, log_seconds, moved, score
 from site_selector.mapping.terms import job_terms
+from site_selector.mapping.uncertainty import Uncertainty, scenarios, uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem
 
 # The simple ways, than none of which the answer is ever worse under the estimates by more than

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.mapping.kernel_data import IntArray, allowed_mask, returned_bytes, shape_of
+from site_selector.mapping.kernels.data import IntArray, allowed_mask, returned_bytes, shape_of
 from site_selector.problem import Problem
 
 _FEWEST = 16

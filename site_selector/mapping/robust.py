@@ -17,11 +17,11 @@ from random import Random
 import numpy as np
 
 from site_selector.cost import Array
-from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Assignment, Estimator
 from site_selector.mapping.placement import Forecast, Withstands, shown
 from site_selector.mapping.policies import VARIANTS, list_schedule
 from site_selector.mapping.search import Moves, anneal
+from site_selector.mapping.uncertainty import Uncertainty, scenarios
 from site_selector.problem import Problem
 
 # Weight of the worst eighth of the worlds beside the mean over all.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from network_provisioner.base.units import BITS_PER_BYTE
 from site_selector.cost import Array, Terms, total_time
 from site_selector.mapping.estimator import Schedule
-from site_selector.mapping.kernel_data import (
+from site_selector.mapping.kernels.data import (
     FETCHES,
     Shape,
     allowed_mask,

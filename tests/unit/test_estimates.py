@@ -32,15 +32,10 @@ from site_selector.estimates.beliefs import Belief, ComputeBelief, SiteBelief, W
 from site_selector.estimates.believe import DAGMAN_S, DEFAULT_WORKERS, believe, believe_sites
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS, DEFAULT_RATE
 from site_selector.estimates.running import Holding, Live, bandwidth_of, workers_of
-from site_selector.estimates.uncertainty import (
-    Uncertainty,
-    relative_error,
-    scenarios,
-    uncertainty_of,
-)
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
+from site_selector.mapping.uncertainty import Uncertainty, relative_error, scenarios, uncertainty_of
 from site_selector.problem import NEVER_S, Problem, build_problem, file_sizes
 
 

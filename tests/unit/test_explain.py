@@ -16,11 +16,11 @@ from site_world import (
 from monitors.base.estimates import Estimate
 from network_provisioner.base.errors import InputError
 from site_selector.estimates.believe import believe
-from site_selector.explain.reasons import seconds, why_least, why_not_least
 from site_selector.explain.text import changes, explain_text, show_text, summary_text
 from site_selector.inputs import Inputs
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Alternative, Mapping, Move, Withstands
+from site_selector.mapping.reasons import seconds, why_least, why_not_least
 
 SITES: dict[str, dict[str, object]] = {
     "mu": {"adon.workers": 1, "adon.rate": "10 MB/s", "adon.bandwidth.tacc": "80 Mb/s"},

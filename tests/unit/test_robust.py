@@ -12,7 +12,6 @@ from problem_world import problem_of
 from site_world import inputs_from, resequencing
 
 from site_selector.estimates.believe import believe
-from site_selector.estimates.uncertainty import Uncertainty, scenarios
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import NEARLY, SIMPLE, map_problem
 from site_selector.mapping.robust import Worlds
@@ -23,6 +22,7 @@ from site_selector.mapping.search import (
     movable_groups,
     sharing_groups,
 )
+from site_selector.mapping.uncertainty import Uncertainty, scenarios
 from site_selector.problem import Problem, build_problem
 
 DOUBT = Uncertainty.everywhere(0.5, random_waits=True)

@@ -11,13 +11,12 @@ from planner_world import make_case
 from problem_world import problem_of
 from site_world import inputs_of, job
 
-from site_selector.catalogs.priority import given_priority, own_priority
+from site_selector.catalogs.fields import given_priority, own_priority
 from site_selector.catalogs.sources import Sources
 from site_selector.estimates.believe import believe
 from site_selector.inputs import read_inputs
-from site_selector.mapping.estimator import Estimator
+from site_selector.mapping.estimator import MOST_PRIORITY, Estimator, start_priorities
 from site_selector.mapping.mapper import map_workflow
-from site_selector.mapping.priority import MOST, start_priorities
 from site_selector.problem import Problem, build_problem
 
 
@@ -59,7 +58,7 @@ def test_priorities_follow_the_rank_about_pegasus_own_and_below_stage_jobs(jobs:
     found = start_priorities(problem, rank)
     in_order = found[np.argsort(-rank)]
     assert (np.diff(in_order) <= (0 if jobs > 1200 else -1)).all()
-    assert found.max() <= MOST < 700 and abs(float(found.mean()) - 20) <= 10
+    assert found.max() <= MOST_PRIORITY < 700 and abs(float(found.mean()) - 20) <= 10
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from site_world import (
 
 from site_selector.estimates.beliefs import World
 from site_selector.estimates.believe import believe
-from site_selector.explain.reasons import Flip
 from site_selector.explain.text import explain_dict, explain_text
 from site_selector.explain.whatif import reconsider, with_changes
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Estimator
 from site_selector.mapping.mapper import map_workflow
 from site_selector.mapping.placement import Mapping
+from site_selector.mapping.reasons import Flip
 from site_selector.problem import Problem, build_problem
 
 

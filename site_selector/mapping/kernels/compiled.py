@@ -12,9 +12,9 @@ are the same to the last bit whichever way it runs::
 A small workflow never imports numba. Compiling takes some 20 s, once: who may write the package
 keeps the machine code beside it, for all its users; everybody else below
 ``${XDG_CACHE_HOME:-~/.cache}/adon/kernels``, beginning with a copy of what is beside the package.
-Both under a name made from the source of all kernels (``kernel_*.py``), because numba itself would
-not see that a kernel which another one calls has changed. ``python -m site_selector.warm`` compiles
-all of them beforehand. Where nothing can be written, each process compiles for itself.
+Both under a name made from the source of all modules of this folder, because numba itself would not
+see that a kernel which another one calls has changed. ``python -m site_selector.warm`` compiles all
+of them beforehand. Where nothing can be written, each process compiles for itself.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _key(package: Path) -> str:
     """A name made from the source of a directory's kernels and from what compiles and runs them. As
     it was when first asked for: that is the source which this process runs."""
     found = hashlib.sha256()
-    for path in (Path(__file__), *sorted(package.glob("kernel_*.py"))):
+    for path in (Path(__file__), *sorted(package.glob("*.py"))):
         found.update(str(path).encode() + path.read_bytes())
     spec = importlib.util.find_spec("numba")
     origin = Path(spec.origin) if spec is not None and spec.origin is not None else None

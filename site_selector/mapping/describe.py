@@ -1,20 +1,21 @@
-"""An assignment of sites, told: every job's placement with all its alternatives and the reason."""
+"""An assignment of sites as placements: each job with all its alternatives and the reason, and what
+fits nowhere now (thesis, Algorithm 2)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from site_selector.catalogs.workflow import Job
 from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
-from site_selector.explain.queued import queued
-from site_selector.explain.reasons import why_least, why_not_least
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.placement import Alternative, Move, Placement
+from site_selector.mapping.reasons import why_least, why_not_least
 from site_selector.mapping.terms import JobTerms, job_terms
-from site_selector.problem import Problem
+from site_selector.problem import NEVER_S, Problem
 
 
 def describe(
@@ -200,3 +201,35 @@ class _PathInputs:
 
     def move(self, s_t_bytes: float) -> Move:
         return Move(self.name, s_t_bytes, *self._rates)
+
+
+def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[int, str]:
+    """By job what lacks: no site that could run it has a worker now, its own never will as far as
+    anyone knows, or nothing is left of the bandwidth of a path that it needs."""
+    sites = [world.sites[name] for name in problem.places[: problem.n_sites]]
+    blocked = bool((problem.seconds_per_byte >= NEVER_S).any())
+    found = {}
+    for job, site in enumerate(assignment):
+        never = math.isinf(sites[site].queue_wait.value)
+        if sites[site].lacks and (never or all(sites[s].lacks for s in problem.allowed[job])):
+            found[job] = sites[site].lacks
+        elif blocked and (why := _no_bandwidth(problem, world, job, assignment)):
+            found[job] = why
+    return found
+
+
+def _no_bandwidth(problem: Problem, world: World, job: int, assignment: Sequence[int]) -> str:
+    per_byte, site = problem.seconds_per_byte, assignment[job]
+    moves = []
+    for file in problem.reads[job]:
+        maker = problem.producer[file]
+        held = problem.holders[file] if maker < 0 else (assignment[maker],)
+        moves.append((file, min(held, key=lambda place: per_byte[place, site]), site))
+    if problem.output >= 0:
+        moves += [(f, site, problem.output) for f in problem.writes[job] if problem.returns[f]]
+    for file, src, dst in moves:
+        if src != dst and problem.size[file] > 0 and per_byte[src, dst] >= NEVER_S:
+            ends = problem.places[src], problem.places[dst]
+            note = world.paths[ends].gamma_a.note
+            return f"bandwidth {'>'.join(ends)}: nothing is left{f' ({note})' if note else ''}"
+    return ""

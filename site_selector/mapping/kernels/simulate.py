@@ -18,8 +18,8 @@ of results that are wanted back follow, by bundle (see ``Order``) and site.
 
 from __future__ import annotations
 
-from site_selector.mapping.kernel import kernel
-from site_selector.mapping.kernel_data import FETCHES, Floats, Ints, Numbers, Order, Shape, State
+from site_selector.mapping.kernels.compiled import kernel
+from site_selector.mapping.kernels.data import FETCHES, Floats, Ints, Numbers, Order, Shape, State
 
 LAST, WORK = 0, 1  # in state.total
 MOVES, EVENTS, ACTIVE, SENT, TOUCHED, CAME = 0, 1, 2, 3, 4, 5  # in state.counts

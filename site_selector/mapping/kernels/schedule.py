@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from site_selector.mapping.kernel import kernel
-from site_selector.mapping.kernel_data import FETCHES, Floats, Ints, Numbers, Shape
+from site_selector.mapping.kernels.compiled import kernel
+from site_selector.mapping.kernels.data import FETCHES, Floats, Ints, Numbers, Shape
 
 
 class Placed(NamedTuple):
