@@ -28,10 +28,10 @@ from pegasus_hooks.plugin.request import Request, parse_request
 from pegasus_hooks.plugin.together import MOST_TRIALS, MapIt, bind, settle
 from pegasus_hooks.plugin.world import WARNING, inputs_of
 from site_selector.catalogs.replicas import Note, find_replicas
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements
-from site_selector.estimates.believe import believe, subjects
+from site_selector.estimates.estimating import estimate_world, subjects
 from site_selector.estimates.input_sizes import with_history
 from site_selector.estimates.running import Live
+from site_selector.estimates.world import MeasurementSource, NoMeasurements
 from site_selector.inputs import size_note
 from site_selector.mapping.describe import queued
 from site_selector.mapping.estimator import Assignment, Estimator
@@ -93,7 +93,7 @@ def answers(request: Request, note: Note) -> Iterator[MappingAnswer]:
     inputs = with_history(inputs, measured or NoMeasurements(), time.time())
     if inputs.estimated:
         note(size_note(inputs))
-    world = believe(inputs, measured, now=time.time(), live=live, output_site=output_site)
+    world = estimate_world(inputs, measured, now=time.time(), live=live, output_site=output_site)
     problem = build_problem(inputs, world, output_site)
     tasks = {task.id: task for task in request.tasks}
     bound = bind(problem, {job: (task.group, task.cluster) for job, task in tasks.items()})

@@ -32,6 +32,10 @@ OWN = frozenset(
 )  # fmt: skip
 
 Known = Callable[[str], Measurement | None]
+_EXPECTED = {
+    True: "expected what it is an end of, or a workflow that it described first",
+    False: "expected a workflow whose user it acts for, described by a measurement 'workflow'",
+}
 
 
 def workflow_id(workflow: str) -> str:
@@ -75,12 +79,6 @@ def own(who: Principal, sent: Sequence[Measurement], known: Known) -> list[Measu
         if not checked[found.workflow]:
             raise _forbidden(who, found, _EXPECTED[who.role is Role.AGENT])
     return taken
-
-
-_EXPECTED = {
-    True: "expected what it is an end of, or a workflow that it described first",
-    False: "expected a workflow whose user it acts for, described by a measurement 'workflow'",
-}
 
 
 def of_agent(who: Principal, sent: Sequence[Measurement]) -> list[Measurement]:

@@ -40,9 +40,7 @@ def _run(args: argparse.Namespace) -> int:
 
     from adon.config.yamlfile import read_yaml
     from monitors.measurements.agent.agent import Agent, following
-    from monitors.measurements.agent.beside import reporting
-    from monitors.measurements.agent.connections import ConnectionReporter
-    from monitors.measurements.agent.disks import DiskReporter
+    from monitors.measurements.agent.host_reports import ConnectionReporter, DiskReporter, reporting
     from monitors.measurements.agent.settings import settings_from_dict
     from monitors.measurements.probes.probe import Halt
 

@@ -76,7 +76,7 @@ def _show(args: argparse.Namespace) -> int:
 
     Before 'whole since' retention has left roll-ups only.
     """
-    from monitors.archive.contents import contents
+    from monitors.archive.export import contents
 
     with opened(args.archive) as archive:
         found = [one.as_dict() for one in contents(archive)]
@@ -316,7 +316,7 @@ def _copy(args: argparse.Namespace) -> int:
       adon archive copy adon-archive.sqlite postgresql://adon@db.example.org/adon
     """
     from monitors.archive.archive import Archive
-    from monitors.archive.contents import copy_archive
+    from monitors.archive.export import copy_archive
 
     check_state(args.target)
     with opened(args.source) as source, Archive(args.target) as target:

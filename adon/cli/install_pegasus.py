@@ -37,6 +37,8 @@ _UNREAD = (
     "before 5.1.3 Pegasus reads no ~/.pegasusrc where there is a pegasus.properties or --conf: "
     "install --me --only selector, and the hooks into that file by --conf FILE"
 )
+# Every user's own, made when the first workflow runs.
+WATCH_FOLDER = "~/.local/state/adon/watch"
 
 
 def _seconds(text: str) -> float:
@@ -278,10 +280,6 @@ def _verified(
     found = verify(home, parts, environ, own_home=args.me)
     unread = args.me and found.good is False and found.said.startswith(NOT_IN_THE_PLAN)
     return replace(found, said=f"{found.said}; {_UNREAD}") if unread else found
-
-
-# Every user's own, made when the first workflow runs.
-WATCH_FOLDER = "~/.local/state/adon/watch"
 
 
 def hook_config(args: argparse.Namespace) -> HookConfig:

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 COLUMNS = 72
 _LETTERS = string.ascii_lowercase + string.ascii_uppercase
+_USAGE = (
+    Column("kind", "what", lambda kind, name: f"{kind} {name}", ("name",)),
+    Column("share", "needed", lambda share: f"{bar(share)[:11]}{share:6.1%}"),
+    Column("tasks", "tasks>"),
+    Column("at_once", "at once>"),
+    Column("agreed", "agreed>"),
+    Column("load_bps", "load>"),
+    Column("agreed_bps", "agreed>"),
+)
+Rows = Sequence[Mapping[str, Any]]
 
 
 def described(
@@ -51,15 +61,6 @@ def clock(ms: int) -> str:
     return f"{text}.{rest:03}" if rest else text
 
 
-_USAGE = (
-    Column("kind", "what", lambda kind, name: f"{kind} {name}", ("name",)),
-    Column("share", "needed", lambda share: f"{bar(share)[:11]}{share:6.1%}"),
-    Column("tasks", "tasks>"),
-    Column("at_once", "at once>"),
-    Column("agreed", "agreed>"),
-    Column("load_bps", "load>"),
-    Column("agreed_bps", "agreed>"),
-)
 SLOTS = (
     Column("start_ms", "from>", clock),
     Column("end_ms", "until>", clock),
@@ -107,9 +108,6 @@ def _columns(start: int, end: int, whole: int) -> list[tuple[int, int]]:
         found.append((column, stop - start))
         start = stop
     return found
-
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 def tasks(now: float) -> list[Column]:

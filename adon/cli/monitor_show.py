@@ -48,6 +48,24 @@ _STATES = ("planned", "running", "done", "failed", "removed", "stuck")
 SOURCE = (one_of(ARCHIVE, asked_broker("the broker's archive instead")), TOKEN_FILE)
 _WORKFLOW = option("workflow", "its UUID, name, or submit directory", "WORKFLOW")
 _NOW = flag("--now", "have it measured first, by the process that follows it")
+_UNWATCHED = "nothing that is watched was measured"
+_ANOMALIES = tuple(
+    map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
+)
+_DISKS = (
+    Column("host"),
+    Column("seconds", "seconds>"),
+    *(
+        Column(f"{key}.{part}", f"{heading}>", cell)
+        for key, name, cell in (
+            ("io_wait", "I/O wait", lambda share: f"{100 * share:.0f} %"),
+            ("read_bps", "read", format_rate),
+            ("write_bps", "write", format_rate),
+        )
+        for part, heading in (("mean", name), ("p95", "95 %"))
+    ),
+    Column("sources", "from"),
+)
 
 
 @NOUN.verb(
@@ -265,12 +283,6 @@ def _key_of(source: WorkflowSource, args: argparse.Namespace) -> str:
     return key
 
 
-_UNWATCHED = "nothing that is watched was measured"
-_ANOMALIES = tuple(
-    map(Column, ("kind", "metric", "subject", "since", "until", "before", "after", "change", "why"))
-)
-
-
 @NOUN.verb(
     "anomalies",
     ARCHIVE,
@@ -338,14 +350,14 @@ def _lacking(archive: Archive, metric: str | None) -> str:
 
 
 def _found(archive: Archive, args: argparse.Namespace, since: float | None) -> list[Anomaly]:
-    from monitors.alerts.anomalies.records import METRIC, together
+    from monitors.alerts.anomalies.model import METRIC, together
 
     found = together(archive.query(METRIC, subject=args.subject, since=since))
     return [one for one in found if args.metric in (None, one.metric)]
 
 
 def _line(one: Anomaly) -> str:
-    from monitors.alerts.anomalies.words import told
+    from monitors.alerts.anomalies.messages import told
 
     return f"{one.kind:7s} {told(one)}"
 
@@ -354,9 +366,8 @@ def _explained(
     archive: Archive, args: argparse.Namespace, now: float
 ) -> list[tuple[str, str, str, SeriesLimits]]:
     """Metric, subject, source and limits of each series that is watched."""
-    from monitors.alerts.anomalies.service import MEMORY_S
+    from monitors.alerts.anomalies.service import MEMORY_S, SeriesDetectors
     from monitors.alerts.anomalies.settings import WATCHED, watch_from_dict
-    from monitors.alerts.anomalies.watcher import SeriesDetectors
     from monitors.archive.archive import Selection
 
     watch = watch_from_dict(_section(args.config))
@@ -389,7 +400,7 @@ def _limits_json(metric: str, subject: str, source: str, limits: SeriesLimits) -
 
 
 def _limits_text(metric: str, subject: str, source: str, limits: SeriesLimits) -> str:
-    from monitors.alerts.anomalies.words import explained
+    from monitors.alerts.anomalies.messages import explained
 
     return "\n".join(
         [f"{metric} of {subject} (from {source})", *(f"  {s}" for s in explained(metric, limits))]
@@ -417,7 +428,7 @@ def _disks(args: argparse.Namespace) -> int:
     Exit codes: 0 done; 2 archive or broker cannot be read, or there is no such workflow.
     """
     from adon.cli.monitor_source import source_of
-    from monitors.measurements.disks.histograms import hosts_disks
+    from monitors.measurements.disks.periods import hosts_disks
 
     since, until = moment_of(args.since, "--since", time.time()), None
     with source_of(args) as source:
@@ -432,22 +443,6 @@ def _disks(args: argparse.Namespace) -> int:
 
     none = "no disks were reported: agents with 'disks: true' do it"
     return print_records(args, _DISKS, found, document={"hosts": found}, none=none, text=text)
-
-
-_DISKS = (
-    Column("host"),
-    Column("seconds", "seconds>"),
-    *(
-        Column(f"{key}.{part}", f"{heading}>", cell)
-        for key, name, cell in (
-            ("io_wait", "I/O wait", lambda share: f"{100 * share:.0f} %"),
-            ("read_bps", "read", format_rate),
-            ("write_bps", "write", format_rate),
-        )
-        for part, heading in (("mean", name), ("p95", "95 %"))
-    ),
-    Column("sources", "from"),
-)
 
 
 def _span(source: WorkflowSource, wanted: str) -> tuple[float, float]:

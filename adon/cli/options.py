@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from network_provisioner.base.flows import Flow
     from network_provisioner.client.broker import BrokerClient
     from network_provisioner.client.http1 import Tls
-    from site_selector.estimates.beliefs import World
+    from site_selector.estimates.world import World
 
 
 # Unix seconds as programs print them, with a fraction or without.
 _SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
+TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
+OUTPUT_SITE = "local"
 
 
 def instant_of(text: str | None, option: str, now: float) -> float | None:
@@ -95,9 +97,6 @@ def tool_options(texts: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-TIMEOUT_S = 10.0  # a person waits longer than a hook may: installing a path can take seconds
-
-
 def client(args: argparse.Namespace) -> BrokerClient:
     """The broker that ``--broker`` names. Its answers hold what others wrote; all of it is
     printable unless it is shown as JSON or CSV. Raises InputError.
@@ -159,9 +158,6 @@ def answered_records(
         words = rendered(args, columns, records, **around)
     print(words)
     return 0
-
-
-OUTPUT_SITE = "local"
 
 
 def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflow:

@@ -26,6 +26,9 @@ _WORD = 9  # letters: the longest state
 _WITHOUT = (80, 24)  # columns and lines, where no terminal says how many it has
 
 _FEW_MINUTES_S = 600
+Record = Mapping[str, Any]
+_BAR = 10
+_LINES = 10  # where there is no terminal: about as many in all
 
 
 def duration(seconds: float) -> str:
@@ -40,9 +43,6 @@ def duration(seconds: float) -> str:
     if minutes < 120:
         return f"{minutes} min"
     return f"{minutes // 60} h {minutes % 60} min"
-
-
-Record = Mapping[str, Any]
 
 
 class Column(NamedTuple):
@@ -251,9 +251,6 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return captured.get().rstrip("\n")
 
 
-_BAR = 10
-
-
 def bar(share: float) -> str:
     """A tenth for each mark; one for the least that there is."""
     marks = min(_BAR, max(round(share * _BAR), 1 if share > 0 else 0))
@@ -290,9 +287,6 @@ def fitted(
     for row, line in zip(rows, others, strict=True):
         lines += [wrapped(printable(label(*(row[i] for i in named)))), line]
     return "\n".join(lines)
-
-
-_LINES = 10  # where there is no terminal: about as many in all
 
 
 @contextmanager

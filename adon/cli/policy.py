@@ -36,6 +36,14 @@ NOUN = Noun("policy", __doc__)
 add = NOUN.add
 _NAME = option("name", "its name or id", "NAME")
 _WHOSE = ("user", "project", "experiment")
+_COLUMNS = (
+    *map(Column, ("state", "name", "type", "strategy")),
+    Column("specs.0", "first"),
+    Column("specs.1", "second"),
+    Column("time.0", "from", str),
+    Column("time.1", "until"),
+    Column("id"),
+)
 
 
 def _add_terms(parser: CommandParser) -> None:
@@ -195,16 +203,6 @@ def _print_one(args: argparse.Namespace, policy: dict[str, Any]) -> int:
         document=policy,
         text=lambda shown: "\n".join((shown, *_details(policy))),
     )
-
-
-_COLUMNS = (
-    *map(Column, ("state", "name", "type", "strategy")),
-    Column("specs.0", "first"),
-    Column("specs.1", "second"),
-    Column("time.0", "from", str),
-    Column("time.1", "until"),
-    Column("id"),
-)
 
 
 def _details(policy: dict[str, Any]) -> list[str]:

@@ -21,8 +21,8 @@ from network_provisioner.base.errors import AdonError, InputError
 
 if TYPE_CHECKING:
     from adon.config.sections import Config
+    from condor_plugins.pool.expander.cycle import Expander
     from condor_plugins.pool.expander.decision import PoolDecision
-    from condor_plugins.pool.expander.turn import Expander
 
 _LOG_BYTES = 10_000_000
 _LOOKED_S = 1.0
@@ -141,7 +141,7 @@ def _opened(
     from condor_plugins.pool.cloud.protocol import CloudError
     from condor_plugins.pool.cloud.workerconfig import named
     from condor_plugins.pool.expander.condor import Condor
-    from condor_plugins.pool.expander.turn import Expander
+    from condor_plugins.pool.expander.cycle import Expander
     from condor_plugins.pool.queue import told_by
     from condor_plugins.pool.run_times import RunTimes
     from monitors.archive.archive import Archive

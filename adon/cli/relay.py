@@ -15,6 +15,14 @@ from network_provisioner.base.errors import InputError
 NOUN = Noun("relay", __doc__)
 add = NOUN.add
 _TIMEOUT_S = 1.2  # for the broker's answer: it takes a third of a second where there is no news
+_COLUMNS = (
+    Column("name", "relay"),
+    Column("switch", "at"),
+    Column("address"),
+    Column("transits", "transits>"),
+    Column("connections", "connections>"),
+    Column("unready", "state", lambda why: str(why or "ready")),
+)
 
 
 @NOUN.verb(
@@ -60,16 +68,6 @@ def _run(args: argparse.Namespace) -> int:
     print(f"relay {args.name} at {address}; asks {args.broker}", flush=True)
     run(args.name, address, broker, contexts)
     return 0
-
-
-_COLUMNS = (
-    Column("name", "relay"),
-    Column("switch", "at"),
-    Column("address"),
-    Column("transits", "transits>"),
-    Column("connections", "connections>"),
-    Column("unready", "state", lambda why: str(why or "ready")),
-)
 
 
 @NOUN.verb("list", add_broker, add_output)

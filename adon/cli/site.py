@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 NOUN = Noun("site", __doc__)
 add = NOUN.add
+_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
 
 
 @NOUN.verb(
@@ -128,9 +129,6 @@ def _plot(problem: Problem, names: Sequence[str], mapping: Mapping, file: Path) 
     write_whole(file, lambda stream: stream.write(text), "the plot")
 
 
-_ESTIMATE = ("value", "spread", "source", "age_s", "count", "note")
-
-
 @NOUN.verb("show", partial(add_inputs, optional=True), add_output)
 def _show(args: argparse.Namespace) -> int:
     """Show the estimates for each site, path and transformation, and where they come from.
@@ -144,11 +142,11 @@ def _show(args: argparse.Namespace) -> int:
       adon site show --sites sites.yml --pool
       adon site show workflow.yml --archive archive.sqlite
     """
-    from site_selector.estimates.beliefs import beliefs_dict
+    from site_selector.estimates.world import estimates_dict
     from site_selector.explain.text import show_text
 
     world = believed(args)
-    found = beliefs_dict(world)
+    found = estimates_dict(world)
     columns = [*map(Column, ("of", "what", *_ESTIMATE))]
     return print_records(
         args, columns, [*_estimates(found)], document=found, text=lambda _: show_text(world)
@@ -156,7 +154,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _estimates(found: Record[str, Any]) -> Iterator[dict[str, Any]]:
-    """A record for each estimate of :func:`~site_selector.estimates.beliefs.beliefs_dict`."""
+    """A record for each estimate of :func:`~site_selector.estimates.world.estimates_dict`."""
     for group in ("sites", "paths", "compute", "waits"):
         for name, known in found[group].items():
             one = {known.get("kind", "t_q"): known} if "source" in known else known
@@ -201,7 +199,7 @@ def _edge(args: argparse.Namespace) -> int:
     from adon.planning.holdings import Holdings, Waiting, read_holdings, save_holdings
     from adon.planning.placement import sources
     from site_selector.edge import decide, edge_of
-    from site_selector.estimates.believe import believe, subjects
+    from site_selector.estimates.estimating import estimate_world, subjects
     from site_selector.estimates.input_sizes import with_history
     from site_selector.explain.edgewords import decision_dict, decision_text
     from site_selector.inputs import size_note
@@ -221,7 +219,7 @@ def _edge(args: argparse.Namespace) -> int:
     inputs = with_history(inputs, measured, _now())
     if inputs.estimated:
         note(size_note(inputs))
-    world = believe(inputs, measured, now=_now(), live=live.idle(), output_site=output)
+    world = estimate_world(inputs, measured, now=_now(), live=live.idle(), output_site=output)
     edge = edge_of(inputs, world, output, local, remote, live.topology)
     held = Holdings()
     if args.holdings is not None:

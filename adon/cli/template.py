@@ -17,6 +17,12 @@ from network_provisioner.base.units import format_rate, format_size
 NOUN = Noun("template", __doc__)
 add = NOUN.add
 _NAME = option("name", "as 'adon template list' shows it", "NAME")
+_MEANWHILE = {
+    "wait": "waits for its path",
+    "defer": "is put off by DAGMan",
+    "best_effort": "goes without one",
+}
+_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 
 
 def _version(meaning: str) -> Any:
@@ -183,14 +189,6 @@ def _print_one(args: argparse.Namespace, found: dict[str, Any]) -> int:
     return answered_records(
         args, "template", _COLUMNS, [found], document=found, text=lambda _: described(found)
     )
-
-
-_MEANWHILE = {
-    "wait": "waits for its path",
-    "defer": "is put off by DAGMan",
-    "best_effort": "goes without one",
-}
-_SMALL = {"best_effort": "goes without a path", "share": "shares a standing one"}
 
 
 def described(entry: Mapping[str, Any]) -> str:

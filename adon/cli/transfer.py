@@ -26,6 +26,9 @@ NOUN = Noun("transfer", __doc__)
 add = NOUN.add
 _ENDS = ("src", "dst")
 _SITES = (option("src", "site that sends", "FROM"), option("dst", "site that receives", "TO"))
+WITHOUT, WITH = "without", "with"
+_SIGNIFICANT = 0.05
+_PERMUTATIONS = 10_000
 
 
 @NOUN.verb(
@@ -114,11 +117,6 @@ def _host(host: HostTcp | None) -> str:
     sizes = f"tcp_rmem up to {format_size(host.rmem[2])}, tcp_wmem {format_size(host.wmem[2])}"
     core = (format_size(size) for size in (host.core_rmem_max, host.core_wmem_max))
     return f"{sizes}; programs may ask for {' and '.join(core)}; {host.congestion}"
-
-
-WITHOUT, WITH = "without", "with"
-_SIGNIFICANT = 0.05
-_PERMUTATIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +302,7 @@ def _plot(
     values: Mapping[str, Sequence[float]], spreads: Mapping[str, Spread], unit: str, p: float
 ) -> str:
     """Boxes over quartiles, with all runs beside them."""
-    from adon.dashboard.plots import COLOURS, Panel, drawing
+    from adon.dashboard.standalone import COLOURS, Panel, drawing
 
     most = 1.1 * max(map(max, values.values()))
     panel = Panel(90, 40, 310, 320, 2, most)

@@ -43,6 +43,11 @@ _ID = option("id", "as 'adon transit list' shows it", "ID")
 _STATES = (
     "queued", "held", "installed", "active", "released", "expired", "failed", "best_effort",
 )  # fmt: skip
+_BLOCKING = (
+    Column("link", "  waits for", lambda link: f"  {link}"),
+    Column("free_bps", "free>"),
+    Column("holders", "held by"),
+)
 
 
 @NOUN.verb(
@@ -362,13 +367,6 @@ def _summary(t: Transit) -> list[str]:
 
 def _warnings(t: Transit) -> list[str]:
     return [f"warning: {words}" for words in t.grant.warnings]
-
-
-_BLOCKING = (
-    Column("link", "  waits for", lambda link: f"  {link}"),
-    Column("free_bps", "free>"),
-    Column("holders", "held by"),
-)
 
 
 def _waiting(t: Transit) -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pegasus_hooks.advance.booking import WorkflowReservations
     from pegasus_hooks.advance.listening import AdvanceReservations
     from pegasus_hooks.advance.predict import Prediction, Window
-    from pegasus_hooks.provisioning.provisioned import ProvisionedWorkflow, ProvisioningOptions
+    from pegasus_hooks.provisioning.insertion import ProvisionedWorkflow, ProvisioningOptions
     from pegasus_hooks.provisioning.step import ProvisioningStep
     from pegasus_hooks.provisioning.wide_levels import WideLevels
     from site_selector.catalogs.documents import Document
@@ -85,7 +85,7 @@ def _provision(args: argparse.Namespace) -> int:
       adon workflow provision montage.yml -o out.yml --hooks hooks.json --execution-sites mu,tacc
       adon workflow provision montage.yml --undo                          as it was before
     """
-    from pegasus_hooks.provisioning.provisioned import program, provisioned
+    from pegasus_hooks.provisioning.insertion import program, provisioned
     from site_selector.catalogs.documents import parse_document, read_text
     from site_selector.catalogs.sources import Sources
     from site_selector.catalogs.workflow import WHAT, read_workflow
@@ -121,7 +121,7 @@ def _options(args: argparse.Namespace) -> ProvisioningOptions:
     from adon.config.adon_yml import load_config
     from adon.config.expansion import section_of
     from network_provisioner.client import hookconfig
-    from pegasus_hooks.provisioning.provisioned import ProvisioningOptions
+    from pegasus_hooks.provisioning.insertion import ProvisioningOptions
 
     if args.config is None and args.hooks is None:
         raise InputError(
@@ -283,7 +283,7 @@ def _reserve(args: argparse.Namespace) -> int:
 def _ahead(args: argparse.Namespace) -> AdvanceReservations:
     """Raises InputError."""
     from adon.config.adon_yml import load_config
-    from monitors.archive.asked import LEFT_OUT, AskedEstimates
+    from monitors.archive.estimate_sources import LEFT_OUT, AskedEstimates
     from network_provisioner.client import hookconfig
     from network_provisioner.client.hookclient import client_of
     from network_provisioner.client.hookconfig import HookConfig

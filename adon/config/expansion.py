@@ -96,11 +96,7 @@ def _boot(given: FlavourConfig) -> dict[str, float]:
 
 
 def _openstack(found: ExpansionConfig, collector: str) -> Cloud:
-    from condor_plugins.pool.cloud.cloudinit import (  # noqa: PLC0415
-        ExecuteNode,
-        boot_token,
-        user_data,
-    )
+    from condor_plugins.pool.cloud.workerconfig import ExecuteNode, boot_token, user_data  # noqa: PLC0415
 
     try:
         from condor_plugins.pool.cloud.openstack import (  # noqa: PLC0415

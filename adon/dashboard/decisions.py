@@ -25,6 +25,8 @@ from site_selector.mapping.reasons import seconds
 
 KINDS = ("transit", "placement", "expansion", "pool")
 _UNSAID = "nothing was written down"
+_SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
+_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,6 @@ def of_placement(found: Measurement) -> ShownDecision:
     )
 
 
-_SHOWN = ("alternatives", "reason", "job", "workflow_s", "workflow_range_s")
-
-
 def _forecast(found: Measurement) -> str | None:
     """How long the whole workflow was expected to take."""
     expected, span = number(found, "workflow_s"), found.details.get("workflow_range_s")
@@ -200,9 +199,6 @@ def of_pool_decision(found: Measurement) -> ShownDecision:
             "matched": dict(_mapping(found, "matched")),
         },
     )
-
-
-_DONE = {"drain": "drained", "keep": "taken back", "give_up": "given up"}
 
 
 def _mapping(found: Measurement, key: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from network_provisioner.base.detached import detached
-from site_selector.estimates.beliefs import World, beliefs_dict
+from site_selector.estimates.world import World, estimates_dict
 from site_selector.inputs import Inputs
 from site_selector.mapping.describe import describe
 from site_selector.mapping.estimator import Estimator
@@ -42,7 +42,7 @@ def told(
         schedule.makespan_s,
         {},
         placements,
-        beliefs_dict(world, {problem.places[place] for place in places}),
+        estimates_dict(world, {problem.places[place] for place in places}),
         forecast=forecast,
     )
 

@@ -79,12 +79,12 @@ def make_monitoring(around: PartContext) -> Monitoring:
 def described() -> list[APIRouter]:
     """The routes of all parts without anything behind them: for the description of the service."""
     from adon.dashboard.routes import router as dashboard
-    from monitors.api import anomalies, perfsonar, refreshes, workflows
+    from monitors.api import anomalies, perfsonar, workflows
 
     nobody: Any = None
     return [
         *archive_routers(nobody, nobody, time.time),
-        refreshes.router(nobody, nobody),
+        workflows.refresh_router(nobody, nobody),
         workflows.router(nobody),
         *measuring.described(),
         anomalies.router(nobody, nobody, nobody),
@@ -115,19 +115,19 @@ def archive_part(around: PartContext) -> MonitoringPart:
 def archive_routers(archive: Archive, rules: Rules, clock: Callable[[], float]) -> list[APIRouter]:
     """The routes of the archive."""
     from monitors.api import archive as measurements
-    from monitors.api import feed, knowledge
+    from monitors.api import knowledge, streams
     from monitors.archive.feed import Feed
 
     return [
         knowledge.router(archive, rules, clock),
         measurements.router(archive, rules, clock),
-        feed.router(Feed(archive), rules),
+        streams.router(Feed(archive), rules),
     ]
 
 
 def workflows_part(around: PartContext) -> MonitoringPart:
     """Workflows over HTTP, and those that the broker itself follows. Raises InputError."""
-    from monitors.api import refreshes, workflows
+    from monitors.api import workflows
     from monitors.api.visible import Visible
     from monitors.workflows.service import FollowService, Refresher
 
@@ -142,7 +142,7 @@ def workflows_part(around: PartContext) -> MonitoringPart:
     seen = Visible(around.archive, around.rules, around.workflows, transits_of)
     # What ends in a word of its own before what takes any name.
     return MonitoringPart(
-        (refreshes.router(seen, refresher), workflows.router(seen)), services=(follows,)
+        (workflows.refresh_router(seen, refresher), workflows.router(seen)), services=(follows,)
     )
 
 
@@ -181,9 +181,7 @@ def perfsonar_part(around: PartContext) -> MonitoringPart:
 def dashboard_part(around: PartContext) -> MonitoringPart:
     """The dashboard: its pages, the routes that are its own, and the size of the pool over time.
     Where adon.yml names no pool, none is sampled. Raises InputError."""
-    from adon.dashboard.pages import PATHS
-    from adon.dashboard.pages import router as pages
-    from adon.dashboard.routes import router
+    from adon.dashboard.routes import PATHS, pages_router, router
     from adon.service.poolsize import PoolSize, ResidentPool
 
     sampled = (
@@ -192,7 +190,10 @@ def dashboard_part(around: PartContext) -> MonitoringPart:
         else [PoolSize(ResidentPool(around.collector), around.outbox, around.clock)]
     )
     return MonitoringPart(
-        routers=[pages(), router(around.broker, around.archive, around.rules, around.topology)],
+        routers=[
+            pages_router(),
+            router(around.broker, around.archive, around.rules, around.topology),
+        ],
         services=sampled,
         pages=PATHS,
     )

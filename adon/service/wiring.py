@@ -202,7 +202,7 @@ def measured_paths(
 ) -> Callable[[NetworkPath, str], dict[str, Metric]]:
     """Look up what was measured of a path, by a user's own transfers and by those that all believe,
     as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import Known, Listed, path_metrics
     from network_provisioner.controllers.routes import default_path
     from network_provisioner.selection.transit import Metric
@@ -235,7 +235,7 @@ def measured_figures(
     archive: Archive, topology: Topology, clock: Callable[[], float] = time.time
 ) -> FiguresOf:
     """Look up what transfers over a path are tuned by, as it was up to :data:`_KNOWN_S` ago."""
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import Listed
     from monitors.archive.tuning import figures
     from network_provisioner.controllers.routes import default_path
@@ -255,7 +255,7 @@ def measured_best_effort(
     """Look up what transfers without a path of their own reached between two sites, a user's own
     and those that all believe: bit/s and the age in seconds, or None."""
 
-    from monitors.archive.believed import BelievedBy
+    from monitors.archive.estimate_sources import BelievedBy
     from monitors.archive.knowledge import path_throughput
     from monitors.archive.transfers import BEST_EFFORT
 

@@ -1,15 +1,21 @@
-"""What HTCondor hands to a transfer plug-in, and what it takes from it, as text."""
+"""What HTCondor hands to a transfer plug-in, and what it takes from it, as text; and how many
+streams a transfer has."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import ceil
 
-from condor_plugins.jobs.jobad import Value, line
+from condor_plugins.jobs.jobad import JobAd, Value, line, number
 
 Result = Mapping[str, "Value | Mapping[str, Value]"]
 _TOKEN = re.compile(r'[\[\]]|(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
+
+CHUNK = 8 * 2**20  # what a stream takes at a time
+BLOCK = 2 * 2**20  # what one request of iRODS's protocol moves
+USUAL, MOST = 3, 16  # python-irodsclient's own default, and what a zone can be asked for
 
 
 def wanted(ads: str) -> list[tuple[str, str]]:
@@ -39,3 +45,20 @@ def _inner(ad: Result) -> str:
         for name, value in ad.items()
     )
     return "".join(f"{one}; " for one in lines)
+
+
+def streams(ad: JobAd, size: int, window: int) -> int:
+    """For a file of ``size`` bytes, where TCP has at most ``window`` bytes under way.
+
+    The job's ad says how many (``AdonStreams``, the template's), or what its path can do
+    (``AdonRateBps``, ``AdonRttSeconds``): enough to fill it, and no fewer than usual. iRODS asks
+    for one block after the other, so each costs a round trip for the request, and one for each
+    window that it fills, in which the other streams use the path.
+    """
+    told, rate, rtt = (number(ad, f"Adon{name}") for name in ("Streams", "RateBps", "RttSeconds"))
+    count = USUAL
+    if told is not None and told >= 1:
+        count = int(told)
+    elif rate is not None and rtt is not None:
+        count = max(USUAL, 1 + ceil(rate / 8 * rtt * (1 / BLOCK + 1 / window)))
+    return max(1, min(count, MOST, ceil(size / CHUNK)))

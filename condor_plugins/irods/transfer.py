@@ -40,7 +40,7 @@ from irods.session import iRODSSession
 
 from condor_plugins.irods.account import SILENCE_S
 from condor_plugins.irods.messages import broken
-from condor_plugins.irods.tuning import BLOCK, CHUNK
+from condor_plugins.irods.results import BLOCK, CHUNK
 from network_provisioner.base.errors import InputError
 
 _GOOD = "1"

@@ -30,6 +30,7 @@ _JOB = re.compile(
     r"(?P<schedd>[!-~]+)-(?P<cluster>[0-9]+)\.(?P<proc>[0-9]+)-[0-9]+(?:\.common(?P<shadow>[0-9]+))?\Z"
 )
 _COMMON = re.compile(r"\.common[0-9]+\Z")
+_LONGEST = 200  # characters of a name that is passed on
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,9 +104,6 @@ def shadow_number(job: str) -> tuple[int, int] | None:
     if found is None:
         return None
     return int(found["cluster"]), -int(found["shadow"]) if found["shadow"] else int(found["proc"])
-
-
-_LONGEST = 200  # characters of a name that is passed on
 
 
 def ends(ad: JobAd, home: str, direction: Direction) -> tuple[str, str]:

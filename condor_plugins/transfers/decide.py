@@ -25,8 +25,8 @@ from condor_plugins.jobs.request_builder import (
 )
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.run_state import RunState, RunStates
-from condor_plugins.urls.moved import Ad, UsualRates, moved, plugins_s, slow
 from condor_plugins.urls.sources import paths_of, url_request
+from condor_plugins.urls.transfer_history import Ad, UsualRates, moved, plugins_s, slow
 from monitors.jobs.executions import Phase
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import goodput
@@ -40,6 +40,13 @@ _WITH_OUTPUT = ("success", "evicted")  # ends of a run before which output may b
 _RENEW_BELOW_S, RENEWED_S = 60.0, 180.0
 _HOLDING = (2, 6, 7)  # JobStatus of a job that has a slot: running, sending output, suspended
 _BLOCKED = 9  # the same, of one that waits for common files
+_LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
+# Output that takes less is sent before somebody who hears of it can ask for a path.
+_QUICK_S = 1.0
+_LEAD_S = 5.0  # between two looks, and for the path to be there
+RECENT_S = 3600.0  # what happened earlier is nobody's business any more
+_TOO_LATE = "best effort: output had been sent before a path could be asked for"
+_SILENT = "best effort: the hook before the transfer did not answer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +228,6 @@ def _is_sure(run: Run, state: RunState | None, known: Observed) -> bool:
     return state is not None and state.phase in (Phase.INPUT, Phase.OUTPUT)
 
 
-_LAST, _KINDS = 7, 1000  # runs remembered of each kind of job, and kinds of jobs
-# Output that takes less is sent before somebody who hears of it can ask for a path.
-_QUICK_S = 1.0
-_LEAD_S = 5.0  # between two looks, and for the path to be there
-
-
 class OutputHistory:
     """What runs sent back, by what they ran: the transformation where Pegasus names it, else the
     program, for each owner."""
@@ -277,11 +278,6 @@ def _kind(ad: JobAd) -> tuple[str, str]:
     if program in CLUSTERS:  # merge_t-run-1_0_PID1_ID1
         program = text(ad, "DAGNodeName").partition("_PID")[0]
     return text(ad, "Owner"), program
-
-
-RECENT_S = 3600.0  # what happened earlier is nobody's business any more
-_TOO_LATE = "best effort: output had been sent before a path could be asked for"
-_SILENT = "best effort: the hook before the transfer did not answer"
 
 
 def due_requests(

@@ -16,7 +16,7 @@ from condor_plugins.jobs.request_builder import (
     shadow_number,
 )
 from condor_plugins.transfers.decide import QueuedJob
-from condor_plugins.urls.moved import Ad, disk_waits
+from condor_plugins.urls.transfer_history import Ad, disk_waits
 from network_provisioner.base.errors import AdonError
 
 _AT_ONCE = 200  # jobs in one question

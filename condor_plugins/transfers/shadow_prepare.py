@@ -26,6 +26,7 @@ import sys
 _GONE_MS = 0
 # The shadow gives a hook 120 s (ADON_HOOK_SHADOW_PREPARE_JOB_TIMEOUT), then starts the job over.
 MOST_PATIENCE_S = 90.0
+_COLLECTOR_S = 5.0
 
 
 def main(argv: list[str]) -> int:
@@ -62,9 +63,6 @@ def prepare(argv: list[str], text: str) -> "dict[str, str | int | float | bool]"
     if is_common(ad):
         known |= _machine(ad)
     return known | _sent(argv, ad | known, size, elsewhere)
-
-
-_COLLECTOR_S = 5.0
 
 
 def _machine(ad: "dict[str, str | int | float | bool]") -> "dict[str, str | int | float | bool]":

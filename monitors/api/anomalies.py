@@ -8,8 +8,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from monitors.alerts.anomalies.model import Anomaly, SeriesLimits
-from monitors.alerts.anomalies.records import METRIC, from_measurement, together
+from monitors.alerts.anomalies.model import (
+    METRIC,
+    Anomaly,
+    SeriesLimits,
+    from_measurement,
+    together,
+)
 from monitors.archive.archive import Archive, Selection
 from monitors.rules import Rules
 from network_provisioner.access import May

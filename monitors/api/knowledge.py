@@ -22,7 +22,7 @@ from monitors.api.archive_shapes import (
 from monitors.api.streams import AnswerLimit, Stream
 from monitors.archive import knowledge
 from monitors.archive.archive import Archive, Estimate, Measurement, Selection
-from monitors.archive.believed import BelievedBy
+from monitors.archive.estimate_sources import BelievedBy
 from monitors.archive.export import check_format, csv_parts, write_parquet
 from monitors.archive.retention.horizons import DAY_S, HOUR_S, QUANTILES
 from monitors.archive.retention.rollups import as_dict, roll_ups
@@ -179,8 +179,8 @@ def _add_estimates(
     @routes.post("/v1/estimates", response_model=EstimatesAnswer)
     def estimates(body: EstimatesBody, caller: Caller) -> Response:
         """All that site selection reads of these sites, the paths between them and these
-        transformations, as far as the caller may see it: what :mod:`monitors.archive.asked` asks
-        once for a whole workflow."""
+        transformations, as far as the caller may see it: what
+        :mod:`monitors.archive.estimate_sources` asks once for a whole workflow."""
         caller.need(May.SEE)
         now, may_see = clock(), partial(rules.may_see_series, caller)
         sites, transformations = frozenset(body.sites), frozenset(body.transformations)

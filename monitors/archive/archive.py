@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from monitors.archive.estimating import estimated
+from monitors.archive.retention.rollups import estimated
 from monitors.archive.stores import selection as statements
 from monitors.archive.stores.base import ArchiveError, Engine, Row
 from monitors.archive.stores.selection import Cursor, Selection

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Protocol
 
-from monitors.archive.transfer_times import Moved, transfer_times
-from monitors.archive.transfers import BEST_EFFORT, disk_subject
+from monitors.archive.transfers import BEST_EFFORT, Moved, disk_subject, transfer_times
 from monitors.base.estimates import WINDOW, Estimate
 from monitors.base.measurement import Measurement, number_in
 from network_provisioner.topology.graph import way_of
@@ -35,6 +34,12 @@ _OF_NO_PLACE = frozenset({"belief_error"})
 _MOST_PAIRS = 1024  # of sites whose terms are kept
 _TRANSFERS = ("job_transfer", "throughput")
 _MADE_OF = dict.fromkeys(_TERMS, _TRANSFERS)
+_OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
+_FOR_MAPPING = (
+    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
+    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
+    *_TERMS, *sorted(_OF_PATHS), _PROBES,
+)  # fmt: skip
 
 
 class Source(Protocol):
@@ -155,9 +160,6 @@ def path_metrics(
     return {name: known for name, known in found.items() if known is not None}
 
 
-_OF_A_PATH = {"throughput": _PROBES, "delay": "rtt", "jitter": "jitter", "loss": "loss"}
-
-
 def _newest(found: Sequence[Known | None]) -> Known | None:
     return max((one for one in found if one is not None), key=lambda one: one.at, default=None)
 
@@ -232,13 +234,6 @@ class Knowledge:
     def subjects(self, metric: str) -> Sequence[str]:
         """The archive's."""
         return self._source.subjects(metric)
-
-
-_FOR_MAPPING = (
-    "queue_wait", "output_ratio", "compute_rate", "runtime", "throughput", "transfer_setup",
-    "dag_overhead", _DISKS, *sorted(_OF_NO_PLACE),
-    *_TERMS, *sorted(_OF_PATHS), _PROBES,
-)  # fmt: skip
 
 
 class Listed:

@@ -74,6 +74,16 @@ OF_NETWORK = frozenset(
 """Metrics that brokers and agents measure, and all decide by."""
 
 _CLAIM = "transfer of "
+AHEAD_S = 3600.0
+"""How far ahead of our clock a measurement may say that it was true, in seconds: clocks differ."""
+_MOST = {
+    "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
+}  # fmt: skip
+_MOST_OF_OTHERS = 1e18
+OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
+"""Metrics whose subject is the workflow that they belong to."""
+# What was written before nulls were written for them.
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def claimed_by(user: str) -> str:
@@ -91,18 +101,6 @@ def believed(users: Collection[str]) -> tuple[str, list[object]]:
     mine = [claimed_by(user) for user in users]
     marks = ", ".join("?" * len(mine)) or "NULL"
     return f"(substr(source, 1, {len(_CLAIM)}) <> ? OR source IN ({marks}))", [_CLAIM, *mine]
-
-
-AHEAD_S = 3600.0
-"""How far ahead of our clock a measurement may say that it was true, in seconds: clocks differ."""
-
-_MOST = {
-    "bit/s": MAX_RATE_BPS, "byte/s": MAX_RATE_BPS, "s": MAX_DURATION_S, "byte": MAX_SIZE_BYTES,
-}  # fmt: skip
-_MOST_OF_OTHERS = 1e18
-
-OF_WORKFLOWS = frozenset({"workflow", "status", "held"})
-"""Metrics whose subject is the workflow that they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +207,6 @@ def from_row(row: tuple[Any, ...]) -> Measurement:
     key, metric, subject, value, unit, at, source, workflow, details = row
     known = _DECODER.decode(details) if details else {}
     return Measurement(key, metric, subject, value, unit, at, source, workflow, known)
-
-
-# What was written before nulls were written for them.
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def number_in(value: object, most: float = 2**53) -> float | None:

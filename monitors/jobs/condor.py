@@ -33,6 +33,10 @@ _ENVIRONMENT = ("PATH", "LANG", "TZ", "CONDOR_CONFIG")
 
 Run = Callable[[Sequence[str]], str | None]
 Ad = Mapping[str, Any]
+_QUEUE_S = 60.0  # for so long one answer serves all workflows
+_SAME_S = 2.0  # the queue has whole seconds
+_REMOVED, _COMPLETED = 3, 4
+_WANTED = "ClusterId,QDate,JobStatus,ExitCode,CompletionDate,EnteredCurrentStatus,RemoveReason"
 
 
 def printed(
@@ -84,12 +88,6 @@ def ads(text: str | None) -> list[Ad] | None:
     except (ValueError, RecursionError):
         return None
     return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None
-
-
-_QUEUE_S = 60.0  # for so long one answer serves all workflows
-_SAME_S = 2.0  # the queue has whole seconds
-_REMOVED, _COMPLETED = 3, 4
-_WANTED = "ClusterId,QDate,JobStatus,ExitCode,CompletionDate,EnteredCurrentStatus,RemoveReason"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from monitors.workflows.planned.owned import as_owner, read_text
+from monitors.workflows.planned.foreign_files import as_owner, read_text
 
 ENDING = ".json"
 LOCK = "lock"

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from monitors.jobs.condor import PATIENCE_S, Run, ads, printed
 from monitors.workflows.logs.tail import state_of
 from monitors.workflows.logs.watch import ANY, FileWatch, open_watch
-from monitors.workflows.planned.owned import as_owner, read_bytes, read_text
+from monitors.workflows.planned.foreign_files import as_owner, read_bytes, read_text
 from monitors.workflows.planned.sub_workflows import root_of
 from monitors.workflows.planned.submit_dir import dag_of
 

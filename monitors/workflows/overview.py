@@ -23,6 +23,16 @@ R = TypeVar("R")
 _DONE = WorkflowState.DONE
 PLANNED, STUCK = "planned", "stuck"
 STATES = (PLANNED, *(str(state) for state in WorkflowState), STUCK)
+_METRICS = ("workflow", "status", "held")
+_PAGE = 5000
+MaySee = Callable[[Measurement], bool]
+_OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
+    "str": text,
+    "str | None": lambda found, name: text(found, name) or None,
+    "int": lambda found, name: whole(found, name) or 0,
+    "int | None": whole,
+    "float | None": number,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +199,6 @@ def status_of(measurement: Measurement) -> Status | None:
     return None
 
 
-_METRICS = ("workflow", "status", "held")
-_PAGE = 5000
-
-MaySee = Callable[[Measurement], bool]
-
-
 class KnownWorkflows:
     """Of one archive; threads may share it. ``clock`` gives Unix seconds."""
 
@@ -347,15 +351,6 @@ class TransferRow:
     transit: str
     tool: str
     direction: str
-
-
-_OF_DETAILS: dict[str, Callable[[Measurement, str], object]] = {
-    "str": text,
-    "str | None": lambda found, name: text(found, name) or None,
-    "int": lambda found, name: whole(found, name) or 0,
-    "int | None": whole,
-    "float | None": number,
-}
 
 
 def _row(row: type[R], found: Measurement, **known: object) -> R:

@@ -20,6 +20,13 @@ from monitors.workflows.logs.dagman import DagmanParser
 from monitors.workflows.logs.records import OUR_RECORD, end_of, read_record, versions
 from monitors.workflows.planned.submit_dir import JobKind, PlannedJob, SubmitDir
 
+_TAIL_BYTES = 1 << 16
+_MOST_LINES = 20
+_MOST_COLUMNS = 400
+_COMPLAINT = re.compile(
+    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
@@ -77,14 +84,6 @@ def _times(attempt: Attempt) -> JobTimes:
         status=attempt.outcome,
         attempt=attempt.number,
     )
-
-
-_TAIL_BYTES = 1 << 16
-_MOST_LINES = 20
-_MOST_COLUMNS = 400
-_COMPLAINT = re.compile(
-    r"^[\d/:. -]{14,40}(?: \([^)]*\))* (ERROR[: ].+?|.*\bfatal\b.*?)\s*$", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 USER, ALL = "user", "all"
 _AGAIN_S = 10.0  # after what should not have happened
 _STOP_S = 60.0
+KIND = "refresh"
+LOOK_S = 0.2  # how often requests are looked for
 
 
 def check_workflows(workflows: Sequence[str]) -> None:
@@ -151,10 +153,6 @@ class Named:
             *map(FoundWorkflow, folders),
             *(FoundWorkflow(dag.parent, dag.name) for dag in dags),
         ]
-
-
-KIND = "refresh"
-LOOK_S = 0.2  # how often requests are looked for
 
 
 class Follows(Protocol):

@@ -32,6 +32,9 @@ _MOST = 5000
 # What it says of a request that it will never take. Anything else may go another time.
 _REFUSED = frozenset({"bad_request", "bad_time", "forbidden", "too_large"})
 _MOST_REASONS = 100  # that are told apart
+_WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
+_AGAIN_S = 5.0
+_KEPT = 1000
 
 
 class Sink(Protocol):
@@ -171,11 +174,6 @@ def _batches(measurements: Iterable[Measurement]) -> Iterator[list[dict[str, Any
         size += length
     if batch:
         yield batch
-
-
-_WAIT_S = 10.0  # the broker holds a question for so long where there is nothing to answer
-_AGAIN_S = 5.0
-_KEPT = 1000
 
 
 class BrokerRequests:

@@ -26,6 +26,17 @@ from network_provisioner.client.broker import BrokerClient
 from pegasus_hooks.advance.predict import Pair, Window
 
 Key = tuple[str, Pair]
+log = logging.getLogger(__name__)
+MOST_AT_ONCE = 256  # requests in one question
+STUCK_S = 10.0  # until it is tried again to move what could not be moved
+MOST_ROUNDS = 5  # that one transfer is reserved for anew, each time under another id
+_WAITS = LIVE | {TransitState.QUEUED}
+# Nothing about the request is wrong: it may be asked again.
+_PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "timeout"})
+# It cannot be moved so, but what is held stays held.
+_REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
+RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
+"""What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +169,6 @@ def _moved(
     if abs(start - held.start) <= off and -off <= held.end - end <= off + 0.5 * (end - start):
         return None
     return Shift(held, start, end, round(window.size_bytes))
-
-
-log = logging.getLogger(__name__)
-
-MOST_AT_ONCE = 256  # requests in one question
-STUCK_S = 10.0  # until it is tried again to move what could not be moved
-MOST_ROUNDS = 5  # that one transfer is reserved for anew, each time under another id
-_WAITS = LIVE | {TransitState.QUEUED}
-# Nothing about the request is wrong: it may be asked again.
-_PASSING = frozenset({"controller_unavailable", "store_unavailable", "busy", "timeout"})
-# It cannot be moved so, but what is held stays held.
-_REFUSALS = frozenset({"conflict", "bad_time", "controller_unavailable", "store_unavailable"})
-
-
-RequestsOf = Callable[[str], Mapping[Pair, TransitRequest]]
-"""What the PRE of a job will ask for, by pair of sites. Raises InputError, OSError."""
 
 
 def reserved_in_advance(transit: Transit) -> AdvanceReservation | None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from monitors.archive.asked import ask
+from monitors.archive.estimate_sources import ask
 from monitors.jobs.jobs import DagmanState, Jobs
 from monitors.watcher.events import Watched
 from monitors.workflows.planned.dag import PlannedDag, read_dag
@@ -23,17 +23,17 @@ from network_provisioner.client.broker import BrokerClient
 from network_provisioner.client.hookclient import client_of
 from network_provisioner.client.hookconfig import HookConfig
 from network_provisioner.topology.graph import Topology
-from pegasus_hooks.advance.beliefs import BeliefReader, Beliefs
 from pegasus_hooks.advance.booking import (
     CorrectionRules,
     Corrections,
     WorkflowReservations,
 )
+from pegasus_hooks.advance.job_estimates import BeliefReader, Beliefs
 from pegasus_hooks.advance.predict import Pair, Prediction, predict
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, progress_of
 from pegasus_hooks.prepost import prejob
 from pegasus_hooks.prepost.prejob import HookedJob
-from site_selector.estimates.beliefs import MeasurementSource
+from site_selector.estimates.world import MeasurementSource
 
 log = logging.getLogger(__name__)
 

@@ -23,15 +23,20 @@ import numpy as np
 
 from monitors.workflows.planned.dag import Moving, Node, PlannedDag
 from network_provisioner.base.units import bits, transfer_time
-from pegasus_hooks.advance.beliefs import Beliefs
+from pegasus_hooks.advance.job_estimates import Beliefs
 from pegasus_hooks.advance.progress import NOT_BEGUN, JobPhase, JobProgress, Progress
 from site_selector.cost import Array
-from site_selector.estimates.believe import DEFAULT_WORKERS
+from site_selector.estimates.estimating import DEFAULT_WORKERS
 from site_selector.mapping.estimator import Estimator, Schedule
 from site_selector.problem import NEVER_S, Problem
 
 SitePlace = tuple[str, bool]
 """A site, and whether its door is meant, where nobody waits for a worker."""
+LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
+LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
+SUBMIT_SITE = "local"
+_FIRST = 1e15  # more urgent than any priority of DAGMan
+Pair = tuple[str, str]
 
 
 @dataclass(slots=True)
@@ -106,14 +111,6 @@ def _seconds_per_byte(names: list[str], beliefs: Beliefs) -> Array:
             if src != dst:
                 out[a, b] = transfer_time(1, beliefs.rate((src, dst)))
     return out
-
-
-LEAST_LEFT = 0.25  # of the time a job has run, where it has run longer than was believed
-LEAST_MOVED = 0.05  # of a transfer is still to come as long as its job has not ended
-SUBMIT_SITE = "local"
-_FIRST = 1e15  # more urgent than any priority of DAGMan
-
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)

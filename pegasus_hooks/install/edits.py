@@ -25,6 +25,13 @@ from pathlib import Path
 from network_provisioner.base.errors import InputError
 
 _PART = ".adon-part"  # no name that Pegasus would put on its class path
+_BEGIN = b"# >>> adon"
+_END = b"# <<< adon"
+_HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo' >>>"
+_TAIL = "# <<< adon <<<"
+_CREATED = "# this file was made by adon"
+_FOLDER = "# and its folder, too"
+_SECTION = re.compile(r"# (\w+): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +214,6 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-
-
-_BEGIN = b"# >>> adon"
-_END = b"# <<< adon"
-_HEAD = "# >>> adon: written by 'adon install pegasus', taken out by its '--undo' >>>"
-_TAIL = "# <<< adon <<<"
-_CREATED = "# this file was made by adon"
-_FOLDER = "# and its folder, too"
-_SECTION = re.compile(r"# (\w+): ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,13 @@ from pegasus_hooks.install.parts import (
 from pegasus_hooks.prepost import hookscripts
 from site_selector.catalogs import properties
 
+PROC = Path("/proc")
+_OPTION = b"-Dag"  # by which DAGMan, and Pegasus's program around it, are told what to run
+_PLANNING = b".pre.sh "  # the PRE by which DAGMan plans a sub-workflow
+_QUEUE = ("condor_q", "-allusers", "-constraint", "JobUniverse == 7", "-af", "Iwd")
+_QUEUE_S = 20.0
+Folders = Callable[[], Iterable[Path]]
+
 
 def changes_to_install(
     place: InstallTarget,
@@ -235,15 +242,6 @@ def _entries(path: Path, content: bytes) -> list[tuple[int, str, str]]:
         return list(properties.entries(content.decode("utf-8", "surrogateescape")))
     except ValueError as error:
         raise InputError(f"{path}: {error}, expected a property file that Pegasus reads") from None
-
-
-PROC = Path("/proc")
-_OPTION = b"-Dag"  # by which DAGMan, and Pegasus's program around it, are told what to run
-_PLANNING = b".pre.sh "  # the PRE by which DAGMan plans a sub-workflow
-_QUEUE = ("condor_q", "-allusers", "-constraint", "JobUniverse == 7", "-af", "Iwd")
-_QUEUE_S = 20.0
-
-Folders = Callable[[], Iterable[Path]]
 
 
 def needing(place: InstallTarget, sources: Iterable[Folders] = ()) -> dict[str, list[Path]]:

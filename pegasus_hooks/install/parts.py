@@ -28,6 +28,11 @@ NAMES = (SELECTOR, HOOKS)
 CALLOUT = Path(__file__).resolve().parents[1] / "callout.py"
 _PATH_PROPERTY = "pegasus.selector.site.path"
 _ENV_PROPERTY = "pegasus.selector.site.env."
+# Every file that any part ever brought, so that a later version can take it out; of a jar a class
+# in it by which it is known as ours.
+JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"}
+# The configuration last: it is there as long as a script that names it.
+PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +150,6 @@ def hook_files(
         hookscripts.PRE_NAME: ProgramFile(hookscripts.pre_script(commands).encode(), 0o755),
         hookscripts.POST_NAME: ProgramFile(exitcode_script.encode(), 0o755),
     }
-
-
-# Every file that any part ever brought, so that a later version can take it out; of a jar a class
-# in it by which it is known as ours.
-JARS = {plugin.JAR_NAME: plugin.SITE_SELECTOR_CLASS.replace(".", "/") + ".class"}
-# The configuration last: it is there as long as a script that names it.
-PROGRAMS = (hookscripts.PRE_NAME, hookscripts.POST_NAME, hookscripts.CONFIG_NAME)
 
 
 def names_plugin(file: Path) -> bool:

@@ -21,6 +21,8 @@ _STAMP = re.compile(r"^[\d.: ]+UTC: \[\w[\w ]*\]\s*")
 # Java says where; what counts stands before it, last in a chain of causes.
 _AT = re.compile(r"\s+at [\w.$]+\(\w+\.java:\d+\)\s*$")
 _CAUSE = re.compile(r"^(?:\s*\[\d+\]|Caused by:) (?:[\w.$]+(?:Exception|Error): )?(.*)")
+_OF_A_SUCCESS = {"$RETRY": "0", "$MAX_RETRIES": "0", "$RETURN": "0"}  # DAGMan's macros
+_RECORD = "- invocation: True\n  mainjob:\n    status:\n      raw: 0\n"  # as kickstart writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,6 @@ def _scripts_in(submit: Path, pre: str, post: str, env: Mapping[str, str]) -> Ve
         if trouble:
             return Verification(False, f"{words[0]} does not run: {trouble}")
     return Verification(True, f"PRE and POST around its {len(jobs)} transfer jobs")
-
-
-_OF_A_SUCCESS = {"$RETRY": "0", "$MAX_RETRIES": "0", "$RETURN": "0"}  # DAGMan's macros
-_RECORD = "- invocation: True\n  mainjob:\n    status:\n      raw: 0\n"  # as kickstart writes it
 
 
 def _trouble(kind: str, command: list[str], cwd: Path, env: Mapping[str, str]) -> str:

@@ -47,6 +47,11 @@ _RESOURCES = (
     ("cores", "request_cpus", ""), ("memory", "request_memory", " MB"),
     ("gpus", "request_gpus", ""), ("diskspace", "request_disk", " MB"),
 )  # fmt: skip
+JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
+PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
+PROPERTIES = "pegasus.properties"
+KINDS = ("site", "replica", "transformation")
+CONFIGURATION = "sharedfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +256,6 @@ def category_of(job: ExecutableJob) -> str | None:
     }.get(job.kind)
 
 
-JOBSTATE_LOG, DAGMAN_CONFIG = "jobstate.log", "dagman.config"
-
-
 def write_dag(
     directory: Path,
     file_name: str,
@@ -299,10 +301,6 @@ def _dag_lines(
         yield f"CATEGORY {name} {category}"
 
 
-PLANNER_VERSION = "ADON embedded planner (no Pegasus on this machine)"
-PROPERTIES = "pegasus.properties"
-
-
 def braindump_text(
     facts: SubmitFacts, workflow: Workflow, sources: Sources, output_site: str
 ) -> str:
@@ -342,10 +340,6 @@ def braindump_text(
         f"{key}: {'null' if value is None else json.dumps(value)}\n"
         for key, value in values.items()
     )
-
-
-KINDS = ("site", "replica", "transformation")
-CONFIGURATION = "sharedfs"
 
 
 def properties_text(facts: SubmitFacts, files: Iterable[str]) -> str:

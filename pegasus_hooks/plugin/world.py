@@ -29,6 +29,7 @@ from site_selector.inputs import CONFIGURATION_PROFILE, Inputs, configurations_o
 WARNING = "warning: "  # what a note begins with that the planner shows without -v
 
 Look = Callable[[Sequence[str]], Mapping[str, Replica]]
+_NOWHERE = Document(WHAT, "", {})
 
 
 def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
@@ -57,9 +58,6 @@ def inputs_of(request: Request, find: Look, note: Note) -> Inputs:
         by_level=not request.priorities,
         for_all_jobs=priority_profiles(request.profiles),
     )
-
-
-_NOWHERE = Document(WHAT, "", {})
 
 
 def _sites(request: Request, note: Note) -> dict[str, Site]:

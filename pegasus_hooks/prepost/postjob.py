@@ -29,6 +29,8 @@ from pegasus_hooks.prepost import sizes, tuning
 from pegasus_hooks.prepost.decision import to_give_back
 from pegasus_hooks.prepost.prejob import MULTIPART_ENDING, HookedJob, job_requests, moves_at
 
+_FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
+
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
@@ -72,8 +74,6 @@ def pair_result(
         total = None if total is None or size is None else total + size
     return PairResult(total if done else None, seconds_of(done), len(done), len(mine) - len(done))
 
-
-_FILE_CLOCK_S = 2.0  # coarse file times must not hide a record written right after PRE
 
 _NOTHING = PairResult(None, 0.0, 0, 0)
 

@@ -46,6 +46,14 @@ _PROJECT = re.compile(
     r"^[ \t]*(?:(?:\+|MY\.)ProjectName|accounting_group)[ \t]*=[ \t]*(.*?)[ \t]*$", re.I | re.M
 )
 _LONGEST = 200  # characters of a name that is passed on
+MULTIPART_ENDING = ".multipart"
+# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
+# the path of the job's output without its ending.
+_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
+DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
+_LATER = "its outputs leave when its program has ended: no path is kept that long"
+Register = Callable[[Path, str], None]
+"""Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +87,6 @@ def _project(submit_text: str) -> str:
 def _name(text: str) -> str:
     """What the broker takes as a name: printable, and no longer than a name should be."""
     return "".join(c for c in text if c.isprintable())[:_LONGEST]
-
-
-MULTIPART_ENDING = ".multipart"
-# Outside PegasusLite nobody tells pegasus-transfer where to leave its records. $Fpn is HTCondor's:
-# the path of the job's output without its ending.
-_RECORDS = f"$Fpn(output){MULTIPART_ENDING}"
-DEFER_STATUS = 4  # of a PRE that is to be run again later: ``SCRIPT DEFER 4 30 PRE <job> …``
-_LATER = "its outputs leave when its program has ended: no path is kept that long"
-
-Register = Callable[[Path, str], None]
-"""Notes, for the watcher, that the workflow (by its uuid) in a submit directory runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ very file that was there before. The workflow must be block-style YAML, as Pegas
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,23 @@ from pegasus_hooks.provisioning.step import (
     ProvisioningStep,
     to_arguments,
 )
-from pegasus_hooks.provisioning.wide_levels import WideLevels
+from pegasus_hooks.provisioning.wide_levels import FileLocations, WideLevels, needs_of, wide_levels
 from site_selector.catalogs.documents import Document, Key, parse_document
-from site_selector.catalogs.entries import SUBMIT_SITE
-from site_selector.catalogs.workflow import WHAT
+from site_selector.catalogs.entries import SUBMIT_SITE, ReplicaCatalog
+from site_selector.catalogs.properties import expanded
+from site_selector.catalogs.workflow import WHAT, Workflow, workflow_of
 from site_selector.inputs import TRANSFORMATION_CATALOG
 
 _VERSION = "1.0"
 _SUCCEEDS = str(Path(__file__).with_name("succeed.py"))
+
+_PROGRAM = Path(__file__).with_name("job.py")
+_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
+_END = "# <<< adon <<<"
+_BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
+_WAS = "# in place of: "
+_INSTEAD = re.compile(rf"^ *{re.escape(_WAS)}(.*\n)", re.M)
+_ENTRY = re.compile(r"( *)- ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +99,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set):
         return [_plain(item) for item in value]
     return value
-
-
-_BEGIN = "# >>> adon: written by 'adon workflow provision', taken out by its '--undo' >>>"
-_END = "# <<< adon <<<"
-_BLOCK = re.compile(rf"^ *{re.escape(_BEGIN)}\n.*?^ *{re.escape(_END)}(?:\n|\Z)", re.M | re.S)
-_WAS = "# in place of: "
-_INSTEAD = re.compile(rf"^ *{re.escape(_WAS)}(.*\n)", re.M)
-_ENTRY = re.compile(r"( *)- ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +218,85 @@ def _unexpected(document: Document, path: tuple[Key, ...]) -> InputError:
     return document.error(
         path, f"{path[0]!r} is no list in block style, expected YAML as Pegasus writes it"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningOptions:
+    """``min_width``: a level with fewer jobs is not wide. ``hooks`` and ``pool``: configuration
+    files for the jobs, "" to leave network or pool as they are. ``lease_s`` is as in
+    :class:`pegasus_hooks.provisioning.step.ProvisioningStep`, ``execution`` and ``between`` as in
+    :class:`pegasus_hooks.provisioning.wide_levels.FileLocations`."""
+
+    min_width: int
+    hooks: str = ""
+    pool: str = ""
+    lease_s: int = 3600
+    execution: tuple[str, ...] = ()
+    between: str = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedWorkflow:
+    """The new text, and what stands in it."""
+
+    text: str
+    steps: tuple[tuple[WideLevels, ProvisioningStep], ...]
+
+
+def program() -> list[str]:
+    """The interpreter and the words before a job's own. Raises InputError where Pegasus could not
+    hand them on."""
+    words = [sys.executable, "-I", "-S", str(_PROGRAM)]
+    for word in words:
+        if not word.isascii() or any(sign in word for sign in " '\"$\\"):
+            raise InputError(f"found {word!r}, expected ADON in a folder without spaces and quotes")
+    return words
+
+
+def provisioned(
+    document: Document,
+    replicas: ReplicaCatalog | None,
+    options: ProvisioningOptions,
+    words: Sequence[str],
+    variables: Mapping[str, str] = os.environ,
+) -> ProvisionedWorkflow:
+    """``document`` with jobs around its wide levels, those of an earlier time replaced.
+
+    :param document: as it is written; ``${NAME}`` in it stands for one of ``variables``, and stays.
+    :param words: what runs the jobs, see :func:`program`.
+    :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
+    """
+    bare = without(document.text, document.name)
+    if bare != document.text:
+        document = parse_document(bare, document.name, WHAT)
+    read = expanded(document.text, document.name, variables)
+    workflow = workflow_of(parse_document(read, document.name, WHAT))
+    where = _locations(workflow, replicas, options)
+    steps = []
+    for levels in wide_levels(workflow, options.min_width):
+        step = needs_of(workflow, levels, where)
+        paths = step.paths if options.hooks else ()
+        hooks = options.hooks if paths else ""
+        step = replace(step, lease_s=options.lease_s, paths=paths, hooks=hooks, pool=options.pool)
+        steps.append((levels, step))
+    if not steps:
+        return ProvisionedWorkflow(document.text, ())
+    return ProvisionedWorkflow(inserted(document, additions(steps, words)), tuple(steps))
+
+
+def _locations(
+    workflow: Workflow, replicas: ReplicaCatalog | None, options: ProvisioningOptions
+) -> FileLocations:
+    where = FileLocations(options.execution, options.between)
+    if replicas is None:
+        return where
+    sites, sizes = {}, {}
+    for lfn, file in workflow.files.items():
+        found = replicas.find(lfn) if file.producer is None else None
+        if found is None:
+            continue
+        if found.places:
+            sites[lfn] = found.places[0][0]
+        if found.size_bytes is not None:
+            sizes[lfn] = found.size_bytes
+    return replace(where, replicas=sites, sizes=sizes)

@@ -56,18 +56,18 @@ def profiles_of(document: Document, path: tuple[Key, ...], value: Any, what: str
     named = [(k, v) for k, v in value.items() if k[:2] != "x-"] if type(value) is dict else None
     if named is None or not all(keys is None or type(keys) is dict for _, keys in named):
         raise document.error(path, f"{what}: profiles are no mapping of namespaces")
-    found: dict[str, Mapping[str, str]] = {}
+    profiles: dict[str, Mapping[str, str]] = {}
     for namespace, keys in named:
-        found[namespace] = keys or {}
-        if not all(type(v) is str for v in found[namespace].values()):
-            found[namespace] = {
+        profiles[namespace] = keys or {}
+        if not all(type(v) is str for v in profiles[namespace].values()):
+            profiles[namespace] = {
                 key: _profile(document, (*path, namespace, key), v, what)
                 for key, v in keys.items()
                 if key[:2] != "x-"
             }
         if namespace == "pegasus":
-            found[namespace] = {pegasus_key(key): v for key, v in found[namespace].items()}
-    return found
+            profiles[namespace] = {pegasus_key(key): v for key, v in profiles[namespace].items()}
+    return profiles
 
 
 def pegasus_key(key: str) -> str:

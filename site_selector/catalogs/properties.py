@@ -144,10 +144,10 @@ def expanded(text: str, name: str, variables: Mapping[str, str]) -> str:
     in_any_case = {key.lower(): value for key, value in variables.items()}
 
     def put_in(line: str, number: int, around: tuple[str, ...] = ()) -> str:
-        def value_of(found: re.Match[str]) -> str:
-            if found[1]:
-                return "${" + found[2] + "}"
-            variable = found[2].partition(":-")[0]
+        def value_of(match: re.Match[str]) -> str:
+            if match[1]:
+                return "${" + match[2] + "}"
+            variable = match[2].partition(":-")[0]
             value = variables.get(variable, in_any_case.get(variable.lower()))
             if value is None or variable in around:
                 problem = "is not set" if value is None else "stands for itself"

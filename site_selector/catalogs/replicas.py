@@ -53,6 +53,7 @@ SELECT l.lfn, p.site, p.pfn, m.value FROM rc_lfn l JOIN rc_pfn p ON p.lfn_id = l
 LEFT JOIN rc_meta m ON m.lfn_id = l.lfn_id AND m.key = 'size'
 WHERE p.site <> '' AND l.lfn IN ({}) ORDER BY p.pfn_id
 """
+_HERE = ("", "localhost")
 
 
 def find_replicas(
@@ -74,32 +75,32 @@ def find_replicas(
     a file. ``variables``: see :func:`site_selector.catalogs.documents.read_document`.
     """
     names = dict.fromkeys(wanted)
-    found: dict[str, Replica] = {}
+    replicas: dict[str, Replica] = {}
 
     def missing() -> list[str]:
-        return [name for name in names if name not in found]
+        return [name for name in names if name not in replicas]
 
     for directory in directories:
         for lfn in missing():
             path = Path(directory) / lfn
             size = _size_of(path)
             if size is not None:
-                found[lfn] = Replica(lfn, ((SUBMIT_SITE, str(path.absolute())),), size, ())
+                replicas[lfn] = Replica(lfn, ((SUBMIT_SITE, str(path.absolute())),), size, ())
     if inside is not None:
-        found |= _of(inside, missing())
+        replicas |= _of(inside, missing())
     for kind, name in files:
         if missing():
             try:
-                found |= _read(kind, Path(name), missing(), variables)
+                replicas |= _read(kind, Path(name), missing(), variables)
             except InputError as error:
                 if note is None:
                     raise
                 note(f"{error}; its replicas are not known here")
     try:
-        found |= _by_properties(properties, missing(), variables)
+        replicas |= _by_properties(properties, missing(), variables)
     except InputError as error:
         (note or _log.warning)(f"{error}; its replicas are not known here")
-    return found
+    return replicas
 
 
 def _of(catalog: ReplicaCatalog, wanted: Iterable[str]) -> dict[str, Replica]:
@@ -118,9 +119,6 @@ def measured(size_bytes: int | None, places: Iterable[tuple[str, str]]) -> int |
         if site == SUBMIT_SITE and parts.scheme in ("", "file") and parts.netloc in _HERE:
             return _size_of(Path(unquote(parts.path) if parts.scheme else url))
     return None
-
-
-_HERE = ("", "localhost")
 
 
 def _size_of(path: Path) -> int | None:
@@ -145,7 +143,7 @@ def _by_properties(
         if key.startswith(f"{_CATALOG}.mrc."):
             name, _, rest = key.removeprefix(f"{_CATALOG}.mrc.").partition(".")
             members.setdefault(name, {})[f"{_CATALOG}.{rest}" if rest else _CATALOG] = value
-    found: dict[str, Replica] = {}
+    replicas: dict[str, Replica] = {}
     for member in members.values():
         file = member.get(f"{_CATALOG}.file")
         more = (
@@ -153,8 +151,10 @@ def _by_properties(
             if file
             else _by_properties(member, wanted, variables)
         )
-        found |= {lfn: merged(found[lfn], r) if lfn in found else r for lfn, r in more.items()}
-    return found
+        replicas |= {
+            lfn: merged(replicas[lfn], r) if lfn in replicas else r for lfn, r in more.items()
+        }
+    return replicas
 
 
 def _in_directory(properties: Mapping[str, str], wanted: Collection[str]) -> dict[str, Replica]:
@@ -214,8 +214,8 @@ def _read_text(
             except re.error as error:
                 _log.warning("%s: pattern %r: %s; it is left out", path, named, error)
                 continue
-            found = ((lfn, pattern.fullmatch(lfn)) for lfn in wanted)
-            matches = {lfn: filled(pfn, match) for lfn, match in found if match}
+            pattern_matches = ((lfn, pattern.fullmatch(lfn)) for lfn in wanted)
+            matches = {lfn: filled(pfn, match) for lfn, match in pattern_matches if match}
         for lfn, place in matches.items():
             if site:
                 places.setdefault(lfn, []).append((site, place))
@@ -259,8 +259,8 @@ class ReplicaDatabase:
                         if (known := whole_bytes(size or "")) is not None:
                             sizes[lfn] = known
         except errors as error:
-            said = str(error).strip().partition("\n")[0]
-            raise InputError(f"{self.shown}: cannot be read: {said}") from None
+            reason = str(error).strip().partition("\n")[0]
+            raise InputError(f"{self.shown}: cannot be read: {reason}") from None
         return {lfn: Replica(lfn, tuple(at), sizes.get(lfn), ()) for lfn, at in places.items()}
 
     def _driver(self) -> tuple[Any, Any, str]:
@@ -279,13 +279,13 @@ class ReplicaDatabase:
             )
         import psycopg  # noqa: PLC0415  (takes longer than most mappings)
 
-        said = dict(parse_qsl(query))
+        parameters = dict(parse_qsl(query))
         account: dict[str, Any] = {
-            "user": self.user or said.get("user"),
-            "password": self.password or said.get("password"),
-            "sslmode": said.get("sslmode"),
-            "options": f"-csearch_path={said['currentSchema']}"
-            if "currentSchema" in said
+            "user": self.user or parameters.get("user"),
+            "password": self.password or parameters.get("password"),
+            "sslmode": parameters.get("sslmode"),
+            "options": f"-csearch_path={parameters['currentSchema']}"
+            if "currentSchema" in parameters
             else None,
             "connect_timeout": _TIMEOUT_S,
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from site_selector.catalogs.workflow import Job
-from site_selector.estimates.beliefs import ComputeBelief, PathBelief, World
+from site_selector.estimates.world import ComputeBelief, PathBelief, World
 from site_selector.inputs import Inputs
 from site_selector.mapping.estimator import Schedule
 from site_selector.mapping.placement import Alternative, Move, Placement
@@ -106,15 +106,15 @@ class _Describer:
             return None
         return int(self.priority[number])
 
-    def _alternatives(self, job: int, found: JobTerms) -> tuple[Alternative, ...]:
-        problem, terms = self.problem, found.terms
+    def _alternatives(self, job: int, job_terms: JobTerms) -> tuple[Alternative, ...]:
+        problem, terms = self.problem, job_terms.terms
         options = []
         for s in problem.allowed[job]:
             if self.places is not None and s not in self.places:
                 continue
             moved = [
                 (size * float(problem.seconds_per_byte[ends]), ends, size)
-                for ends, size in sorted(found.moves(job, s).items())
+                for ends, size in sorted(job_terms.moves(job, s).items())
             ]
             slowest = self._path(max(moved)[1]) if moved else None
             options.append(
@@ -127,8 +127,8 @@ class _Describer:
                     slowest.bound if slowest else "",
                     slowest.name if slowest else "",
                     float(problem.input_bytes[job]),
-                    float(found.s_t_bytes[job, s]),
-                    self._inputs(job, s, float(found.share[job, s]), slowest),
+                    float(job_terms.s_t_bytes[job, s]),
+                    self._inputs(job, s, float(job_terms.share[job, s]), slowest),
                     tuple(self._path(ends).move(size) for _, ends, size in moved),
                 )
             )
@@ -151,17 +151,17 @@ class _Describer:
         path = slowest.name if slowest is not None else ""
         name = self.inputs.workflow.jobs[problem.jobs[job]].transformation
         key = (name, s, share, id(belief), rate, path)
-        found = self.inputs_of.get(key)
-        if found is None:
+        inputs = self.inputs_of.get(key)
+        if inputs is None:
             n, where = self.workers[s], (name, problem.places[s])
             if where not in self.waits:
                 self.waits[where] = self.world.wait(*where).as_dict(self.world.now)
             t_q = self.waits[where]
-            found = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
+            inputs = {"t_q": t_q, "n": {**n, "used": share}, "gamma_c": self._gamma_c(belief, rate)}
             if slowest is not None:
-                found["gamma_a"], found["gamma_t"] = slowest.gamma_a, slowest.gamma_t
-            self.inputs_of[key] = found
-        return found
+                inputs["gamma_a"], inputs["gamma_t"] = slowest.gamma_a, slowest.gamma_t
+            self.inputs_of[key] = inputs
+        return inputs
 
     def _gamma_c(self, belief: ComputeBelief, rate: float) -> dict[str, Any]:
         """The belief as a rate of this job, with its deviation in proportion."""
@@ -208,14 +208,14 @@ def queued(problem: Problem, world: World, assignment: Sequence[int]) -> dict[in
     anyone knows, or nothing is left of the bandwidth of a path that it needs."""
     sites = [world.sites[name] for name in problem.places[: problem.n_sites]]
     blocked = bool((problem.seconds_per_byte >= NEVER_S).any())
-    found = {}
+    reasons = {}
     for job, site in enumerate(assignment):
         never = math.isinf(sites[site].queue_wait.value)
         if sites[site].lacks and (never or all(sites[s].lacks for s in problem.allowed[job])):
-            found[job] = sites[site].lacks
+            reasons[job] = sites[site].lacks
         elif blocked and (why := _no_bandwidth(problem, world, job, assignment)):
-            found[job] = why
-    return found
+            reasons[job] = why
+    return reasons
 
 
 def _no_bandwidth(problem: Problem, world: World, job: int, assignment: Sequence[int]) -> str:

@@ -54,6 +54,10 @@ from site_selector.mapping.kernels.schedule import (
 )
 from site_selector.problem import NEVER_S, Problem
 
+Policy = Callable[[Problem, Random], Assignment]
+# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
+PEGASUS_MOVE_S = 2 / 5
+
 
 def random_sites(problem: Problem, rng: Random) -> Assignment:
     """Pegasus's Random: every job anywhere it can run."""
@@ -118,9 +122,6 @@ def _start(problem: Problem) -> tuple[Shape, Numbers, Placed, int]:
     return shape, numbers, placed, (shape.n_jobs + shape.n_slots) * shape.n_sites
 
 
-Policy = Callable[[Problem, Random], Assignment]
-
-
 def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
     """The simple policies by name."""
     yield "random", random_sites
@@ -131,10 +132,6 @@ def baselines(problem: Problem) -> Iterator[tuple[str, Policy]]:
     for site in range(problem.n_sites):
         name = f"one-site:{problem.places[site]}"
         yield name, lambda p, _, site=site: one_site(p, site)  # type: ignore[misc]
-
-
-# Pegasus's Heft assumes 2 MB between any two jobs and 5 MB/s between any two sites.
-PEGASUS_MOVE_S = 2 / 5
 
 
 @dataclass(frozen=True, slots=True)

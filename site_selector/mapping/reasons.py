@@ -20,6 +20,13 @@ from site_selector.mapping.placement import Alternative, Forecast
 
 # Nearer to zero than this fraction of T_t a time is rounding and no limit that could be met.
 _LEAST = 1e-9
+_NAMES = {
+    "t_q_s": "a shorter queue (T_q",
+    "t_c_s": "faster computing (S_c/(N·Γ_c)",
+    "t_n_s": "less time to move data (T_n",
+}
+# Changes by more than this factor are left out: true, and no help to anyone.
+_ABSURD = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +129,11 @@ def _apart(option: Alternative, path: str) -> tuple[float, float]:
     return seconds, sum(move.s_t_bytes for move in option.moves if move.path == path)
 
 
-_NAMES = {
-    "t_q_s": "a shorter queue (T_q",
-    "t_c_s": "faster computing (S_c/(N·Γ_c)",
-    "t_n_s": "less time to move data (T_n",
-}
-
-
-# Changes by more than this factor are left out: true, and no help to anyone.
-_ABSURD = 100.0
-
-
-def range_text(found: Forecast | None) -> str:
+def range_text(forecast: Forecast | None) -> str:
     """``, with 90 % probability 11.2 min to 15.0 min``; "" without a forecast."""
-    if found is None:
+    if forecast is None:
         return ""
-    return f", with 90 % probability {seconds(found.low_s)} to {seconds(found.high_s)}"
+    return f", with 90 % probability {seconds(forecast.low_s)} to {seconds(forecast.high_s)}"
 
 
 def seconds(value: float) -> str:
@@ -184,14 +180,14 @@ def _why_never(best: Alternative, second: Alternative) -> str:
 
 def would_change(best: Alternative, other: Alternative) -> str:
     """Which changes would give ``other`` the lesser T_t, in words: the two that take least."""
-    found = [f for f in flips(best, other) if f.factor < _ABSURD or math.isinf(f.factor)]
-    better = [f for f in found if f.subject != best.site and f.rises == (f.what != "t_q")]
+    likely = [f for f in flips(best, other) if f.factor < _ABSURD or math.isinf(f.factor)]
+    better = [f for f in likely if f.subject != best.site and f.rises == (f.what != "t_q")]
     if better:
-        said = " or ".join(flip_words(f, other.site) for f in better[:2])
-        return f"{other.site} would win if {said}"
-    if found:
-        said = " or ".join(flip_words(f, other.site) for f in found[:2])
-        return f"nothing better at {other.site} alone makes it win, only if {said}"
+        condition = " or ".join(flip_words(f, other.site) for f in better[:2])
+        return f"{other.site} would win if {condition}"
+    if likely:
+        condition = " or ".join(flip_words(f, other.site) for f in likely[:2])
+        return f"nothing better at {other.site} alone makes it win, only if {condition}"
     return f"no single change makes {other.site} win"
 
 

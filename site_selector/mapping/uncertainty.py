@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from site_selector.cost import Array
-from site_selector.estimates.beliefs import ELSEWHERE, SPREADS, Belief, World, origin
+from site_selector.estimates.world import ELSEWHERE, SPREADS, Belief, World, origin
 from site_selector.inputs import Inputs
 from site_selector.problem import NEVER_S, Problem
 

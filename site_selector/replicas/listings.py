@@ -168,7 +168,7 @@ def _base(url: str) -> str:
 
 
 def read_zone(
-    source: str, say: Say, session: Session, told: Callable[[Exception], str]
+    source: str, say: Say, session: Session, describe: Callable[[Exception], str]
 ) -> Iterator[SourceFile]:
     """Every good replica below ``irods://host/zone/collection`` by one query, or of the data object
     of that name. ``session`` is the client's, ``told`` has words for what it raises. Raises
@@ -181,12 +181,12 @@ def read_zone(
         user, port = parts.netloc.rpartition("@")[:2], f":{parts.port}" if parts.port else ""
         root = unquote(parts.path).rstrip("/")
         with session as zone:
-            below, found = _found(zone, root)
+            below, objects = _found(zone, root)
     except (iRODSException, PycommandsException, KeyError, OSError, ValueError) as error:
-        raise InputError(f"{source}: cannot be read: {told(error)}") from None
+        raise InputError(f"{source}: cannot be read: {describe(error)}") from None
     if not below:
         raise InputError(f"{source}: found neither a collection nor a data object there")
-    for path, size, checksum, host in found:
+    for path, size, checksum, host in objects:
         sha256 = sha256_of(checksum or "")
         if checksum and sha256 is None:
             kinds[checksum.partition(":")[0] if ":" in checksum else "md5"] += 1
@@ -214,12 +214,12 @@ def _found(zone: Any, root: str) -> tuple[str, list[Row]]:
             yield f"{row[Collection.name]}/{row[DataObject.name]}", size, checksum, host
 
     # As _ and % are wild cards, names that only look alike may be among them.
-    found = [r for r in rows(Like(Collection.name, f"{root}%")) if r[0].startswith(f"{root}/")]
-    if found or zone.collections.exists(root):
-        return root, found
+    objects = [r for r in rows(Like(Collection.name, f"{root}%")) if r[0].startswith(f"{root}/")]
+    if objects or zone.collections.exists(root):
+        return root, objects
     above, _, name = root.rpartition("/")
-    found = list(rows(Collection.name == above, DataObject.name == name))
-    return above if found else "", found
+    objects = list(rows(Collection.name == above, DataObject.name == name))
+    return above if objects else "", objects
 
 
 def read_directory(source: str, say: Say, checksum: bool = False) -> Iterator[SourceFile]:

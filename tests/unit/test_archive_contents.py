@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from monitors.archive.archive import Archive, Measurement
-from monitors.archive.contents import copy_archive
+from monitors.archive.export import copy_archive
 from monitors.archive.retaining import retain_metric
 from monitors.archive.retention.horizons import HOUR_S, Keep
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hooks_world import PRE, FakeBroker, journal, make_submit_dir, move
 
-from monitors.watcher.hook_server import SOCKET, serving
+from monitors.watcher.program import SOCKET, serving
 from network_provisioner.client import hookclient
 from pegasus_hooks import by_watcher
 from pegasus_hooks.prepost import hookrun

@@ -10,9 +10,9 @@ import classad2
 import pytest
 
 from condor_plugins.pool.cloud.protocol import Server
-from condor_plugins.pool.expander import look
+from condor_plugins.pool.expander import observation
 from condor_plugins.pool.expander.condor import Condor
-from condor_plugins.pool.expander.turn import Expander
+from condor_plugins.pool.expander.cycle import Expander
 from condor_plugins.pool.fitness import DEATHS
 from condor_plugins.pool.queue import SCHEDD, offline_ad
 from condor_plugins.pool.run_times import RunTimes
@@ -101,7 +101,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
-    monkeypatch.setattr(look, "HTCondorPool", lambda _: found)
+    monkeypatch.setattr(observation, "HTCondorPool", lambda _: found)
     return found
 
 

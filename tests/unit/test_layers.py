@@ -35,8 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Decisions are functions of values: they import no client library and do no input or output.
 PURE = [
-    "condor_plugins/pool/leases.py",
-    "condor_plugins/pool/cloud/backoff.py",
+    "condor_plugins/pool/cloud/protocol.py",
     "condor_plugins/pool/expander/decision.py",
     "condor_plugins/pool/leases.py",
     "condor_plugins/pool/scaling.py",

@@ -20,8 +20,14 @@ from workflow_world import T0, UUID, job, status, workflow
 
 from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery, deliver
-from monitors.alerts.notices.limits import OF_USER, OF_WORKFLOW, WINDOW_S
-from monitors.alerts.notices.service import TRIES, NoticeService, may_run
+from monitors.alerts.notices.service import (
+    OF_USER,
+    OF_WORKFLOW,
+    TRIES,
+    WINDOW_S,
+    NoticeService,
+    may_run,
+)
 from monitors.alerts.notices.targets import (
     KINDS,
     Notice,

@@ -24,7 +24,7 @@ from pegasus_hooks.plugin.request import parse_request
 from pegasus_hooks.plugin.world import inputs_of
 from site_selector.catalogs.hints import Hints
 from site_selector.catalogs.replicas import find_replicas
-from site_selector.estimates.believe import believe
+from site_selector.estimates.estimating import estimate_world
 from site_selector.inputs import size_note
 from site_selector.mapping.kernels import compiled
 from site_selector.mapping.reasons import range_text
@@ -290,7 +290,7 @@ def test_a_job_has_the_data_configuration_that_pegasus_gives_it_at_a_site(
     )
     elsewhere = own or general or "condorio"
     assert inputs.configurations == {"x": (expected, elsewhere)}
-    problem = build_problem(inputs, believe(inputs, now=0.0))
+    problem = build_problem(inputs, estimate_world(inputs, now=0.0))
     both = ((0, expected), (1, elsewhere))
     assert problem.fetches == (tuple(s for s, name in both if name != "sharedfs"),)
 

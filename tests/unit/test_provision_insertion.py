@@ -16,12 +16,12 @@ from provision_world import ancestors, graphs, text
 
 from network_provisioner.base.errors import InputError
 from pegasus_hooks.provisioning import succeed
-from pegasus_hooks.provisioning.insertion import without
-from pegasus_hooks.provisioning.provisioned import (
+from pegasus_hooks.provisioning.insertion import (
     ProvisionedWorkflow,
     ProvisioningOptions,
     program,
     provisioned,
+    without,
 )
 from pegasus_hooks.provisioning.step import (
     PROVISION,

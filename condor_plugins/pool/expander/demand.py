@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import classad2
 
-from condor_plugins.pool.expander.look import View
+from condor_plugins.pool.expander.observation import View
 from condor_plugins.pool.fitness import Waiting
 from condor_plugins.pool.leases import Lease
 from condor_plugins.pool.queue import (

@@ -18,8 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from monitors.alerts.anomalies.model import Sensitivity
-from monitors.alerts.anomalies.scales import SHARES
+from monitors.alerts.anomalies.model import SHARES, Sensitivity
 from monitors.base.measurement import UNITS
 from network_provisioner.base import fields
 from network_provisioner.base.errors import InputError

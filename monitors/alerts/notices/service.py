@@ -1,4 +1,4 @@
-"""Tells people, each thing once, also over restarts.
+"""Tells people, each thing once, also over restarts, and only so much at a time.
 
 That somebody is to be told stands in the archive (metric ``notice``) before anything is sent, and
 its end after. Of several processes on one archive the one whose record was new sends. What a
@@ -20,8 +20,7 @@ from typing import Any
 
 from monitors.alerts.notices import channels
 from monitors.alerts.notices.channels import Delivery
-from monitors.alerts.notices.limits import NoticeLimits
-from monitors.alerts.notices.targets import Notice, Target, notice_id, wants
+from monitors.alerts.notices.targets import ANOMALY, LINK, Notice, Target, notice_id, wants
 from monitors.archive.archive import Archive, Measurement
 from network_provisioner.base.errors import AdonError, InputError
 from network_provisioner.base.schema import read
@@ -35,6 +34,9 @@ _MOST_WAITING = 10_000
 _ARCHIVE_AGAIN_S = 5.0
 _LAST_S = 15.0  # for what was not tried yet, when it is to end
 _LOOK_S = 0.1
+
+WINDOW_S = 3600.0
+OF_WORKFLOW, OF_USER = 5, 20
 
 
 @dataclass(order=True)
@@ -270,3 +272,37 @@ def _started(process: int) -> str:
         return ""
     words = text.rpartition(")")[2].split()
     return words[19] if len(words) > 19 else ""
+
+
+"""Within :data:`WINDOW_S`, to each target; as many of a link as of a user."""
+
+
+class NoticeLimits:
+    """Counts what is told of each workflow and each user, or of each link. Anomalies are told once
+    each."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str, str], list[float]] = {}
+
+    def take(self, target: Target, notice: Notice, now: float) -> tuple[bool, str]:
+        """Whether ``target`` may be told at ``now`` (seconds that never jump), which counts; and
+        of whom nothing more is told for a while, "" where more would be."""
+        if notice.kind == ANOMALY:
+            return True, ""
+        since = now - WINDOW_S
+        self._told = {
+            of: kept
+            for of, times in self._told.items()
+            if (kept := [t for t in times if t > since])
+        }
+        most = {"workflow": OF_WORKFLOW, "user": OF_USER}
+        if notice.kind == LINK:
+            most = {"link": OF_USER}
+        names = {what: str(notice.details.get(what, "")) for what in most}
+        told = {what: self._told.get((target.id, what, name), []) for what, name in names.items()}
+        if any(len(told[what]) >= most[what] for what in most):
+            return False, ""
+        for what, name in names.items():
+            self._told[target.id, what, name] = [*told[what], now]
+        last = [f"{what} {names[what]}" for what in most if len(told[what]) == most[what] - 1]
+        return True, last[-1].strip() if last else ""

@@ -10,6 +10,41 @@ from monitors.archive.stores.base import check_texts
 from monitors.base.measurement import COLUMNS, believed
 
 _LARGEST = 2**63 - 1  # number that either database knows
+NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
+# Each step looks up the next name in the index, however many measurements the last one has.
+METRICS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(metric) FROM measurement
+        UNION ALL
+        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+    SELECT name FROM found WHERE name IS NOT NULL
+"""
+_SUBJECTS = """
+    WITH RECURSIVE found(name) AS (
+        SELECT min(subject) FROM measurement WHERE metric = ?
+        UNION ALL
+        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
+        FROM found WHERE found.name IS NOT NULL
+    )
+"""
+SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
+"""Takes the metric twice."""
+ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
+"""The same of what was rolled up."""
+LATEST = f"""
+    {_SUBJECTS}
+    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
+        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
+        ORDER BY m.at DESC, m.seq DESC LIMIT 1
+    )
+"""
+"""The newest of each subject. Takes the metric three times."""
+LATEST_OF = f"""
+    SELECT {COLUMNS} FROM measurement WHERE metric = ? AND subject = ?
+    ORDER BY at DESC, seq DESC LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +52,7 @@ class Selection:
     """Measurements that are all of this; what is None, or empty, asks nothing.
 
     ``since <= at <= until`` in Unix seconds; ``users``: what they decide by
-    (:mod:`monitors.archive.believed`). Raises InputError for a name that no database takes,
+    (:mod:`monitors.archive.estimate_sources`). Raises InputError for a name that no database takes,
     before anything is answered.
     """
 
@@ -100,43 +135,3 @@ def by_number(
     where = f" AND metric || '' IN ({', '.join('?' * len(metrics))})" if metrics else ""
     statement = f"SELECT seq, {COLUMNS} FROM measurement WHERE seq > ? AND seq <= ?{where}"
     return f"{statement} ORDER BY seq LIMIT ?", [after, until, *metrics, limit]
-
-
-NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
-
-# Each step looks up the next name in the index, however many measurements the last one has.
-METRICS = """
-    WITH RECURSIVE found(name) AS (
-        SELECT min(metric) FROM measurement
-        UNION ALL
-        SELECT (SELECT min(metric) FROM measurement WHERE metric > found.name)
-        FROM found WHERE found.name IS NOT NULL
-    )
-    SELECT name FROM found WHERE name IS NOT NULL
-"""
-_SUBJECTS = """
-    WITH RECURSIVE found(name) AS (
-        SELECT min(subject) FROM measurement WHERE metric = ?
-        UNION ALL
-        SELECT (SELECT min(subject) FROM measurement WHERE metric = ? AND subject > found.name)
-        FROM found WHERE found.name IS NOT NULL
-    )
-"""
-SUBJECTS = f"{_SUBJECTS} SELECT name FROM found WHERE name IS NOT NULL"
-"""Takes the metric twice."""
-ROLLED_UP = SUBJECTS.replace("FROM measurement", "FROM rollup")
-"""The same of what was rolled up."""
-
-LATEST = f"""
-    {_SUBJECTS}
-    SELECT {COLUMNS} FROM found JOIN measurement ON seq = (
-        SELECT m.seq FROM measurement m WHERE m.metric = ? AND m.subject = found.name
-        ORDER BY m.at DESC, m.seq DESC LIMIT 1
-    )
-"""
-"""The newest of each subject. Takes the metric three times."""
-
-LATEST_OF = f"""
-    SELECT {COLUMNS} FROM measurement WHERE metric = ? AND subject = ?
-    ORDER BY at DESC, seq DESC LIMIT 1
-"""

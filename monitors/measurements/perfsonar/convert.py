@@ -27,6 +27,12 @@ from network_provisioner.base.units import goodput
 FAILURE = "custom:perfsonar_failure"
 _LONGEST = 500  # characters of an error
 _MOST_HOPS = 255
+_DURATION = re.compile(
+    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z"
+)
+_PARTS_S = (604_800.0, 86_400.0, 3600.0, 60.0, 1.0)
+_MOST_BUCKETS = 100_000
 
 
 def throughput(summary: Mapping[str, Any], udp: bool) -> Iterator[Reading]:
@@ -151,14 +157,6 @@ def checked(found: Reading) -> Reading:
     if not math.isfinite(found.value):
         raise InputError(f"{found.metric} is {found.value!r}, expected a finite number")
     return found
-
-
-_DURATION = re.compile(
-    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
-    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?\Z"
-)
-_PARTS_S = (604_800.0, 86_400.0, 3600.0, 60.0, 1.0)
-_MOST_BUCKETS = 100_000
 
 
 def seconds(value: object, what: str) -> float:

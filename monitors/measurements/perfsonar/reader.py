@@ -39,6 +39,16 @@ is read again. Ids keep it from being recorded twice."""
 
 _NEWEST = 1000  # of our measurements, among which those that a test gave are looked for
 _SETTLED_S = 600.0  # by then the run of a result stands beside it, or never will
+TESTS = 1000
+"""Tests asked for at once: what both archives give where nothing is asked."""
+RESULTS = 10_000
+"""Results asked for at once: the most that elmond gives."""
+_WINDOW_S = 2 * 86_400
+_MOST_PAGES = 10_000
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 64 * 1024 * 1024
+Fetch = Callable[[str], Any]
+"""The JSON at a URL. Raises FetchError."""
 
 
 @dataclass
@@ -214,16 +224,6 @@ class Readers:
             _log.exception("perfSONAR archive %s", reader.remote.url)
 
 
-TESTS = 1000
-"""Tests asked for at once: what both archives give where nothing is asked."""
-
-RESULTS = 10_000
-"""Results asked for at once: the most that elmond gives."""
-
-_WINDOW_S = 2 * 86_400
-_MOST_PAGES = 10_000
-
-
 def listed_tests(fetch: Fetch, url: str, query: Mapping[str, str]) -> Iterator[list[Any]]:
     """The metadata of all tests, page by page. Raises FetchError."""
     before = None
@@ -276,13 +276,6 @@ def _list(fetch: Fetch, url: str, query: Mapping[str, str]) -> list[Any]:
     if not isinstance(page, list):
         raise FetchError(f"{url}: answered {page!r:.80}, expected a list")
     return page
-
-
-_TIMEOUT_S = 30.0
-_MOST_BYTES = 64 * 1024 * 1024
-
-Fetch = Callable[[str], Any]
-"""The JSON at a URL. Raises FetchError."""
 
 
 class FetchError(AdonError):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from monitors.measurements.probes import clocks, delays
+from monitors.measurements.probes import delays
 from monitors.measurements.probes.delays import Trip
 from monitors.measurements.probes.echo_packets import (
     ANSWER,
@@ -193,7 +193,7 @@ def client(order: ProbeRequest, error_s: float, most_error_s: float) -> list[Rea
     or the agent away.
     """
     options = order.options
-    unset = clocks.Unset()
+    unset = delays.UnsetClock()
     with udp(order.peer, order.bind, order.port) as sock:
         stream = _Stream(order, sock)
         if not stream.ask(HELLO, _HELLO_S):

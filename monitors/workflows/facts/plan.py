@@ -27,13 +27,17 @@ from pathlib import Path
 from typing import Any
 
 from monitors.base.measurement import Measurement, number_in
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.submit_dir import SubmitDir
 from network_provisioner.base.units import transfer_time
 
 FILE = "adon-placements.json"
 _MOST_SITES = 50  # of those that could have run a job
 _TERMS = ("seconds", "wait_s", "compute_s", "transfer_s")
+Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
+"""A value, its source, and seconds before bytes move and for each further file: by job, site and
+metric, or by path alone."""
+_NOTHING = (0.0, "", 0.0, 0.0)
 
 
 def _read(submit_dir: Path) -> Mapping[str, Any]:
@@ -75,12 +79,6 @@ def _range(data: Mapping[str, Any]) -> list[float] | None:
     found = data.get("range_s")
     ends = [number_in(end) for end in found] if isinstance(found, list) else []
     return [end for end in ends if end is not None] if len(ends) == 2 and None not in ends else None
-
-
-Believed = Mapping[tuple[str, ...], tuple[float, str, float, float]]
-"""A value, its source, and seconds before bytes move and for each further file: by job, site and
-metric, or by path alone."""
-_NOTHING = (0.0, "", 0.0, 0.0)
 
 
 def believed_in(placements: Iterable[Measurement]) -> Believed:

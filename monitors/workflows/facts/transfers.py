@@ -20,12 +20,22 @@ from monitors.workflows.logs.records import JobOutput
 from monitors.workflows.logs.tail import Lines, Tail
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
 from monitors.workflows.logs.transferlog import seconds_of
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.job_files import HOOK_JOURNAL
-from monitors.workflows.planned.owned import read_text
 from monitors.workflows.planned.submit_dir import JobKind
 from monitors.workflows.planned.transferlist import is_relay
 from network_provisioner.base.errors import InputError
 from network_provisioner.base.units import goodput
+
+_LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
+_LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
+_URL = re.compile(r'"url":\s*"([^"\\]+)"')
+_SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
+_DIRECTIONS = {
+    JobKind.STAGE_IN: "in",
+    JobKind.STAGE_OUT: "out",
+    JobKind.STAGE_INTER: "between",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +91,6 @@ def transfer_fact(
             **more,
         },
     )
-
-
-_LONG_S = 20.0  # from here on two seconds of waiting are less than a tenth
-_LABEL = re.compile(r'"site_label":\s*"([^"\\]+)"')
-_URL = re.compile(r'"url":\s*"([^"\\]+)"')
-_SIZE = re.compile(r'"lfn":\s*"([^"\\]+)"(?:(?!"lfn":).)*?"size":\s*"(\d{1,18})"', re.DOTALL)
-_DIRECTIONS = {
-    JobKind.STAGE_IN: "in",
-    JobKind.STAGE_OUT: "out",
-    JobKind.STAGE_INTER: "between",
-}
 
 
 @dataclass(frozen=True, slots=True)

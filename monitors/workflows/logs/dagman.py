@@ -48,7 +48,7 @@ from pathlib import Path
 from monitors.workflows.logs.stamps import GROUPS, HERE, STAMP, LocalClock, LogTimes, read_stamp
 from monitors.workflows.logs.status import NOT_STARTED, Status, WorkflowState, percent
 from monitors.workflows.logs.tail import Lines, without_holes
-from monitors.workflows.planned.owned import opened
+from monitors.workflows.planned.foreign_files import open_plain_file
 
 # `11/21/26 08:24:36`, with a fraction where DAGMAN_DEBUG has D_SUB_SECOND, as ISO date where
 # DEBUG_TIME_FORMAT says so, or the seconds since 1970 in brackets where it has D_TIMESTAMP; then
@@ -136,6 +136,7 @@ _NEEDED = frozenset(_COLUMNS.values()) - {"futile"}
 
 # DAGMan leaves with this to be started again by the schedd: the workflow goes on.
 _EXIT_RESTART = 3
+_END_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,14 +392,11 @@ def _columns(text: bytes) -> list[str]:
     return [_COLUMNS.get(word, "") for word in text.split()]
 
 
-_END_BYTES = 1 << 16
-
-
 def last_moment(path: Path, times: LogTimes = HERE) -> float | None:
     """When DAGMan wrote its last line (Unix seconds); None where it wrote none that can be read."""
     clock = LocalClock(times)
     try:
-        descriptor = opened(path)
+        descriptor = open_plain_file(path)
         with os.fdopen(descriptor, "rb") as file:
             file.seek(max(0, os.fstat(descriptor).st_size - _END_BYTES))
             lines = file.read().splitlines()

@@ -27,14 +27,22 @@ from monitors.workflows.logs import kickstart, transferlog
 from monitors.workflows.logs.kickstart import JobRecord
 from monitors.workflows.logs.transferlog import Summary, summaries
 from monitors.workflows.logs.transferlog import TransferAttempt as Moved
+from monitors.workflows.planned.foreign_files import open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask
-from monitors.workflows.planned.owned import opened
 from monitors.workflows.planned.submit_dir import TRANSFERS, PlannedJob
 
 _TAIL_BYTES = 1 << 20  # records stand at the end, whatever the job printed before
 _MOST_RENAMED = 1000  # three digits
 OUR_RECORD = "adon-job-record:"
 _CLOCK_S = 2.0  # how far clocks and whole-second event times may disagree
+TAIL_BYTES = 4096  # of what a job said that are kept
+_READ_BYTES = 1 << 20
+_CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
+_FAILED_TASKS = 10  # of which is kept what they said
+_FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
+_MULTIPART = ".multipart"
+_FATAL = "[FATAL ERROR]"
+_PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
 
 
 def read_record(output: Path, started: float, ended: float) -> JobRecord | None:
@@ -80,7 +88,7 @@ def _is_there(path: Path) -> bool:
 def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
     """The end of a file, "" where it is not there or not to be read: then it tells nothing."""
     try:
-        with os.fdopen(opened(path), "rb") as file:
+        with os.fdopen(open_plain_file(path), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
             return file.read(most_bytes).decode(errors="replace").replace("\r\n", "\n")
     except (OSError, ValueError):  # ValueError: a name with a zero byte in it
@@ -126,16 +134,6 @@ def _sizes(data: Any) -> dict[str, int]:
         for lfn, size in (data or {}).items()
         if isinstance(size, int | float) and size >= 0
     }
-
-
-TAIL_BYTES = 4096  # of what a job said that are kept
-_READ_BYTES = 1 << 20
-_CLUSTER_BYTES = 1 << 26  # records of ten thousand tasks
-_FAILED_TASKS = 10  # of which is kept what they said
-_FILE_CLOCK_S = 3.0  # clocks of submit host and file system; some count whole seconds
-_MULTIPART = ".multipart"
-_FATAL = "[FATAL ERROR]"
-_PLANNER_LINE = re.compile(r"\S+ \S+ \w+: \[(?:DEBUG|INFO|CONFIG)\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from typing import Any
 from monitors.base.measurement import Measurement
 
 FIELDS = ("unready", "ready", "pre", "in_queue", "post", "done", "fail", "percent_done")
+HELD_S = 60.0  # held jobs are often released again by themselves
+_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
+_FEW = 10  # units beside which the next smaller one is told too
 
 
 class WorkflowState(StrEnum):
@@ -149,11 +152,6 @@ def status_text(status: Status | None, name: str = "", width: int = 24) -> str:
         f"  {status.done} of {status.total} done{shown}  {status.state}"
         f"{f': {status.reason}' if status.reason else ''}"
     )
-
-
-HELD_S = 60.0  # held jobs are often released again by themselves
-_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
-_FEW = 10  # units beside which the next smaller one is told too
 
 
 def stuck(

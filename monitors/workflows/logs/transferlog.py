@@ -31,11 +31,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 
 _LINE = re.compile(r"\s*(-\s+)?(\w+):\s*(.*?)\s*$")
 _START_ROUNDING_S = 1.0  # ``start`` is printed in whole seconds
 _MOST = 2**63  # bytes of one file
+_BETWEEN = re.compile(
+    r"INFO: +Between sites (\S{1,200})->(\S{1,200}) : (\d{1,9}) transfers, (\d{1,5}\.\d) ([KMGT]?)B"
+    r" transferred in (\d{1,9}) seconds\."
+)
+_TRIES = re.compile(r"INFO: +Starting transfers - attempt (\d{1,3})$", re.MULTILINE)
+_PREFIXES = ("", "K", "M", "G", "T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +118,6 @@ def _attempt(record: Mapping[str, str]) -> TransferAttempt | None:
     # Foreign text: what no clock and no disk can have said is no record.
     times = 0 <= attempt.start < float("inf") and 0 <= attempt.duration_s < float("inf")
     return attempt if times and 0 <= (attempt.n_bytes or 0) < _MOST else None
-
-
-_BETWEEN = re.compile(
-    r"INFO: +Between sites (\S{1,200})->(\S{1,200}) : (\d{1,9}) transfers, (\d{1,5}\.\d) ([KMGT]?)B"
-    r" transferred in (\d{1,9}) seconds\."
-)
-_TRIES = re.compile(r"INFO: +Starting transfers - attempt (\d{1,3})$", re.MULTILINE)
-_PREFIXES = ("", "K", "M", "G", "T")
 
 
 @dataclass(frozen=True, slots=True)

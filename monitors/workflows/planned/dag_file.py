@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from network_provisioner.base.errors import InputError
 
 _DEEPEST = 20  # a file that includes itself must not hold us

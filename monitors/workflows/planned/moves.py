@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitors.workflows.planned import job_files, transferlist
-from monitors.workflows.planned.owned import read_text
+from monitors.workflows.planned.foreign_files import read_text
 from monitors.workflows.planned.transferlist import RELAY, Entry, SitePair, SiteUrl, Transfer
 
 _LITE_LIST = re.compile(r"^[^\n]*pegasus-transfer\b[^\n]*<< *'?(\w+)'?\n(.*?)\n\1$", re.M | re.S)

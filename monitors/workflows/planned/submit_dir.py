@@ -20,8 +20,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from monitors.workflows.planned.dag_file import DagNode, key_of, read_nodes, text_of
+from monitors.workflows.planned.foreign_files import as_owner, open_plain_file
 from monitors.workflows.planned.job_files import PlannedTask, braindump, clustered_tasks
-from monitors.workflows.planned.owned import as_owner, opened
 from network_provisioner.base.errors import InputError
 
 DAG = ".dag"
@@ -34,6 +34,17 @@ _PART = re.compile(
 # A word of HTCondor's arguments: what stands in ' ' belongs to it, and '' in there is one '.
 _QUOTED = r"'((?:[^']|'')*)'"
 _ARGUMENT = re.compile(rf"(?:^|\s)-dag\s+((?:[^\s']|{_QUOTED})+)", re.IGNORECASE)
+_ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
+_LONGEST = 4096  # no path is longer; macros of macros would be, without end
+_MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
+_PLANNERS = "pegasus::"  # transformations of the planner's own
+_TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
+_NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
+_DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
+_HEAD_BYTES = 1 << 16
+_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
+_OPENING = frozenset("\"'[{")  # of what is no whole text
 
 
 def dag_of(arguments: str) -> str | None:
@@ -88,12 +99,6 @@ def _some(dags: Sequence[Path]) -> str:
     return ", ".join(map(str, dags[:_SHOWN])) + (", …" if len(dags) > _SHOWN else "")
 
 
-_ASSIGNMENT = re.compile(r"\s*(\+?[\w.]+)\s*=\s*(.*?)\s*\Z")
-_LONGEST = 4096  # no path is longer; macros of macros would be, without end
-_MACRO = re.compile(r"\$\(([\w.]+)(?::([^()]*))?\)")  # perhaps with a default
-_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
-
-
 def submit_values(path: Path) -> dict[str, str]:
     """The assignments of a submit file by lower-case name, ``+x`` and ``MY.x`` as ``my.x``.
     Raises InputError where it cannot be read."""
@@ -141,7 +146,6 @@ class JobKind(StrEnum):
 
 TRANSFERS = frozenset({JobKind.STAGE_IN, JobKind.STAGE_INTER, JobKind.STAGE_OUT})
 
-_PLANNERS = "pegasus::"  # transformations of the planner's own
 
 # `+pegasus_job_class` of Pegasus's planner (edu.isi.pegasus.planner.classes.Job)
 _CLASSES = {
@@ -164,11 +168,6 @@ _PREFIXES = {
     "cleanup_": JobKind.CLEANUP,
     "register_": JobKind.REGISTER,
 }
-
-_TRUE = ("true", "t", "yes", "y", "1")  # of HTCondor
-_NODES_LOG = re.compile(rb"Default node log file is: <([^>\n]+)>")
-_DAGMAN_OUT = re.compile(r"_CONDOR_DAGMAN_LOG=([^\s;\"']+)")
-_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +288,7 @@ class SubmitDir:
         if is_file(usual) and usual.stat().st_size:
             return usual
         with suppress(OSError, ValueError), self.as_owner():
-            with os.fdopen(opened(self.dagman_out), "rb") as file:
+            with os.fdopen(open_plain_file(self.dagman_out), "rb") as file:
                 named = _NODES_LOG.findall(file.read(_HEAD_BYTES))
             if named:
                 return self.here(self.path / os.fsdecode(named[-1]))
@@ -431,10 +430,6 @@ def _kind(name: str, job_class: str, transformation: str) -> JobKind:
         if name.startswith(prefix):
             return kind
     return JobKind.OTHER
-
-
-_KEYS = ("dag", "wf_uuid", "root_wf_uuid", "dax_label", "condor_log")
-_OPENING = frozenset("\"'[{")  # of what is no whole text
 
 
 def is_planned(folder: Path) -> bool:

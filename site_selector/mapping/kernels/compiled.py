@@ -81,9 +81,9 @@ def run(steps: int, function: Callable[..., R], *arguments: Any) -> R:
     if function in _state.called:
         return cast(R, twin(*arguments))
     with _alone(cache_directory()):  # the first call compiles, or loads what others compiled
-        found = cast(R, twin(*arguments))
+        result = cast(R, twin(*arguments))
     _state.called.add(function)
-    return found
+    return result
 
 
 def compile_from_now_on() -> None:
@@ -136,16 +136,16 @@ def can_keep() -> bool:
 def _key(package: Path) -> str:
     """A name made from the source of a directory's kernels and from what compiles and runs them. As
     it was when first asked for: that is the source which this process runs."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in (Path(__file__), *sorted(package.glob("*.py"))):
-        found.update(str(path).encode() + path.read_bytes())
+        digest.update(str(path).encode() + path.read_bytes())
     spec = importlib.util.find_spec("numba")
     origin = Path(spec.origin) if spec is not None and spec.origin is not None else None
     # The version can be told without importing numba only by when it was installed.
     installed = origin.stat().st_mtime_ns if origin is not None else 0
     machine = (platform.machine(), _processor())
-    found.update(repr((sys.version, *machine, str(origin), installed)).encode())
-    return found.hexdigest()[:16]
+    digest.update(repr((sys.version, *machine, str(origin), installed)).encode())
+    return digest.hexdigest()[:16]
 
 
 def _processor(file: Path = Path("/proc/cpuinfo")) -> str:

@@ -142,7 +142,7 @@ class State(NamedTuple):
     site: Ints
     waiting: Ints
     missing: Ints
-    turn: Floats
+    queue_order: Floats
     ready: Floats
     start: Floats
     end: Floats
@@ -167,7 +167,7 @@ class State(NamedTuple):
     before: Ints
     coming: Ints
     loaded: Ints
-    beside: Ints
+    previous_transfer: Ints
     path: Ints
     later: Floats
     sent: Floats
@@ -183,8 +183,8 @@ _NUMBERS = (
     "file_s",
 )  # fmt: skip
 _TIMES = {
-    "turn", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later", "sent",
-    "arrived", "total",
+    "queue_order", "ready", "start", "end", "when", "clock", "set_s", "next_s", "due", "later",
+    "sent", "arrived", "total",
 }  # fmt: skip
 
 IntArray = NDArray[np.int64]
@@ -261,9 +261,9 @@ def sources(shape: Shape, per_byte: Array) -> IntArray:
     source = np.zeros((max(1, shape.n_groups), shape.n_places), dtype=np.int64)
     holders, at = np.asarray(shape.holders), shape.holders_at
     for group in range(shape.n_groups):
-        found = holders[at[group] : at[group + 1]]
-        source[group] = found[per_byte[found].argmin(axis=0)]
-        source[group, found] = found
+        places = holders[at[group] : at[group + 1]]
+        source[group] = places[per_byte[places].argmin(axis=0)]
+        source[group, places] = places
     return source.ravel()
 
 
@@ -357,7 +357,7 @@ def state_for(shape: Shape, order: Order) -> State:
     rows = max(order.n_first_rows, *order.rows, 0)
     moves = shape.n_slots + len(order.returns_file)
     by_path = ("first", "under_way", "clock", "set_s", "next_s", "active")
-    by_job = ("site", "waiting", "missing", "turn", "ready", "start", "end", "queued")
+    by_job = ("site", "waiting", "missing", "queue_order", "ready", "start", "end", "queued")
     stages = jobs + 2 * order.n_bundles * sites
     lengths = {
         **dict.fromkeys(("free", "queued_at", "queued_count"), sites), "touched": 2 * jobs,

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from site_selector.mapping.kernels.compiled import kernel
 from site_selector.mapping.kernels.data import FETCHES, Floats, Ints, Numbers, Shape
 
+NEVER = 1e300
+MOST_GAPS = 64  # that are looked at; the latest
+
 
 class Placed(NamedTuple):
     """Where jobs were put so far, and which files lie where.
@@ -85,9 +88,9 @@ def cheapest(shape: Shape, numbers: Numbers, placed: Placed, job: int) -> int:
     chosen, least = -1, 0.0
     for s in range(shape.n_sites):
         if shape.allowed[job * shape.n_sites + s]:
-            found = cost(shape, numbers, placed, job, s)
-            if chosen < 0 or found < least:
-                chosen, least = s, found
+            seconds = cost(shape, numbers, placed, job, s)
+            if chosen < 0 or seconds < least:
+                chosen, least = s, seconds
     return chosen
 
 
@@ -138,9 +141,6 @@ def place_by_level(shape: Shape, numbers: Numbers, placed: Placed, jobs: Ints) -
             fits = shape.allowed[job * n + chosen]
             put(shape, placed, job, chosen if fits else cheapest(shape, numbers, placed, job))
         first = last
-
-
-NEVER = 1e300
 
 
 class Knows(NamedTuple):
@@ -259,20 +259,17 @@ def could_start(
     return max(results_ready(shape, numbers, growing, job, s), ready)
 
 
-MOST_GAPS = 64  # that are looked at; the latest
-
-
 @kernel
 def fitting(growing: Growing, s: int, start: float, seconds: float, latest: float) -> int:
     """The gap in which a job would begin soonest, and before ``latest``; -1 without one."""
-    found, soonest, looked, gap = -1, latest, 0, growing.gap[s]
+    best, soonest, looked, gap = -1, latest, 0, growing.gap[s]
     while gap >= 0 and looked < MOST_GAPS:
         begin = max(start, growing.opens[gap])
         if begin + seconds <= growing.closes[gap] and begin < soonest:
-            found, soonest = gap, begin
+            best, soonest = gap, begin
         gap = growing.before[gap]
         looked += 1
-    return found
+    return best
 
 
 @kernel
@@ -431,7 +428,7 @@ def follow_at_best(
     numbers: Numbers,
     never: float,
     back: Floats,
-    moved: Floats,
+    from_parents: Floats,
     best: Floats,
     after: Floats,
 ) -> None:
@@ -459,8 +456,8 @@ def follow_at_best(
                 reach = best[row]
                 for t in range(n):
                     there = best[row + t]
-                    if moved[k] >= 0:
+                    if from_parents[k] >= 0:
                         path = s * places + t
-                        there += numbers.per_byte[path] * moved[k] + numbers.setup[path]
+                        there += numbers.per_byte[path] * from_parents[k] + numbers.setup[path]
                     reach = there if t == 0 else min(reach, there)
                 after[above + s] = max(after[above + s], reach)

@@ -202,7 +202,7 @@ def load(
     if stage != OWN:
         number = state.loaded[stage]
         while number >= 0 and state.path[number] != path:
-            number = state.beside[number]
+            number = state.previous_transfer[number]
     if number < 0:
         number = state.counts[SENT]
         state.counts[SENT] = number + 1
@@ -211,7 +211,7 @@ def load(
         state.due[number] = 0.0
         state.later[number] = numbers.setup[path]
         if stage != OWN:
-            state.beside[number] = state.loaded[stage]
+            state.previous_transfer[number] = state.loaded[stage]
             state.loaded[stage] = number
     else:
         state.later[number] += numbers.further[path]
@@ -237,7 +237,7 @@ def leave(numbers: Numbers, state: State, stage: int, now: float, note: bool) ->
         number = state.loaded[stage]
         while number >= 0:
             send(numbers, state, number, now, note)
-            number = state.beside[number]
+            number = state.previous_transfer[number]
 
 
 @kernel
@@ -280,10 +280,10 @@ def next_event(state: State) -> float:
 @kernel
 def next_ending(state: State) -> float:
     """When a transfer ends next, NEVER where none is under way."""
-    found = NEVER
+    soonest = NEVER
     for k in range(state.counts[ACTIVE]):
-        found = min(found, state.next_s[state.active[k]])
-    return found
+        soonest = min(soonest, state.next_s[state.active[k]])
+    return soonest
 
 
 @kernel
@@ -416,7 +416,7 @@ def enqueue(
     """Parents are done and files are there: the job waits T_q from now on, behind those of its
     priority that came before."""
     state.ready[job] = now
-    state.turn[job] = order.priority[job] * EARLIER + state.counts[CAME]
+    state.queue_order[job] = order.priority[job] * EARLIER + state.counts[CAME]
     state.counts[CAME] += 1
     kind = order.by_position[job] * numbers.queue_row
     eligible = now + numbers.queue[kind + state.site[job]]
@@ -433,7 +433,7 @@ def enqueue(
 def wait_for_worker(state: State, job: int) -> None:
     """The job may take a worker of its site."""
     here = state.site[job]
-    push(state.queued, state.queued_at[here], state.queued_count[here], state.turn, job)
+    push(state.queued, state.queued_at[here], state.queued_count[here], state.queue_order, job)
     state.queued_count[here] += 1
     touch(state, here)
 
@@ -452,7 +452,7 @@ def dispatch(
     """Free workers take the jobs that wait at a site, by priority."""
     base = state.queued_at[here]
     while state.queued_count[here] > 0 and state.free[here] > 0:
-        job = pop(state.queued, base, state.queued_count[here], state.turn)
+        job = pop(state.queued, base, state.queued_count[here], state.queue_order)
         state.queued_count[here] -= 1
         state.free[here] -= 1
         seconds = numbers.compute[order.by_position[job] * shape.n_sites + here]
@@ -502,23 +502,23 @@ def pop(heap: Ints, base: int, count: int, key: Floats) -> int:
 
 
 @kernel
-def meld(due: Floats, left: Ints, right: Ints, one: int, other: int) -> int:
+def meld(due: Floats, left: Ints, right: Ints, first: int, other: int) -> int:
     """One skew heap of two (Sleator, Tarjan 1986), -1 being the empty one; least (due, number)
     first."""
     root, last = -1, -1
-    while one >= 0 and other >= 0:
-        if due[other] < due[one] or (due[other] == due[one] and other < one):
-            one, other = other, one
+    while first >= 0 and other >= 0:
+        if due[other] < due[first] or (due[other] == due[first] and other < first):
+            first, other = other, first
         # ``one`` goes to the left of the last, and what it had there to its own right.
-        rest = right[one]
-        right[one] = left[one]
-        left[one] = -1
+        rest = right[first]
+        right[first] = left[first]
+        left[first] = -1
         if last < 0:
-            root = one
+            root = first
         else:
-            left[last] = one
-        last, one = one, rest
-    rest = one if one >= 0 else other
+            left[last] = first
+        last, first = first, rest
+    rest = first if first >= 0 else other
     if last < 0:
         return rest
     left[last] = rest

@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from condor_plugins.pool.cloud.backoff import BackOff
-from condor_plugins.pool.cloud.protocol import Cloud, CloudError, Refusal, Server
+from condor_plugins.pool.cloud.protocol import BackOff, Cloud, CloudError, Refusal, Server
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
 from condor_plugins.pool.expander.demand import Demands, PoolDemand
-from condor_plugins.pool.expander.look import Look, View
+from condor_plugins.pool.expander.observation import Look, View
 from condor_plugins.pool.fitness import Judge
 from condor_plugins.pool.leases import METRIC, leases_of
 from condor_plugins.pool.run_times import RunTimes

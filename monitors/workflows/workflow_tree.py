@@ -28,18 +28,18 @@ _WHOLE_S = 1.0  # HTCondor's logs may have whole seconds
 _DEEPEST = 50  # workflows within workflows; a DAG that holds itself must not hold us
 
 
-class FamilyMember(FollowedWorkflow):
+class TreeMember(FollowedWorkflow):
     """One workflow among those that are followed."""
 
-    def __init__(self, submit_dir: SubmitDir, parent: FamilyMember | None = None) -> None:
+    def __init__(self, submit_dir: SubmitDir, parent: TreeMember | None = None) -> None:
         root, above = ("", "") if parent is None else (parent.root, parent.dir.workflow)
         super().__init__(submit_dir, root, above)
         self.above = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.inside: dict[
-            str, list[FamilyMember]
+            str, list[TreeMember]
         ] = {}  # by the job that runs it, the newest plan last
-        self.run_by: dict[str, FamilyMember] = {}  # the plan that the job's newest DAGMan runs
+        self.run_by: dict[str, TreeMember] = {}  # the plan that the job's newest DAGMan runs
         self.waiting: list[SubEvent] = []  # of jobs whose workflow is not there yet
         self.is_new = True
         self.is_gone = False
@@ -59,7 +59,7 @@ class FamilyMember(FollowedWorkflow):
         return self.above is not None and self.above.is_over
 
 
-class Family:
+class WorkflowTree:
     """``complain`` is told of trouble with one workflow, which is not the others'; ``added`` of
     every workflow that is followed from then on, ``left`` of folders that are no longer there. With
     ``rests``, what was read of workflows that have ended is let go of. ``user_of`` gives whose a
@@ -68,25 +68,25 @@ class Family:
     def __init__(
         self,
         complain: Callable[[Path, str], None],
-        added: Callable[[FamilyMember], None],
+        added: Callable[[TreeMember], None],
         rests: bool = False,
         left: Callable[[Path], None] = lambda _: None,
         user_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         self._complain, self._added, self._rests, self._left = complain, added, rests, left
         self._user_of = user_of
-        self._by_dag: dict[Path, FamilyMember] = {}
-        self._by_uuid: dict[str, FamilyMember] = {}
-        self._by_folder: dict[Path, list[FamilyMember]] = {}
-        self._found: dict[FoundWorkflow, FamilyMember] = {}
+        self._by_dag: dict[Path, TreeMember] = {}
+        self._by_uuid: dict[str, TreeMember] = {}
+        self._by_folder: dict[Path, list[TreeMember]] = {}
+        self._found: dict[FoundWorkflow, TreeMember] = {}
 
     @property
-    def members(self) -> list[FamilyMember]:
+    def members(self) -> list[TreeMember]:
         """All."""
         return list(self._by_dag.values())
 
     @property
-    def roots(self) -> list[FamilyMember]:
+    def roots(self) -> list[TreeMember]:
         """Those that are a part of no other."""
         return [member for member in self._by_dag.values() if member.above is None]
 
@@ -95,31 +95,31 @@ class Family:
         """Whether nothing more is to come of any."""
         return all(member.is_over for member in self._by_dag.values() if member.above is None)
 
-    def of(self, workflow: str) -> FamilyMember | None:
+    def of(self, workflow: str) -> TreeMember | None:
         """By its UUID."""
         return self._by_uuid.get(workflow)
 
-    def in_folder(self, folder: Path) -> Sequence[FamilyMember]:
+    def in_folder(self, folder: Path) -> Sequence[TreeMember]:
         """Those whose files are there."""
         return self._by_folder.get(folder, ())
 
-    def below(self, member: FamilyMember) -> list[FamilyMember]:
+    def below(self, member: TreeMember) -> list[TreeMember]:
         """All inside one, and inside those."""
-        found: list[FamilyMember] = []
+        found: list[TreeMember] = []
         for plans in member.inside.values():
             for plan in plans:
                 found += [plan, *self.below(plan)]
         return found
 
-    def total_of(self, member: FamilyMember) -> Status:
+    def total_of(self, member: TreeMember) -> Status:
         """Of a workflow with all that is inside it."""
         inside = [plans[-1] for plans in member.inside.values()]
         parts = [self.total_of(one) for one in inside if one.status is not None or one.inside]
         return total([member.status or NOT_STARTED, *parts])
 
-    def to_look_at(self, ended_too: bool) -> list[FamilyMember]:
+    def to_look_at(self, ended_too: bool) -> list[TreeMember]:
         """Those that may have changed although no notice came."""
-        told: list[FamilyMember] = []
+        told: list[TreeMember] = []
         for member in self.roots:
             if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
                 continue
@@ -135,7 +135,7 @@ class Family:
         others = (m for m in self._by_dag.values() if m not in told)
         return told + [m for m in others if not m.is_over or (ended_too and not m.is_gone)]
 
-    def _end_of_gone(self, member: FamilyMember) -> None:
+    def _end_of_gone(self, member: TreeMember) -> None:
         """Nobody will ever tell how a workflow ended whose directory is gone."""
         status = member.status or NOT_STARTED
         at = max(time.time(), status.at)
@@ -163,7 +163,7 @@ class Family:
             return
         self._found[found] = member
 
-    def add(self, submit_dir: SubmitDir, parent: FamilyMember | None = None) -> FamilyMember:
+    def add(self, submit_dir: SubmitDir, parent: TreeMember | None = None) -> TreeMember:
         """Follow a workflow; the one that is followed already where its DAG is. Raises InputError
         for one that goes by the name of another user's."""
         dag = submit_dir.dag.absolute().resolve()
@@ -172,7 +172,7 @@ class Family:
             if known.above is None and parent is not None and not _is_within(parent, known):
                 known.above = parent  # it was found by itself, before what it is a part of
             return known
-        member = FamilyMember(submit_dir, parent)
+        member = TreeMember(submit_dir, parent)
         user, same = member.facts().details["user"], self._by_uuid.get(submit_dir.workflow)
         whose = self._user_of(submit_dir.workflow)
         if (user and whose and user != whose) or (same and same.dir.owner != submit_dir.owner):
@@ -188,9 +188,7 @@ class Family:
 
     # ---------------------------------------------------------------- one of them
 
-    def step(
-        self, member: FamilyMember
-    ) -> tuple[list[Measurement], list[Status], list[FamilyMember]]:
+    def step(self, member: TreeMember) -> tuple[list[Measurement], list[Status], list[TreeMember]]:
         """What is new of one: measurements, changes of status, and which others to read next."""
         was_over = member.is_over
         try:
@@ -229,16 +227,16 @@ class Family:
                 self._complain(member.dir.path, f"{member.dir.path}: {about}")
                 self._give_up_on(member, True)
 
-    def _give_up_on(self, member: FamilyMember, value: bool) -> None:
+    def _give_up_on(self, member: TreeMember, value: bool) -> None:
         top = member
         while top.above is not None:
             top = top.above
         top.is_given_up = value
 
-    def _sub_events(self, member: FamilyMember) -> list[FamilyMember]:
+    def _sub_events(self, member: TreeMember) -> list[TreeMember]:
         """Tells the workflows inside what happened to their DAGMans; those that it changed."""
         events, member.waiting = [*member.waiting, *member.take_sub_events()], []
-        changed: dict[FamilyMember, None] = {}
+        changed: dict[TreeMember, None] = {}
         for event in events:
             if event.event.kind is Kind.SUBMIT or event.job not in member.inside:
                 plans = self._plans(member, event.job)
@@ -256,7 +254,7 @@ class Family:
             changed[plan] = None
         return list(changed)
 
-    def _plans(self, member: FamilyMember, job: str) -> list[FamilyMember]:
+    def _plans(self, member: TreeMember, job: str) -> list[TreeMember]:
         if member.depth >= _DEEPEST:
             return []
         try:
@@ -266,7 +264,7 @@ class Family:
             return []
         return [plan for plan in plans if plan.above is member]
 
-    def _ended_with(self, member: FamilyMember, above: FamilyMember) -> None:
+    def _ended_with(self, member: TreeMember, above: TreeMember) -> None:
         """It has not said how it ended and never will: what runs it has ended."""
         status = above.status
         while status is None and above.above is not None:
@@ -284,7 +282,7 @@ class Family:
         )
 
 
-def _plan_at(plans: Sequence[FamilyMember], at: float) -> FamilyMember:
+def _plan_at(plans: Sequence[TreeMember], at: float) -> TreeMember:
     """The newest that was there at a time (Unix seconds): who begins to follow late finds those
     that came later too. Where no file says so, the newest of all."""
     for plan in reversed(plans):
@@ -294,9 +292,9 @@ def _plan_at(plans: Sequence[FamilyMember], at: float) -> FamilyMember:
     return plans[-1]
 
 
-def _is_within(member: FamilyMember, other: FamilyMember) -> bool:
+def _is_within(member: TreeMember, other: TreeMember) -> bool:
     """Whether one is the other or inside it, however deep."""
-    above: FamilyMember | None = member
+    above: TreeMember | None = member
     while above is not None and above is not other:
         above = above.above
     return above is not None
@@ -310,6 +308,6 @@ def _is_there(folder: Path) -> bool:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR)
 
 
-def ended_well(members: Iterable[FamilyMember]) -> bool:
+def ended_well(members: Iterable[TreeMember]) -> bool:
     """Whether all are done."""
     return all(m.status is not None and m.status.state is WorkflowState.DONE for m in members)

@@ -28,6 +28,18 @@ from typing import Any, Protocol
 from monitors.base.estimates import Estimate
 from network_provisioner.base.units import format_rate
 
+ELSEWHERE = "elsewhere"
+SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
+ERRORS_OF = ("queue_wait", "runtime", "throughput")
+"""Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
+# A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
+SPREADS = 2.0
+DAY_S = 86400.0
+FRESH_S = DAY_S
+HALF_LIFE_S = 7 * DAY_S
+WIDE = 0.3  # relative deviation above which a rate is planned with less than its median
+_MOST_SPREAD = 1.0  # beyond it the measurements disagree too much to say by how much less
+
 
 class MeasurementSource(Protocol):
     """Where measurements come from. None where nothing was measured up to ``now``."""
@@ -127,14 +139,6 @@ class Belief:
         return out
 
 
-ELSEWHERE = "elsewhere"
-SOURCES = ("collector", "schedd", "archive", ELSEWHERE, "topology", "catalog", "default")
-ERRORS_OF = ("queue_wait", "runtime", "throughput")
-"""Of which beliefs it is learned how far off they are, each by :data:`SOURCES`."""
-# A typical deviation (MAD) covers half of what is drawn, and half a uniform range is e/2.
-SPREADS = 2.0
-
-
 def origin(belief: Mapping[str, Any]) -> str:
     """The source of a belief as :meth:`Belief.as_dict` has it; what was measured at another site,
     or by probes, is told apart."""
@@ -224,7 +228,7 @@ class World:
         return self.waits.get((transformation, site)) or self.sites[site].queue_wait
 
 
-def beliefs_dict(world: World, places: Collection[str] | None = None) -> dict[str, Any]:
+def estimates_dict(world: World, places: Collection[str] | None = None) -> dict[str, Any]:
     """All beliefs, JSON-ready: ``sites``, ``paths`` ("src>dst"), ``compute`` ("xform@site"); those
     of paths between some ``places`` only, where these are given."""
     now = world.now
@@ -256,36 +260,31 @@ def beliefs_dict(world: World, places: Collection[str] | None = None) -> dict[st
     }
 
 
-DAY_S = 86400.0
-FRESH_S = DAY_S
-HALF_LIFE_S = 7 * DAY_S
-WIDE = 0.3  # relative deviation above which a rate is planned with less than its median
-_MOST_SPREAD = 1.0  # beyond it the measurements disagree too much to say by how much less
-
-
 def weight(age_s: float) -> float:
     """What a measurement of this age in seconds counts for, 1 down to 0."""
     return float(0.5 ** (max(0.0, age_s - FRESH_S) / HALF_LIFE_S))
 
 
-def archived(found: Estimate, note: str = "") -> Belief:
+def archived(estimate: Estimate, note: str = "") -> Belief:
     """A measurement as it is."""
-    return Belief(found.value, "archive", found.at, found.spread, note, found.count)
+    return Belief(estimate.value, "archive", estimate.at, estimate.spread, note, estimate.count)
 
 
-def seconds_now(found: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
+def seconds_now(estimate: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
     """A measured time in seconds, weighed by its age against what else is known (None: nothing)."""
-    return _aged(archived(found, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b)
+    return _aged(
+        archived(estimate, note), other, now, _seconds, lambda a, b, w: w * a + (1 - w) * b
+    )
 
 
-def rate_now(found: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
+def rate_now(estimate: Estimate, other: Belief | None, now: float, note: str = "") -> Belief:
     """A measured rate in bit/s, weighed by its age against what else is known, and less where it
     is widely spread. ``other`` is None where nothing else is known."""
     known = other if other is not None and other.value > 0 else None
     aged = _aged(
-        archived(found, note), known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w)
+        archived(estimate, note), known, now, format_rate, lambda a, b, w: a**w * b ** (1 - w)
     )
-    return _cautious(aged, found)
+    return _cautious(aged, estimate)
 
 
 def _aged(
@@ -309,16 +308,16 @@ def _aged(
     )
 
 
-def _cautious(belief: Belief, found: Estimate) -> Belief:
-    spread = found.spread / found.value if found.value > 0 else 0.0
+def _cautious(belief: Belief, estimate: Estimate) -> Belief:
+    spread = estimate.spread / estimate.value if estimate.value > 0 else 0.0
     if spread <= WIDE:
         return belief
     c = min(spread, _MOST_SPREAD)
     return _noted(
         belief,
         belief.value / (1 + c * c),
-        f"widely spread: {format_rate(found.value)} ± {format_rate(found.spread)}, planned with "
-        "what takes as long as such transfers do on average",
+        f"widely spread: {format_rate(estimate.value)} ± {format_rate(estimate.spread)}, planned "
+        "with what takes as long as such transfers do on average",
     )
 
 

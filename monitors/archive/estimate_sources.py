@@ -1,15 +1,24 @@
-"""Whom estimates are asked of, once for a whole workflow: the broker first, for it alone opens its
-archive; where none answers, the archive itself, if this user may read it."""
+"""Where a user's estimates come from.
+
+They are asked for once for a whole workflow: of the broker first, for it alone opens its archive;
+where none answers, of the archive itself, if this user may read it.
+
+Anybody may say anything of a transfer of theirs. Where nobody vouches for what is said, the source
+of the measurement has the user's name, and the estimates of others leave it out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from monitors.archive.archive import Archive
 from monitors.archive.knowledge import Known, known_estimates
+from monitors.archive.stores.selection import Selection
 from monitors.base.estimates import Estimate
+from monitors.base.measurement import Measurement
 from network_provisioner.base.errors import AdonError
 from network_provisioner.client.broker import BrokerClient
 
@@ -78,3 +87,26 @@ def _estimates(answer: Any) -> dict[tuple[str, str], Estimate]:
         )
         for row in answer["estimates"]
     }  # fmt: skip
+
+
+class BelievedBy:
+    """An archive as ``users`` decide by it (:class:`monitors.archive.knowledge.Source`); what was
+    rolled up, whose nobody knows, is left out."""
+
+    def __init__(self, archive: Archive, users: Collection[str]) -> None:
+        self._archive = archive
+        self._users = frozenset(users)
+        self.subjects = archive.subjects
+
+    def estimate(
+        self, metric: str, subject: str, now: float, max_age_s: float | None = None
+    ) -> Estimate | None:
+        """As the archive's."""
+        return self._archive.estimate(metric, subject, now, max_age_s, self._users)
+
+    def query(
+        self, metric: str, subject: str, *, until: float, newest: bool, limit: int
+    ) -> Sequence[Measurement]:
+        """As the archive's."""
+        wanted = Selection((metric,), subject, until=until, users=self._users)
+        return [found for _, found in self._archive.page(wanted, newest=newest, limit=limit)]

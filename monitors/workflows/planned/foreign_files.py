@@ -32,7 +32,7 @@ def as_owner(owner: int) -> Iterator[None]:
         _owner.reset(before)
 
 
-def opened(path: Path) -> int:
+def open_plain_file(path: Path) -> int:
     """A descriptor to read from. Raises OSError, also where the file is none or another's."""
     found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found
     try:
@@ -50,7 +50,7 @@ def opened(path: Path) -> int:
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """All of it. Raises OSError, ValueError for a name with a zero byte in it."""
-    with os.fdopen(opened(path), "rb") as file:
+    with os.fdopen(open_plain_file(path), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))

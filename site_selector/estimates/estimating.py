@@ -25,7 +25,16 @@ from statistics import median
 
 from monitors.base.estimates import Estimate
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
-from site_selector.estimates.beliefs import (
+from site_selector.estimates.plausible import PlausibleMeasurements
+from site_selector.estimates.rates import (
+    Network,
+    compute_beliefs,
+    path_beliefs,
+    transformations,
+    with_place_of_all,
+)
+from site_selector.estimates.running import IDLE, Live, what_is_left
+from site_selector.estimates.world import (
     ERRORS_OF,
     SOURCES,
     SPREADS,
@@ -38,15 +47,6 @@ from site_selector.estimates.beliefs import (
     archived,
     seconds_now,
 )
-from site_selector.estimates.plausible import PlausibleMeasurements
-from site_selector.estimates.rates import (
-    Network,
-    compute_beliefs,
-    path_beliefs,
-    transformations,
-    with_place_of_all,
-)
-from site_selector.estimates.running import IDLE, Live, what_is_left
 from site_selector.inputs import Inputs
 
 DEFAULT_WORKERS = 4
@@ -62,7 +62,7 @@ FINAL_RATIO = 0.1
 INTERMEDIATE_RATIO = 1.0
 
 
-def believe(
+def estimate_world(
     inputs: Inputs,
     source: MeasurementSource | None = None,
     *,
@@ -81,9 +81,9 @@ def believe(
     overhead = measured.estimate("dag_overhead", SUBMIT_SITE, now)
     ratios = {}
     for name in names:
-        found = measured.estimate("output_ratio", name, now)
-        if found is not None and found.value > 0:
-            ratios[name] = archived(found)
+        ratio = measured.estimate("output_ratio", name, now)
+        if ratio is not None and ratio.value > 0:
+            ratios[name] = archived(ratio)
     sites = _sites(inputs.sites, measured, live, now)
     between = _between(sites)
     waits = _waits(sites, names, measured, now)
@@ -114,7 +114,7 @@ def _waits(
     seen to wait longer or shorter than its jobs on the whole; where none were seen, as elsewhere,
     lest a site that they never tried look the quicker for it."""
     usual = {site: measured.estimate("queue_wait", site, now) for site in sites}
-    found = {}
+    waits = {}
     for name in names:
         kinds = {site: measured.estimate("queue_wait", f"{name}@{site}", now) for site in sites}
         longer = {
@@ -127,21 +127,21 @@ def _waits(
             if longer and isfinite(wait.value):
                 more_s = longer.get(site, median(longer.values()))
                 note = f"{more_s:+.3g} s for such jobs" + ("" if site in longer else " elsewhere")
-                found[name, site] = replace(
+                waits[name, site] = replace(
                     wait,
                     value=max(0.0, wait.value + more_s),
                     note=f"{wait.note}; {note}" if wait.note else note,
                 )
-    return found
+    return waits
 
 
 def _errors(what: str, measured: MeasurementSource, now: float) -> dict[str, float]:
     """The ``e`` by source of what was believed of runtimes, waits or rates, where enough of it was
     held against the truth."""
-    found = {one: measured.estimate("belief_error", f"{what}:{one}", now) for one in SOURCES}
+    errors = {kind: measured.estimate("belief_error", f"{what}:{kind}", now) for kind in SOURCES}
     return {
         source: SPREADS * error.value
-        for source, error in found.items()
+        for source, error in errors.items()
         if error is not None and error.count >= _LEAST_ERRORS
     }
 
@@ -154,7 +154,7 @@ def subjects(inputs: Inputs, output_site: str | None = None) -> tuple[list[str],
     return list(places), list(transformations(inputs))
 
 
-def believe_sites(
+def estimate_sites(
     sites: Mapping[str, Site],
     source: MeasurementSource | None = None,
     *,
@@ -182,10 +182,12 @@ def _sites(
 ) -> dict[str, SiteBelief]:
     typical = _pool_latency(sites, measured, now)
     latency = None if live.pool is None else typical
-    found = {name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()}
+    sites_known = {
+        name: _site(site, measured, now, live.pool, latency) for name, site in sites.items()
+    }
     least = _BETWEEN if typical is None else archived(typical[0], f"measured at {typical[1]}")
-    found = {name: _at_least(belief, least) for name, belief in found.items()}
-    return {name: what_is_left(belief, name, live) for name, belief in found.items()}
+    sites_known = {name: _at_least(belief, least) for name, belief in sites_known.items()}
+    return {name: what_is_left(belief, name, live) for name, belief in sites_known.items()}
 
 
 def _at_least(belief: SiteBelief, least: Belief) -> SiteBelief:
@@ -215,8 +217,8 @@ def _pool_latency(
     One negotiator serves all sites of a pool. A site with idle slots and no queue therefore starts
     a job as fast as its neighbours do, whatever its queue was once believed to be.
     """
-    found = [(measured.estimate("queue_wait", name, now), name) for name in sites]
-    known = sorted(((m.value, name, m) for m, name in found if m is not None))
+    waits = [(measured.estimate("queue_wait", name, now), name) for name in sites]
+    known = sorted(((m.value, name, m) for m, name in waits if m is not None))
     return (known[len(known) // 2][2], known[len(known) // 2][1]) if known else None
 
 
@@ -237,13 +239,15 @@ def _site(
     if workers.value <= 0:
         wait = Belief(float("inf"), workers.source, workers.at, note="no workers now")
         return SiteBelief(workers, wait)
-    found = measured.estimate("queue_wait", site.name, now)
-    live = None if here is None else _live_wait(here, found, latency)
+    queue_wait = measured.estimate("queue_wait", site.name, now)
+    live = None if here is None else _live_wait(here, queue_wait, latency)
     if live is not None:
         return SiteBelief(workers, live)
     hint = site.hints.queue_wait_s
     written = Belief(0.0, "default") if hint is None else Belief(hint, "catalog")
-    return SiteBelief(workers, written if found is None else seconds_now(found, written, now))
+    return SiteBelief(
+        workers, written if queue_wait is None else seconds_now(queue_wait, written, now)
+    )
 
 
 def workers_now(here: PoolSite) -> Belief:

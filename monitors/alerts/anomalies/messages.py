@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from monitors.alerts.anomalies.scales import scale_of
+from monitors.alerts.anomalies.model import scale_of
 from monitors.base.measurement import UNITS
 from network_provisioner.base.units import format_rate
 

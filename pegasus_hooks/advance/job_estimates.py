@@ -2,8 +2,8 @@
 
 The planner leaves the workflow and its catalogs in the submit directory, so what a mapping was
 made from is there again: sizes, run times per site, workers, queues and paths come from
-:mod:`site_selector.estimates.believe`. Where a planner left less, less is believed: ``note`` says
-what.
+:mod:`site_selector.estimates.estimating`. Where a planner left less, less is believed: ``note``
+says what.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pegasus_hooks.prepost import sizes
 from site_selector.catalogs.entries import SUBMIT_SITE, Site
 from site_selector.catalogs.pegasus_sites import all_sites
 from site_selector.catalogs.sources import Sources
-from site_selector.estimates.beliefs import MeasurementSource, NoMeasurements, World
-from site_selector.estimates.believe import believe, believe_sites, subjects
+from site_selector.estimates.estimating import estimate_sites, estimate_world, subjects
 from site_selector.estimates.rates import DEFAULT_BANDWIDTH_BPS
 from site_selector.estimates.running import Live
+from site_selector.estimates.world import MeasurementSource, NoMeasurements, World
 from site_selector.inputs import Inputs, read_inputs
 from site_selector.problem import NEVER_S, build_problem, file_sizes
 
@@ -93,9 +93,9 @@ class BeliefReader:
         jobs: dict[str, float] = {}
         files: dict[str, float] = {}
         if self._inputs is None:
-            world = believe_sites(self._catalog, measured, now=now, live=self._live)
+            world = estimate_sites(self._catalog, measured, now=now, live=self._live)
         else:
-            world = believe(self._inputs, measured, now=now, live=self._live)
+            world = estimate_world(self._inputs, measured, now=now, live=self._live)
             files.update(file_sizes(self._inputs, world)[0])
             jobs = _mapped(self._dag, self._inputs, world)
         files.update(sizes.of_workflow(self._dag.submit_dir))
