@@ -133,11 +133,11 @@ def bad_answer(args: argparse.Namespace, what: str) -> Iterator[None]:
         ) from None
 
 
-def answered(args: argparse.Namespace, what: str, found: Any, text: Callable[[], str]) -> int:
+def answered(args: argparse.Namespace, what: str, value: Any, text: Callable[[], str]) -> int:
     """Print what a broker answered, as JSON or as ``text`` says it; exit code 0. Raises BrokerError
     where the answer is no ``what``."""
     if args.json:
-        print_json(found)
+        print_json(value)
         return 0
     with bad_answer(args, what):
         words = text()
@@ -170,14 +170,14 @@ def placed(args: argparse.Namespace, alternatives: bool = True) -> PlacedWorkflo
     return place_files(placement_inputs(args), seed=args.seed, say=note, alternatives=alternatives)
 
 
-def believed(args: argparse.Namespace) -> World:
+def estimated_world(args: argparse.Namespace) -> World:
     """What is believed of the sites of a workflow, which is not mapped, or of a site catalog alone.
 
     Raises InputError, also where the options name neither.
     """
-    from adon.planning.placement import believe_files
+    from adon.planning.placement import estimate_files
 
-    return believe_files(placement_inputs(args), note)
+    return estimate_files(placement_inputs(args), note)
 
 
 def placement_inputs(args: argparse.Namespace) -> PlacementInputs:

@@ -198,7 +198,7 @@ def json_text(data: Any, indent: int | None = 2) -> str:
 
 
 def _visible(text: str) -> str:
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:
@@ -313,12 +313,12 @@ def progress(
 def _lines(
     total: int, things: str, stream: TextIO, clock: Callable[[], float]
 ) -> Callable[[int], None]:
-    began, told = clock(), 0
+    began, lines_shown = clock(), 0
 
     def show(done: int) -> None:
-        nonlocal told
-        if done * _LINES // total > told:
-            told = done * _LINES // total
+        nonlocal lines_shown
+        if done * _LINES // total > lines_shown:
+            lines_shown = done * _LINES // total
             spent = clock() - began
             left = f"about {duration(spent / done * (total - done))} left"
             words = left if done < total else duration(spent)

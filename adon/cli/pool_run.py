@@ -115,7 +115,7 @@ def _go_on(
     say: Callable[[str], None],
 ) -> int:
     """Turn by turn until a signal, which it returns."""
-    told = ""
+    reported = ""
     while True:
         began, problem = time.monotonic(), ""
         try:
@@ -124,9 +124,9 @@ def _go_on(
                 say(decision.reason)
         except AdonError as error:
             problem = str(error)
-        if problem != told:
+        if problem != reported:
             say(f"nothing is done: {problem}" if problem else "goes on")
-            told = problem
+            reported = problem
         number = signals.wait(began + every_s - time.monotonic())
         if number is not None:
             return number
@@ -157,10 +157,10 @@ def _opened(
         condor = Condor(config.pool.collector if config.pool else "")
         run_times = RunTimes(archive, section.jobs_take)
         limits = limits_of(section)
-        told = {**named(section.site), **told_by(section.config)}
+        values = {**named(section.site), **told_by(section.config)}
         record = outbox.record_many
         yield (
-            Expander(section.pool, told, limits, cloud, condor, archive, run_times, record, say),
+            Expander(section.pool, values, limits, cloud, condor, archive, run_times, record, say),
             section.every,
         )
 
@@ -197,8 +197,8 @@ def _sayer(log: Path | None) -> Callable[[str], None]:
     """Tells a line, with the time. Raises InputError for a file that cannot be written."""
     import logging.handlers
 
-    told = logging.getLogger("adon.pool")
-    told.propagate, told.handlers = False, []
+    logger = logging.getLogger("adon.pool")
+    logger.propagate, logger.handlers = False, []
     if log is None:
         handler: logging.Handler = logging.StreamHandler(sys.stderr)
     else:
@@ -207,6 +207,6 @@ def _sayer(log: Path | None) -> Callable[[str], None]:
         except OSError as error:
             raise InputError(f"{log}: {error.strerror}, expected a file to write") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    told.addHandler(handler)
-    told.setLevel(logging.INFO)
-    return told.info
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    return logger.info

@@ -77,5 +77,5 @@ def _list(args: argparse.Namespace) -> int:
     'adon transit explain' says of a transit which relays carry it, or why none do.
     """
     none = "no relays: the topology has no node of kind relay"
-    found = client(args).call("GET", "/v1/relays")
-    return answered_records(args, "list of relays", _COLUMNS, found, none=none)
+    relays = client(args).call("GET", "/v1/relays")
+    return answered_records(args, "list of relays", _COLUMNS, relays, none=none)

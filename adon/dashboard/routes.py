@@ -123,18 +123,18 @@ def router(broker: Broker, archive: Archive, rules: Rules, topology: Topology) -
         paths of transits, sites of jobs, leases of slots, machines of the pool. A researcher sees
         its own paths and sites."""
         caller.need(May.READ)
-        found: list[ShownDecision] = []
+        listed: list[ShownDecision] = []
         if kind in (None, "transit"):
             only = Only(since=since, users=caller.users)
             taken = newest(broker.list, None, workflow, limit, only)
             taken = discretion.transits(caller, taken)
-            found += map(decisions.of_transit, taken)
-            found += (change for one in taken for change in decisions.of_changes(one))
+            listed += map(decisions.of_transit, taken)
+            listed += (change for one in taken for change in decisions.of_changes(one))
         for name, (metric, made) in _MEASURED.items():
             if kind in (None, name) and caller.may(May.SEE):
                 wanted = Selection((metric,), workflow=workflow, since=since)
-                found += map(made, islice(_seen(archive, wanted, rules, caller), limit))
-        shown = [asdict(decision) for decision in decisions.newest(found, limit)]
+                listed += map(made, islice(_seen(archive, wanted, rules, caller), limit))
+        shown = [asdict(decision) for decision in decisions.newest(listed, limit)]
         return answers.answer({"decisions": shown})
 
     @cache
@@ -160,7 +160,7 @@ def _seen(
     cursor = None
     for _ in range(_LOOKS):
         looked = archive.page(wanted, cursor, newest=True, limit=_MOST_LISTED)
-        yield from (found for _, found in looked if rules.may_see(caller, found))
+        yield from (measurement for _, measurement in looked if rules.may_see(caller, measurement))
         if len(looked) < _MOST_LISTED:
             return
         cursor = looked[-1][0]
@@ -180,15 +180,15 @@ class StaticFile:
 
 def read_files() -> dict[str, StaticFile]:
     """All files of the dashboard, by name."""
-    found = {}
+    static_files = {}
     for entry in files("adon.dashboard").iterdir():
         kind = _KINDS.get(entry.name[entry.name.rfind(".") :])
         if kind and entry.is_file():
             content = entry.read_bytes()
-            found[entry.name] = StaticFile(
+            static_files[entry.name] = StaticFile(
                 content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
             )
-    return found
+    return static_files
 
 
 def pages_router() -> APIRouter:
@@ -217,8 +217,8 @@ def pages_router() -> APIRouter:
     return routes
 
 
-def _answer(found: StaticFile, held: str) -> Response:
-    headers = {**_HEADERS, "ETag": found.tag}
-    if found.tag in (tag.strip().removeprefix("W/") for tag in held.split(",")):
+def _answer(static_file: StaticFile, held: str) -> Response:
+    headers = {**_HEADERS, "ETag": static_file.tag}
+    if static_file.tag in (tag.strip().removeprefix("W/") for tag in held.split(",")):
         return Response(status_code=304, headers=headers)
-    return Response(found.content, headers=headers, media_type=found.kind)
+    return Response(static_file.content, headers=headers, media_type=static_file.kind)

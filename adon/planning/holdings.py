@@ -164,15 +164,15 @@ def _resources(
     path: str, layer: str, sites: Sequence[str], topology: Topology | None, label: str
 ) -> list[str]:
     """The links that a path between sites or neighbours leads over."""
-    src, found, dst = path.partition(">")
+    src, resources, dst = path.partition(">")
     if topology is None:
-        if not found or src not in sites or dst not in sites:
+        if not resources or src not in sites or dst not in sites:
             raise InputError(
                 f"{label}: bandwidth of {path!r}, expected SITE>SITE with {', '.join(sites)}"
             )
         return [bandwidth_of(src, dst)]
     nodes = topology.nodes
-    if not found or src not in nodes or dst not in nodes:
+    if not resources or src not in nodes or dst not in nodes:
         raise InputError(
             f"{label}: bandwidth of {path!r}, expected NODE>NODE with {', '.join(nodes)}"
         )
@@ -205,20 +205,20 @@ def ask(
     nothing is said where it ``broker_may_rest``.
     """
     tell = say or (lambda _: None)
-    told = None
+    notes = None
     if pool is not None:
         try:
-            told = ask_pool(pool)
+            notes = ask_pool(pool)
         except AdonError as error:
             tell(f"{error}; the archive and the catalogs are used instead")
     if broker is not None:
         try:
-            found, used = ask_network(broker)
-            return Live(told, found, used, "what is reserved now (broker)")
+            network, used = ask_network(broker)
+            return Live(notes, network, used, "what is reserved now (broker)")
         except BrokerError as error:
             if not (broker_may_rest and error.code == "unreachable"):
                 tell(f"{error}; the network is taken as {'idle' if topology else 'the catalogs'}")
-    return Live(told, topology)
+    return Live(notes, topology)
 
 
 def ask_pool(collector: str) -> dict[str, SitePool]:
@@ -244,12 +244,12 @@ def ask_pool(collector: str) -> dict[str, SitePool]:
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise AdonError(f"{where} did not answer: {why.rstrip('.')}")
-    found = pool_from_json(done.stdout)
-    if not any(site.slots for site in found.values()):
+    site_pools = pool_from_json(done.stdout)
+    if not any(site.slots for site in site_pools.values()):
         raise AdonError(
             f"{where} has no slot that names its site (AdonSite or PegasusSite of its startd)"
         )
-    return found
+    return site_pools
 
 
 def ask_network(broker: BrokerClient) -> tuple[Topology, dict[tuple[str, str], float]]:

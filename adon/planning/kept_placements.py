@@ -22,7 +22,7 @@ from site_selector.problem import Problem
 _LONGEST_S = 300.0
 
 
-def told(
+def placement_reasons(
     inputs: Inputs,
     world: World,
     problem: Problem,

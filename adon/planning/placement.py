@@ -77,13 +77,13 @@ def place(
     an idle site is little and not nothing: ``idle`` counts where waits of this pool were measured.
     """
     at = time.time() if now is None else now
-    told = live or Live(topology=topology)
+    note = live or Live(topology=topology)
     measured = source or NoMeasurements()
-    if told.pool is None and pool is not None:
+    if note.pool is None and pool is not None:
         known = any(measured.estimate("queue_wait", site, at) for site in pool)
-        told = replace(told, pool=counted(pool, (idle or {}) if known else {}, at))
+        note = replace(note, pool=counted(pool, (idle or {}) if known else {}, at))
     inputs = with_history(inputs, measured, at)
-    world = estimate_world(inputs, measured, now=at, live=told, output_site=output_site)
+    world = estimate_world(inputs, measured, now=at, live=note, output_site=output_site)
     mapping = map_workflow(inputs, world, output_site, seed, alternatives=alternatives)
     return PlacedWorkflow(inputs, world, mapping)
 
@@ -143,10 +143,10 @@ class PlacementInputs:
             raise InputError("found no workflow, expected one to place")
         # Where no pegasus-plan is found, the embedded planner plans, as it alone can.
         default = DATA_CONFIGURATION if pegasus_plan.find_planner() else CONFIGURATION
-        found = read_inputs(self.sources(), self.execution_sites, default)
-        for line in found.notes:
+        read = read_inputs(self.sources(), self.execution_sites, default)
+        for line in read.notes:
             (say or _ignore)(line)
-        return replace(found, by_level=self.order == "pegasus")
+        return replace(read, by_level=self.order == "pegasus")
 
     def asked(
         self, say: Say | None, sites: Collection[str], transformations: Collection[str] = ()
@@ -185,7 +185,7 @@ def place_files(
     return placed
 
 
-def believe_files(files: PlacementInputs, say: Say | None = None) -> World:
+def estimate_files(files: PlacementInputs, say: Say | None = None) -> World:
     """What is believed for a workflow, without mapping it; without a workflow: of the site catalog
     and the paths between its sites. Raises InputError, also where there is neither."""
     if files.workflow is not None:

@@ -74,6 +74,6 @@ def failure_words(failure: Failure) -> str:
     return f"{failure.job}{where}: {how}{tries}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, noun: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"

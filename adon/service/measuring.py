@@ -54,14 +54,14 @@ class Sweeper:
         self._close()
 
     def _run(self) -> None:
-        said = ""
+        reported = ""
         while not self._stop.wait(_SWEEP_S):
             try:
                 self._sweep()
-                said = ""
+                reported = ""
             except AdonError as error:  # a full disk: tried again until it works, and said once
-                if str(error) != said:
-                    said = str(error)
+                if str(error) != reported:
+                    reported = str(error)
                     _log.error("measurements are not followed: %s", error)
             except Exception:  # a fault of ours must not end it for good
                 _log.exception("measurements are not followed")
@@ -89,15 +89,15 @@ class AgentWatch:
         news = [self._known[name] for name in self._known.keys() - before.keys()]
         ended = before.keys() - self._known.keys()
         news += [replace(before[name], at=self._clock()) for name in ended]
-        for one in news:
-            _log.warning("%s", one)
+        for new in news:
+            _log.warning("%s", new)
             for take in self._listeners:
-                take(one)
+                take(new)
 
     def _now(self) -> dict[str, News]:
-        found = self._silent_agents().items()
+        silent = self._silent_agents().items()
         why = "is silent: it has not asked again when it should"
-        return {name: News(f"agent {name!r}", why, at) for name, at in found}
+        return {name: News(f"agent {name!r}", why, at) for name, at in silent}
 
 
 def make(around: PartContext) -> MonitoringPart:

@@ -226,7 +226,10 @@ def measured_paths(
             known = kept[path.nodes, user] = path_metrics(
                 source, path.nodes, usual is not None and usual.nodes == path.nodes, now
             )
-        return {name: Metric(one.value, "measured", one.age_s(now)) for name, one in known.items()}
+        return {
+            name: Metric(measurement.value, "measured", measurement.age_s(now))
+            for name, measurement in known.items()
+        }
 
     return lookup
 
@@ -261,8 +264,8 @@ def measured_best_effort(
 
     def lookup(src: str, dst: str, user: str) -> tuple[float, float] | None:
         now = clock()
-        found = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
-        return (found.value, now - found.at) if found else None
+        estimate = path_throughput(BelievedBy(archive, {user}), src, dst, BEST_EFFORT, now)
+        return (estimate.value, now - estimate.at) if estimate else None
 
     return lookup
 
@@ -274,8 +277,8 @@ def known_disks(
     from monitors.archive.knowledge import disk_rate
 
     def lookup(site: str, way: str, application: str) -> float | None:
-        found = disk_rate(archive.estimate, site, way, application, clock())
-        return found.value if found else None
+        rate = disk_rate(archive.estimate, site, way, application, clock())
+        return rate.value if rate else None
 
     return lookup
 

@@ -71,7 +71,7 @@ class _Call:
         with self._lock:
             if place not in self._places:
                 settings = account.account(place, os.environ, Path.cwd())
-                sessions = Sessions(partial(account.opened, settings, self._limits.silence_s))
+                sessions = Sessions(partial(account.open_session, settings, self._limits.silence_s))
                 way = Way(sessions, self._streams, self._turn, self._limits)
                 self._places[place] = settings, way
             return self._places[place]

@@ -21,11 +21,11 @@ USUAL, MOST = 3, 16  # python-irodsclient's own default, and what a zone can be 
 def wanted(ads: str) -> list[tuple[str, str]]:
     """URL and local name of each ``[ Url = "…"; LocalFileName = "…" ]``."""
     files: list[dict[str, str]] = []
-    for found in _TOKEN.finditer(ads):
-        if found[0] == "[":
+    for match in _TOKEN.finditer(ads):
+        if match[0] == "[":
             files.append({})
-        elif found[1]:
-            files[-1][found[1].lower()] = _ESCAPED.sub(r"\1", found[2])
+        elif match[1]:
+            files[-1][match[1].lower()] = _ESCAPED.sub(r"\1", match[2])
     return [(file["url"], file["localfilename"]) for file in files]
 
 
@@ -44,7 +44,7 @@ def _inner(ad: Result) -> str:
         f"{name} = [ {_inner(value)}]" if isinstance(value, Mapping) else line(name, value).rstrip()
         for name, value in ad.items()
     )
-    return "".join(f"{one}; " for one in lines)
+    return "".join(f"{attribute}; " for attribute in lines)
 
 
 def streams(ad: JobAd, size: int, window: int) -> int:
@@ -55,10 +55,12 @@ def streams(ad: JobAd, size: int, window: int) -> int:
     for one block after the other, so each costs a round trip for the request, and one for each
     window that it fills, in which the other streams use the path.
     """
-    told, rate, rtt = (number(ad, f"Adon{name}") for name in ("Streams", "RateBps", "RttSeconds"))
+    template_streams, rate, rtt = (
+        number(ad, f"Adon{name}") for name in ("Streams", "RateBps", "RttSeconds")
+    )
     count = USUAL
-    if told is not None and told >= 1:
-        count = int(told)
+    if template_streams is not None and template_streams >= 1:
+        count = int(template_streams)
     elif rate is not None and rtt is not None:
         count = max(USUAL, 1 + ceil(rate / 8 * rtt * (1 / BLOCK + 1 / window)))
     return max(1, min(count, MOST, ceil(size / CHUNK)))

@@ -133,8 +133,8 @@ def bytes_sent(ad: JobAd, size: Size | None = None) -> int | None:
 
 def urls(ad: JobAd) -> list[str]:
     """Those of what is sent that come from elsewhere, each once."""
-    found = (name for name in _inputs(ad) if "://" in name and not name.startswith("file:"))
-    return list(dict.fromkeys(found))
+    names = (name for name in _inputs(ad) if "://" in name and not name.startswith("file:"))
+    return list(dict.fromkeys(names))
 
 
 def is_common(ad: JobAd) -> bool:
@@ -193,8 +193,8 @@ class _Sizes:
         self._left -= 1
         if self._left < 0:
             raise OSError("too many files")
-        found = os.stat(path)  # noqa: PTH116 - see bytes_sent
-        if not stat.S_ISDIR(found.st_mode):
-            return found.st_size
+        status = os.stat(path)  # noqa: PTH116 - see bytes_sent
+        if not stat.S_ISDIR(status.st_mode):
+            return status.st_size
         with os.scandir(path) as entries:
             return sum(self(entry.path) for entry in entries)

@@ -68,7 +68,7 @@ Number = tuple[int, int]
 
 def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
     """The connections of these jobs' shadows on this machine, as far as we may look at them."""
-    found: dict[Number, tuple[Ends, ...]] = {}
+    ends: dict[Number, tuple[Ends, ...]] = {}
     tables = Tables()
     for process in processes():
         with suppress(OSError):  # it has ended
@@ -77,8 +77,10 @@ def open_ports(jobs: Collection[Number]) -> Mapping[Number, tuple[Ends, ...]]:
             words = (process / "cmdline").read_text().split("\0")
             job = next(((int(m[1]), int(m[2])) for m in map(_JOB.fullmatch, words) if m), None)
             if job is not None and job in jobs:
-                found[job] = tuple(sorted(one.ends for one in tables.connections(process)))
-    return found
+                ends[job] = tuple(
+                    sorted(connection.ends for connection in tables.connections(process))
+                )
+    return ends
 
 
 class Events(Protocol):
@@ -193,11 +195,11 @@ class AccessPoint:
         if not runs:
             return
         try:
-            found = self._schedd.input_history(runs)
+            transfers = self._schedd.input_history(runs)
             self._looks.update(runs)
-            for run, ad in found.items():
-                asked = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
-                for report in asked:
+            for run, ad in transfers.items():
+                paths = fetched(recent[run], ad, self.config, self._rates, self._schedd.disk_waits)
+                for report in paths:
                     self._carry_out(report, broker)
                 self._looks[run] = _MOST_LOOKS
         except AdonError as error:
@@ -234,18 +236,18 @@ class AccessPoint:
     def _live(self, broker: BrokerClient) -> tuple[list[Transit], Mapping[str, QueuedJob] | None]:
         """What the broker holds for runs of this access point, and what became of their jobs."""
         states = (TransitState.QUEUED, *sorted(LIVE))
-        found = {t.id: t for state in states for t in broker.list(state=state)}
-        if not any(parsed(name) for name in found):
+        transits = {t.id: t for state in states for t in broker.list(state=state)}
+        if not any(parsed(name) for name in transits):
             return [], {}
         try:
-            mine = of_schedd(found.values(), self._schedd.name())
+            mine = of_schedd(transits.values(), self._schedd.name())
             runs = [whose[0] for t in mine if (whose := parsed(t.id))]
             queue = self._schedd.jobs({run.job for run in runs}) if runs else {}
             self._logged.pop("schedd", None)
         except AdonError as error:
             self._log_once("schedd", error)
             known = {state.run for state in self._runs}
-            whose_runs = ((t, parsed(t.id)) for t in found.values())
+            whose_runs = ((t, parsed(t.id)) for t in transits.values())
             return [t for t, whose in whose_runs if whose and whose[0] in known], None
         return mine, queue
 
@@ -280,9 +282,9 @@ class AccessPoint:
         soon."""
         moving = transferring(live, self._runs)
         self._ports = {name: ends for name, ends in self._ports.items() if name in moving}
-        found = self._ports_of({number for number, _ in moving.values()}) if moving else {}
+        ports = self._ports_of({number for number, _ in moving.values()}) if moving else {}
         for name, (number, direction) in moving.items():
-            ends = found.get(number, ())
+            ends = ports.get(number, ())
             if ends in ((), self._ports.get(name)):
                 continue
             try:

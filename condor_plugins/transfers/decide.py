@@ -26,7 +26,7 @@ from condor_plugins.jobs.request_builder import (
 from condor_plugins.pool.sites import site_of_match
 from condor_plugins.transfers.run_state import RunState, RunStates
 from condor_plugins.urls.sources import paths_of, url_request
-from condor_plugins.urls.transfer_history import Ad, UsualRates, moved, plugins_s, slow
+from condor_plugins.urls.transfer_history import Ad, UsualRates, plugins_s, slow, url_transfers
 from monitors.jobs.executions import Phase
 from network_provisioner.base.model import ON_SWITCHES, Transit, TransitRequest
 from network_provisioner.base.units import goodput
@@ -100,7 +100,7 @@ def of_schedd(transits: Iterable[Transit], schedd: str) -> list[Transit]:
 
 def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Renew]:
     """What becomes of the live transits of our schedd: each is kept, renewed or given back."""
-    found: list[Release | Renew] = []
+    actions: list[Release | Renew] = []
     for transit in live:
         whose = parsed(transit.id)
         if whose is None:
@@ -109,10 +109,10 @@ def actions_for(live: Sequence[Transit], known: Observed) -> list[Release | Rene
         state = known.runs.get(run)
         over = _over(transit, run, way, state, known)
         if over:
-            found.append(_release(transit, way, state, over))
+            actions.append(_release(transit, way, state, over))
         elif _runs_out(transit, known.now) and _is_sure(run, state, known):
-            found.append(Renew(transit.id, RENEWED_S))
-    return found
+            actions.append(Renew(transit.id, RENEWED_S))
+    return actions
 
 
 def settling(runs: RunStates, now: float) -> bool:
@@ -124,7 +124,7 @@ def transferring(
     live: Iterable[Transit], runs: RunStates
 ) -> dict[str, tuple[tuple[int, int], Direction]]:
     """The transits whose transfers run now: cluster and process of the job, and which way."""
-    found = {}
+    moving = {}
     for transit in live:
         run, way = parsed(transit.id) or (None, None)
         if run is None or way is None or transit.state not in ON_SWITCHES or is_url(transit.id):
@@ -134,8 +134,8 @@ def transferring(
             continue
         phase, span = (Phase.INPUT, state.input) if way == "in" else (Phase.OUTPUT, state.output)
         if state.phase is phase and span.start:  # before, its connection is not open
-            found[transit.id] = number, way
-    return found
+            moving[transit.id] = number, way
+    return moving
 
 
 def begun(runs: RunStates, now: float) -> bool:
@@ -211,9 +211,9 @@ def _release(transit: Transit, way: Direction, state: RunState | None, outcome: 
     if state is None or outcome != "success" or (way == "in" and _has_parts(state)):
         return Release(transit.id, 0, 0.0, outcome)
     span = state.input if way == "in" else state.output
-    moved = transit.request.size_bytes if way == "in" else state.sent_bytes
+    url_transfers = transit.request.size_bytes if way == "in" else state.sent_bytes
     # A rate needs both figures: seconds without bytes would look like a transfer of nothing.
-    return Release(transit.id, moved or 0, span.seconds if moved else 0.0, outcome)
+    return Release(transit.id, url_transfers or 0, span.seconds if url_transfers else 0.0, outcome)
 
 
 def _runs_out(transit: Transit, now: float) -> bool:
@@ -251,7 +251,7 @@ class OutputHistory:
         """The median of what its like sent; else what its sandbox holds beyond its input, the most
         it can send; None where neither is known."""
         if seen := self._seen.get(_kind(ad)):
-            return int(median(one.n_bytes for one in seen))
+            return int(median(output.n_bytes for output in seen))
         used, got = number(ad, "DiskUsage"), number(ad, "AdonInBytes")
         return None if used is None else max(0, int(used * 1024 - (got or 0)))
 
@@ -259,9 +259,11 @@ class OutputHistory:
         """What a job will send that has run for ``ran_s`` seconds, where that will be too quick to
         be asked for as it is sent and may begin any moment; else None."""
         seen = self._seen.get(_kind(ad), ())
-        if not seen or median(one.seconds for one in seen) >= _QUICK_S:
+        if not seen or median(output.seconds for output in seen) >= _QUICK_S:
             return None
-        return self.expected(ad) if ran_s >= min(one.ran_s for one in seen) - _LEAD_S else None
+        return (
+            self.expected(ad) if ran_s >= min(output.ran_s for output in seen) - _LEAD_S else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,17 +363,17 @@ def fetched(
     """What the input of a run came to, by HTCondor's history of it. ``disk_waits`` says whether a
     machine has stood still for its disk since a time in Unix seconds."""
     paths, took_s = paths_of(state.ad), state.input.seconds
-    came = moved(history, {**config.sources, **{path.host: path.site for path in paths}})
+    came = url_transfers(history, {**config.sources, **{path.host: path.site for path in paths}})
     machine = text(state.ad, "RemoteHost").rpartition("@")[2]
     for path in paths:
-        one = came.get(path.site)
-        if one is None or not one.n_bytes:
+        transfer = came.get(path.site)
+        if transfer is None or not transfer.n_bytes:
             continue
         pair = path.site, site_of_match(state.ad)
-        waits = partial(disk_waits, machine, one.start)
-        note = slow(one, took_s, path.granted_bps, rates.usual(*pair), waits)
-        rates.learn(*pair, goodput(one.n_bytes, one.seconds(took_s)))
-        yield Release(path.id, one.n_bytes, one.seconds(took_s), "success", note)
+        waits = partial(disk_waits, machine, transfer.start)
+        note = slow(transfer, took_s, path.granted_bps, rates.usual(*pair), waits)
+        rates.learn(*pair, goodput(transfer.n_bytes, transfer.seconds(took_s)))
+        yield Release(path.id, transfer.n_bytes, transfer.seconds(took_s), "success", note)
     own_s = took_s - plugins_s(history)
     if state.ad.get("AdonInState") != "none" and own_s >= _SETTLES_S:
         yield _input_report(state, own_s)

@@ -108,20 +108,20 @@ class RunStates:
                 del self._jobs[job]
 
 
-def _follow(state: RunState, one: RunEvent) -> None:
-    mark = (one.kind, one.step, one.at)
+def _follow(state: RunState, event: RunEvent) -> None:
+    mark = (event.kind, event.step, event.at)
     if state.is_over or mark in state.handled:
         return
     state.handled.add(mark)
     # What the hook said is known to the shadow alone: events that the schedd writes lack it.
-    state.ad = {**state.ad, **one.ad}
-    if one.kind in (Kind.TERMINATED, Kind.EVICTED):
-        sent = number(one.ad, "SentBytes")
+    state.ad = {**state.ad, **event.ad}
+    if event.kind in (Kind.TERMINATED, Kind.EVICTED):
+        sent = number(event.ad, "SentBytes")
         state.sent_bytes = None if sent is None or sent < 0 else int(sent)
-    state.apply(one.kind, one.at, one.step)
-    if state.run.common and one.step in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
+    state.apply(event.kind, event.at, event.step)
+    if state.run.common and event.step in (TransferStep.IN_FINISHED, TransferStep.OUT_FINISHED):
         state.ran = True
-        state.end(ENDS[Kind.TERMINATED], one.at)
+        state.end(ENDS[Kind.TERMINATED], event.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +140,9 @@ class RunEvent:
 def run_events(events: Iterable[JobEvent]) -> Iterator[RunEvent]:
     """What the ads among these tell; what is of no interest is passed over."""
     for event in events:
-        found = run_event(jobad.parse(event.ad))
-        if found is not None:
-            yield found
+        run_event_ = run_event(jobad.parse(event.ad))
+        if run_event_ is not None:
+            yield run_event_
 
 
 def run_event(ad: JobAd) -> RunEvent | None:

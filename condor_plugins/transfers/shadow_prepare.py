@@ -33,13 +33,13 @@ def main(argv: list[str]) -> int:
     """Run the hook. ``argv`` without the program's name."""
     sys.path.insert(0, __file__.rsplit("/", 3)[0])
     try:
-        said = prepare(argv, sys.stdin.buffer.read().decode(errors="replace"))
+        attributes = prepare(argv, sys.stdin.buffer.read().decode(errors="replace"))
     except Exception as error:  # the hook's promise: no failure of ours touches a job
-        said = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
-        said |= {"AdonInTold": False}
+        attributes = {"AdonInState": "unasked", "AdonInReason": f"best effort: {_described(error)}"}
+        attributes |= {"AdonInTold": False}
     from condor_plugins.jobs.jobad import line  # noqa: PLC0415
 
-    sys.stdout.write("".join(line(name, value) for name, value in said.items()))
+    sys.stdout.write("".join(line(name, value) for name, value in attributes.items()))
     return 0
 
 
@@ -149,16 +149,16 @@ def _sent(
     outcomes = ask(requests, patience, effects)
     answers = outcomes.answers
     reasons += [f"from {p.site}: {a.reason}" for p, a in zip(paths, answers[own:], strict=True)]
-    said: dict[str, str | int | float | bool] = {
+    attributes: dict[str, str | int | float | bool] = {
         "AdonInState": answers[0].state if own else "none",
         "AdonInReason": "; ".join([a.reason for a in answers[:own]] + reasons),
         "AdonInTold": all(answer.told for answer in answers),
     }
     if own:
-        said["AdonInId"] = answers[0].id
+        attributes["AdonInId"] = answers[0].id
     if paths:
-        said |= sources.granted(paths, answers[own:], outcomes.services[own:])
-    return said
+        attributes |= sources.granted(paths, answers[own:], outcomes.services[own:])
+    return attributes
 
 
 def _shadow_gone() -> str:

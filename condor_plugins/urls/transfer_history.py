@@ -48,32 +48,33 @@ class Moved:
         return max(0.0, self.end - self.start) or input_s
 
 
-def moved(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
+def url_transfers(ad: Ad, sources: Mapping[str, str]) -> dict[str, Moved]:
     """What an ad of the history tells, by the sites that files came from."""
-    found: dict[str, Moved] = {}
+    sites: dict[str, Moved] = {}
     for file in ad.get("InputPluginResultList", ()):
-        url, said = text(file, "TransferUrl"), file.get("DeveloperData")
-        said = said if isinstance(said, Mapping) else {}
-        last = max(0, int(number(said, "Attempts") or 1) - 1)
-        end_point = text(said, f"Endpoint{last}", "TransferHostName")
+        url, details = text(file, "TransferUrl"), file.get("DeveloperData")
+        details = details if isinstance(details, Mapping) else {}
+        last = max(0, int(number(details, "Attempts") or 1) - 1)
+        end_point = text(details, f"Endpoint{last}", "TransferHostName")
         site = site_of_url(f"https://{end_point}/", sources) or site_of_url(url, sources)
-        one = found.setdefault(site, Moved())
-        one.n_bytes += int(number(file, "TransferTotalBytes") or 0)
-        one.start = min(one.start, number(file, "TransferStartTime") or one.start)
-        one.end = max(one.end, number(file, "TransferEndTime") or 0.0)
+        total = sites.setdefault(site, Moved())
+        total.n_bytes += int(number(file, "TransferTotalBytes") or 0)
+        total.start = min(total.start, number(file, "TransferStartTime") or total.start)
+        total.end = max(total.end, number(file, "TransferEndTime") or 0.0)
         if scheme_of(url) in CACHED:
-            one.cache = "".join(c for c in end_point if c.isprintable()).partition(":")[0][
+            total.cache = "".join(c for c in end_point if c.isprintable()).partition(":")[0][
                 :_LONGEST
             ]
-            one.first_byte_s += number(said, f"TimeToFirstByte{last}") or 0.0
-            one.missed |= number(said, f"DataAge{last}") == 0.0
-    return found
+            total.first_byte_s += number(details, f"TimeToFirstByte{last}") or 0.0
+            total.missed |= number(details, f"DataAge{last}") == 0.0
+    return sites
 
 
 def plugins_s(ad: Ad) -> float:
     """How long plug-ins ran, in whole seconds each."""
     return sum(
-        number(one, "DurationInSeconds") or 0.0 for one in ad.get("InputPluginInvocations", ())
+        number(invocation, "DurationInSeconds") or 0.0
+        for invocation in ad.get("InputPluginInvocations", ())
     )
 
 

@@ -60,8 +60,8 @@ def router(archive: Archive, hosts: Hosts, clock: Callable[[], float]) -> APIRou
         caller.need(May.RECORD)
         run = body.model_dump()
         measured = measurements_of(run, hosts)
-        for one in measured:
-            check_believable(one, clock())
+        for measurement in measured:
+            check_believable(measurement, clock())
         sent = own(caller, of_agent(caller, measured), archive.get)
         recorded = archive.record_many(not_yet(sent, archive))
         ignored = left_out(run, sent)

@@ -97,13 +97,15 @@ def router(feed: Feed, rules: Rules) -> APIRouter:
             late = time.monotonic() > began + MOST_S
             return late or stopping(request.app) or withdrawn(request)
 
-        def visible(found: Measurement) -> bool:
-            return rules.may_see(caller, found)
+        def visible(measurement: Measurement) -> bool:
+            return rules.may_see(caller, measurement)
 
-        told = feed.follow(
+        events = feed.follow(
             _number(last_event_id, after), tuple(metrics), visible, HEARTBEAT_S, ended
         )
-        return Stream(room, _events(told), media_type=_TYPE, headers={"Cache-Control": "no-store"})
+        return Stream(
+            room, _events(events), media_type=_TYPE, headers={"Cache-Control": "no-store"}
+        )
 
     return routes
 
@@ -114,13 +116,13 @@ def _number(last_event_id: str | None, after: int | None) -> int | None:
     return after
 
 
-async def _events(told: AsyncIterator[tuple[int, Numbered]]) -> AsyncIterator[str]:
+async def _events(batches: AsyncIterator[tuple[int, Numbered]]) -> AsyncIterator[str]:
     yield f"retry: {_AGAIN_MS}\n\n"
-    async for reached, found in told:
+    async for reached, batch in batches:
         parts = [
             f"id: {number}\nevent: measurement\n"
-            f"data: {json.dumps({'seq': number, **shown(one)}, separators=(',', ':'))}\n\n"
-            for number, one in found
+            f"data: {json.dumps({'seq': number, **shown(measurement)}, separators=(',', ':'))}\n\n"
+            for number, measurement in batch
         ]
         # An id without data moves the client on beside what is not for it.
         yield "".join(parts) + f": reached {reached}\nid: {reached}\n\n"

@@ -65,7 +65,7 @@ def router(seen: Visible) -> APIRouter:
         limit: Limit = 1000,
     ) -> Response:
         """All workflows that the caller may see, the one that changed last first."""
-        found = [
+        overviews = [
             known.as_dict()
             for known in seen.all(caller).values()
             if (user is None or known.user == user)
@@ -73,16 +73,16 @@ def router(seen: Visible) -> APIRouter:
             and known.at >= since
             and not (roots and known.parent)
         ]
-        return answers.answer(found[:limit])
+        return answers.answer(overviews[:limit])
 
     @routes.get("/v1/workflows/{workflow:path}/analysis", response_model=AnalysisAnswer)
     def get_analysis(workflow: str, caller: Caller, whole: bool = False) -> Response:
         """Statistics and failures of a workflow, or with ``whole`` of it and all inside it."""
-        found, all_of_them = seen.one(caller, workflow)
+        overview, all_of_them = seen.one(caller, workflow)
         ids = seen.known.inside(workflow, all_of_them) if whole else [workflow]
         runs = seen.of(caller, "job", ids) + seen.of(caller, "task", ids)
         made = analyse(runs + seen.transfers(caller, ids))
-        head = {"workflow": workflow, "state": found.state, "workflows": ids}
+        head = {"workflow": workflow, "state": overview.state, "workflows": ids}
         return answers.answer(head | asdict(made))
 
     @routes.get("/v1/workflows/{workflow:path}/jobs", response_model=list[JobRow])
@@ -126,10 +126,14 @@ def router(seen: Visible) -> APIRouter:
         history: Annotated[int, Query(ge=0, le=MOST_CHANGES)] = 100,
     ) -> Response:
         """A workflow: who it is, where it stands, and its latest changes."""
-        found, _ = seen.one(caller, workflow)
+        overview, _ = seen.one(caller, workflow)
         changes = seen.known.changes(workflow, history)
-        details = {"source": found.source, "children": list(found.children), "history": changes}
-        return answers.answer(found.as_dict() | details)
+        details = {
+            "source": overview.source,
+            "children": list(overview.children),
+            "history": changes,
+        }
+        return answers.answer(overview.as_dict() | details)
 
     return routes
 
@@ -247,7 +251,9 @@ class _Shared:
         """The measurement of a workflow that is under way, or a second old at most, else one that
         begins now with ``begin`` in a thread."""
         now = time.monotonic()
-        self._refreshes = {key: one for key, one in self._refreshes.items() if _is_of_now(one, now)}
+        self._refreshes = {
+            key: refresh for key, refresh in self._refreshes.items() if _is_of_now(refresh, now)
+        }
         if workflow not in self._refreshes:
             asking = asyncio.ensure_future(run_in_threadpool(begin))
             answered = asyncio.ensure_future(self._answered(asking, app))
@@ -257,20 +263,24 @@ class _Shared:
         return self._refreshes[workflow]
 
     async def _answered(self, asking: asyncio.Task[RefreshRequest], app: FastAPI) -> bool:
-        asked = await asking
+        accepted = await asking
         until = time.monotonic() + MOST_WAIT_S
-        while not await run_in_threadpool(self._refresher.answered, asked):
+        while not await run_in_threadpool(self._refresher.answered, accepted):
             if time.monotonic() >= until or stopping(app):
                 return False
             await asyncio.sleep(LOOK_S / 2)
         return True
 
 
-def _is_of_now(one: _Refresh, now: float) -> bool:
-    if not one.answered.done():
-        return one.answered.get_loop() is asyncio.get_running_loop()
+def _is_of_now(refresh: _Refresh, now: float) -> bool:
+    if not refresh.answered.done():
+        return refresh.answered.get_loop() is asyncio.get_running_loop()
     # What nobody answered is asked anew.
-    return not _failed(one.answered) and one.answered.result() and now < one.began + EVERY_S
+    return (
+        not _failed(refresh.answered)
+        and refresh.answered.result()
+        and now < refresh.began + EVERY_S
+    )
 
 
 def _failed(ended: asyncio.Task[bool]) -> bool:
@@ -309,15 +319,15 @@ def refresh_router(seen: Visible, refresher: Refresher) -> APIRouter:
         await run_in_threadpool(seen.one, caller, workflow)
         while True:
             refresh = shared.of(workflow, begin, request.app)
-            asked = await asyncio.shield(refresh.asking)  # others wait for it as well
+            accepted = await asyncio.shield(refresh.asking)  # others wait for it as well
             left = max(0.0, until - time.monotonic())
             await asyncio.wait({refresh.answered}, timeout=left)
-            refreshed = asked.here or (refresh.answered.done() and refresh.answered.result())
+            refreshed = accepted.here or (refresh.answered.done() and refresh.answered.result())
             if refreshed or time.monotonic() >= until or stopping(request.app):
                 break
-        found, _ = await run_in_threadpool(seen.one, caller, workflow)
+        overview, _ = await run_in_threadpool(seen.one, caller, workflow)
         shown = {
-            "refreshed": refreshed, "request": asked.request, "workflow": found.as_dict(),
+            "refreshed": refreshed, "request": accepted.request, "workflow": overview.as_dict(),
         }  # fmt: skip
         return answers.answer(shown, 200 if refreshed else 202)
 
@@ -335,10 +345,10 @@ def refresh_router(seen: Visible, refresher: Refresher) -> APIRouter:
         until = time.monotonic() + wait_s
         while True:
             # A thread for the look, and none for the wait.
-            found = await run_in_threadpool(asked_of, caller, after)
+            requests = await run_in_threadpool(asked_of, caller, after)
             left = until - time.monotonic()
-            if found or left <= 0 or stopping(request.app):
-                return answers.answer(found)
+            if requests or left <= 0 or stopping(request.app):
+                return answers.answer(requests)
             await asyncio.sleep(min(LOOK_S, left))
 
     return routes

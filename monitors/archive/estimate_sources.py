@@ -109,4 +109,6 @@ class BelievedBy:
     ) -> Sequence[Measurement]:
         """As the archive's."""
         wanted = Selection((metric,), subject, until=until, users=self._users)
-        return [found for _, found in self._archive.page(wanted, newest=newest, limit=limit)]
+        return [
+            measurement for _, measurement in self._archive.page(wanted, newest=newest, limit=limit)
+        ]

@@ -37,40 +37,42 @@ _COPIED_TOGETHER = 5000
 _START = COLUMNS.split(", ").index("start")
 
 
-def csv_parts(found: Iterable[Measurement]) -> Iterator[str]:
+def csv_parts(measurements: Iterable[Measurement]) -> Iterator[str]:
     """CSV as RFC 4180 has it, a header first; no cell is a formula to a spreadsheet."""
     yield ",".join(EXPORTED_COLUMNS) + "\r\n"
-    each = iter(found)
+    each = iter(measurements)
     while part := list(islice(each, _WRITTEN_TOGETHER)):
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerows(map(csv_cell, _row(one, _iso)) for one in part)
+        writer.writerows(map(csv_cell, _row(measurement, _iso)) for measurement in part)
         yield text.getvalue()
 
 
-def write_csv(found: Iterable[Measurement], out: IO[bytes]) -> int:
+def write_csv(measurements: Iterable[Measurement], out: IO[bytes]) -> int:
     """Write them; how many there were."""
     count = 0
 
     def counted() -> Iterator[Measurement]:
         nonlocal count
-        for one in found:
+        for measurement in measurements:
             count += 1
-            yield one
+            yield measurement
 
     for part in csv_parts(counted()):
         out.write(part.encode())
     return count
 
 
-def write_parquet(found: Iterable[Measurement], out: IO[bytes]) -> int:
+def write_parquet(measurements: Iterable[Measurement], out: IO[bytes]) -> int:
     """Write them; how many there were. Raises MissingError where pyarrow is not installed."""
     pa, parquet = _pyarrow()
     schema = pa.schema([(name, _type(pa, name)) for name in EXPORTED_COLUMNS])
     count = 0
-    each = iter(found)
+    each = iter(measurements)
     with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
-        while part := [_row(one, _micros) for one in islice(each, _WRITTEN_TOGETHER)]:
+        while part := [
+            _row(measurement, _micros) for measurement in islice(each, _WRITTEN_TOGETHER)
+        ]:
             columns = [
                 pa.array(values, type=field.type)
                 for values, field in zip(zip(*part, strict=True), schema, strict=True)
@@ -88,14 +90,14 @@ def format_of(name: str) -> str:
     return kind
 
 
-def to_file(found: Iterable[Measurement], path: Path, kind: str) -> int:
+def to_file(measurements: Iterable[Measurement], path: Path, kind: str) -> int:
     """Write a file, which is there when it is whole and not before; how many there were. Raises
     InputError where it cannot be written, MissingError."""
     check_format(kind)
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as out:
-            count = (write_parquet if kind == "parquet" else write_csv)(found, out)
+            count = (write_parquet if kind == "parquet" else write_csv)(measurements, out)
         part.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -127,17 +129,20 @@ def _type(pa: Any, name: str) -> Any:
     return pa.timestamp("us", tz="UTC") if name == _TIMES else pa.string()
 
 
-def as_dict(one: Measurement) -> dict[str, Any]:
+def as_dict(measurement: Measurement) -> dict[str, Any]:
     """For JSON."""
     return {
-        name: getattr(one, name) for name in EXPORTED_COLUMNS if name not in (_TIMES, "details")
-    } | {"details": dict(one.details)}
+        name: getattr(measurement, name)
+        for name in EXPORTED_COLUMNS
+        if name not in (_TIMES, "details")
+    } | {"details": dict(measurement.details)}
 
 
-def _row(one: Measurement, time: Callable[[float], object]) -> Sequence[object]:
+def _row(measurement: Measurement, time: Callable[[float], object]) -> Sequence[object]:
     return (
-        one.id, one.metric, one.subject, one.value, one.unit, one.at, time(one.at), one.source,
-        one.workflow, json.dumps(dict(one.details)) if one.details else "",
+        measurement.id, measurement.metric, measurement.subject, measurement.value,
+        measurement.unit, measurement.at, time(measurement.at), measurement.source,
+        measurement.workflow, json.dumps(dict(measurement.details)) if measurement.details else "",
     )  # fmt: skip
 
 
@@ -177,7 +182,7 @@ def contents(archive: Archive) -> list[Content]:
     engine = archive.engine
     rows = engine.rows("SELECT metric, count(*) FROM rollup GROUP BY metric")
     rolled: dict[str, int] = {row[0]: row[1] for row in rows}
-    found: dict[str, tuple[int, float, float]] = {
+    whole: dict[str, tuple[int, float, float]] = {
         row[0]: (row[1], row[2], row[3])
         for row in engine.rows(
             "SELECT metric, count(*), min(at), max(at) FROM measurement GROUP BY metric"
@@ -188,11 +193,11 @@ def contents(archive: Archive) -> list[Content]:
         Content(
             metric,
             len(archive.subjects(metric)),
-            *found.get(metric, nothing),
+            *whole.get(metric, nothing),
             rolled.get(metric, 0),
             horizon(engine, metric),
         )
-        for metric in sorted({*found, *rolled})
+        for metric in sorted({*whole, *rolled})
     ]
 
 
@@ -204,7 +209,7 @@ def copy_archive(source: Archive, target: Archive) -> int:
     seq, count = 0, 0
     while True:
         rows, reached = source.read_on(seq, (), _COPIED_TOGETHER)
-        count += target.record_many(found for _, found in rows)
+        count += target.record_many(measurement for _, measurement in rows)
         if reached == seq:
             break
         seq = reached

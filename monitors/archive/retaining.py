@@ -98,7 +98,7 @@ def retain(
 
 def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
     """How many measurements of each metric :func:`retain` would take away."""
-    found = {}
+    counts = {}
     for metric in archive.metrics():
         keep = retention.of(metric)
         if math.isfinite(keep.raw_s):
@@ -112,8 +112,8 @@ def due(archive: Archive, retention: Retention, now: float) -> dict[str, int]:
                 ],
             )
             if rows[0][0]:
-                found[metric] = int(rows[0][0])
-    return found
+                counts[metric] = int(rows[0][0])
+    return counts
 
 
 class RetentionService:
@@ -314,8 +314,8 @@ def _hourly(engine: Engine, metric: str, keep: Keep, now: float) -> Iterator[Ret
             return
         day = start_of(first[0][0], DAY_S)
         hours = [metric, day, day + DAY_S, HOUR_S]
-        found = engine.rows(f"SELECT DISTINCT subject {of_day}", hours)
-        for part in _parts([row[0] for row in found], _SUBJECTS):
+        subjects = engine.rows(f"SELECT DISTINCT subject {of_day}", hours)
+        for part in _parts([row[0] for row in subjects], _SUBJECTS):
             where = f"{of_day} AND subject IN ({', '.join('?' * len(part))})"
             values = [metric, day, day + DAY_S, DAY_S, *part]
             with engine.write() as writing:

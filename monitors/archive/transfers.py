@@ -167,14 +167,14 @@ def transfer_times(newest_first: Sequence[Moved]) -> TransferTimes | None:
     """The line through transfers, the newest of which weigh most. None where they are too few or
     too much alike to tell set-up from rate."""
     moved = newest_first[:WINDOW]
-    sizes = [one.n_bytes for one in moved]
+    sizes = [transfer.n_bytes for transfer in moved]
     if len(moved) < _LEAST or min(sizes) <= 0 or max(sizes) < _APART * min(sizes):
         return None
     shares = weights(0, len(moved))
     setup_s, start_s, per_byte = _plane(moved, shares)
     off = [
-        one.seconds / (setup_s + start_s * (one.files - 1) + per_byte * one.n_bytes)
-        for one in moved
+        transfer.seconds / (setup_s + start_s * (transfer.files - 1) + per_byte * transfer.n_bytes)
+        for transfer in moved
     ]
     return TransferTimes(setup_s, start_s, BITS_PER_BYTE / per_byte, weighted(off, shares)[1])
 
@@ -182,32 +182,34 @@ def transfer_times(newest_first: Sequence[Moved]) -> TransferTimes | None:
 def _plane(moved: Sequence[Moved], shares: Sequence[float]) -> tuple[float, float, float]:
     """Seconds of each transfer, of each further file and of each byte, none below zero; of files
     only where that explains more."""
-    table = np.array([[1.0, one.files - 1, one.n_bytes] for one in moved])
-    seconds, weight = np.array([one.seconds for one in moved]), np.array(shares)
+    table = np.array([[1.0, transfer.files - 1, transfer.n_bytes] for transfer in moved])
+    seconds, weight = np.array([transfer.seconds for transfer in moved]), np.array(shares)
     scale = np.where(table.max(axis=0) > 0, table.max(axis=0), 1.0)
     table /= scale
     best, least = None, math.inf
     for columns in ([0, 2], [0, 1, 2], [1, 2]):
-        found = _least_deviations(table[:, columns], seconds, weight)
-        off = float(weight @ np.abs(seconds - table[:, columns] @ found))
-        if found.min() >= 0 and found[-1] > 0 and off < _BETTER * least:
-            best, least = dict(zip(columns, found / scale[columns], strict=True)), off
+        coefficients = _least_deviations(table[:, columns], seconds, weight)
+        off = float(weight @ np.abs(seconds - table[:, columns] @ coefficients))
+        if coefficients.min() >= 0 and coefficients[-1] > 0 and off < _BETTER * least:
+            best, least = dict(zip(columns, coefficients / scale[columns], strict=True)), off
     # Where larger ones took no longer, all that is known is that bytes hardly count.
-    quickest = weighted_median([one.seconds / one.n_bytes for one in moved], shares)
+    quickest = weighted_median([transfer.seconds / transfer.n_bytes for transfer in moved], shares)
     per_byte = max(_LEAST_PART * quickest, 0.0 if best is None else float(best[2]))
     if best is None:
-        rest = [one.seconds - per_byte * one.n_bytes for one in moved]
+        rest = [transfer.seconds - per_byte * transfer.n_bytes for transfer in moved]
         return max(0.0, weighted_median(rest, shares)), 0.0, per_byte
     return float(best.get(0, 0.0)), float(best.get(1, 0.0)), per_byte
 
 
 def _least_deviations(table: Floats, seconds: Floats, weight: Floats) -> Floats:
     """By least squares in turns, each weighing what is far off the less."""
-    found: Floats = np.zeros(table.shape[1])
+    coefficients: Floats = np.zeros(table.shape[1])
     each = weight
     for _ in range(_TURNS):
         root = np.sqrt(each)
-        found = np.asarray(np.linalg.lstsq(table * root[:, None], seconds * root, rcond=None)[0])
-        off = np.abs(seconds - table @ found)
+        coefficients = np.asarray(
+            np.linalg.lstsq(table * root[:, None], seconds * root, rcond=None)[0]
+        )
+        off = np.abs(seconds - table @ coefficients)
         each = weight / np.maximum(off, _NEAR * float(np.median(seconds)))
-    return found
+    return coefficients

@@ -96,7 +96,7 @@ def without_user(source: str) -> str:
     return _CLAIM.partition(" ")[0] if source.startswith(_CLAIM) else source
 
 
-def believed(users: Collection[str]) -> tuple[str, list[object]]:
+def trusted_condition(users: Collection[str]) -> tuple[str, list[object]]:
     """The condition, in SQL, for what ``users`` decide by, and its values."""
     mine = [claimed_by(user) for user in users]
     marks = ", ".join("?" * len(mine)) or "NULL"
@@ -190,13 +190,13 @@ def check_believable(measurement: Measurement, now: float) -> None:
         )
 
 
-def believable(found: Iterable[Measurement], now: float) -> tuple[list[Measurement], str]:
+def believable(measurements: Iterable[Measurement], now: float) -> tuple[list[Measurement], str]:
     """Those that are, and why the last of the others is not; "" for none."""
     taken, problem = [], ""
-    for one in found:
+    for measurement in measurements:
         try:
-            check_believable(one, now)
-            taken.append(one)
+            check_believable(measurement, now)
+            taken.append(measurement)
         except InputError as error:
             problem = str(error)
     return taken, problem

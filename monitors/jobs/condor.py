@@ -84,10 +84,10 @@ def ads(text: str | None) -> list[Ad] | None:
     if text is None:
         return None
     try:
-        found = json.loads(text) if text.strip() else []
+        data = json.loads(text) if text.strip() else []
     except (ValueError, RecursionError):
         return None
-    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None
+    return [ad for ad in data if isinstance(ad, dict)] if isinstance(data, list) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +154,15 @@ class Schedd:
         """The numbers of all DAGMans' jobs that are there."""
         now = self._clock()
         if self._queue is None or now - self._queue_at >= _QUEUE_S:
-            said = self._run(
+            output = self._run(
                 ["condor_q", "-allusers", "-constraint", "JobUniverse == 7",
                  "-json", "-attributes", "ClusterId"]
             )  # fmt: skip
-            found = ads(said)
+            jobs = ads(output)
             self._queue_at = now
-            numbers = [ad.get("ClusterId") for ad in found or ()]
+            numbers = [ad.get("ClusterId") for ad in jobs or ()]
             self._queue = (
-                None if found is None else {one for one in numbers if isinstance(one, int)}
+                None if jobs is None else {number for number in numbers if isinstance(number, int)}
             )
         return self._queue
 
@@ -172,9 +172,13 @@ class Schedd:
         daemons = re.split(r"[\s,]+", self._run(["condor_config_val", "DAEMON_LIST"]) or "")
         if sum("SCHEDD" in name.upper() for name in daemons) > 1:
             return False
-        said = self._run(["condor_config_val", "SCHEDD_ADDRESS_FILE"]) or ""
+        address_file = self._run(["condor_config_val", "SCHEDD_ADDRESS_FILE"]) or ""
         with suppress(OSError, ValueError, IndexError):
-            line = Path(said.strip()).read_text(encoding="utf-8", errors="replace").splitlines()[0]
+            line = (
+                Path(address_file.strip())
+                .read_text(encoding="utf-8", errors="replace")
+                .splitlines()[0]
+            )
             return bool(dagman.schedd) and schedd_of(line) == dagman.schedd
         return False
 

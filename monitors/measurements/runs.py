@@ -101,8 +101,8 @@ def after(run: Run, part: AgentPart, measurements: Sequence[Measurement]) -> Run
     """The run after one of its agents reported: ``part`` as it is then, and what was measured."""
     parts = tuple(part if p.agent == part.agent else p for p in run.parts)
     if not part.measures:
-        said = run.state is RunState.FAILED and part.error
-        error = f"{run.error}; {part.agent}: {part.error}" if said else run.error
+        failure = run.state is RunState.FAILED and part.error
+        error = f"{run.error}; {part.agent}: {part.error}" if failure else run.error
         return replace(run, parts=parts, error=error)
     if measurements:
         measured = tuple(m.metric for m in measurements)

@@ -295,17 +295,17 @@ class FollowedWorkflow:
     def _read_out_once(self) -> None:
         reading = self._reading
         known = reading.runs.taken + reading.runs.waiting
-        for told in reading.logs.steps():
-            if isinstance(told, StatusChange):
-                self._take_events(told.status.at)
-                self._change(told.key, told.status)
-            elif told.step is StepKind.STARTED:
-                self._take_events(told.at)
-                self._next_run(told)
-            elif told.step is StepKind.SUBMITTED:
-                reading.jobs.attempts.names[told.cluster] = told.node
-            elif told.step is StepKind.POST_ENDED:
-                reading.jobs.post_script_ended(told)
+        for step in reading.logs.steps():
+            if isinstance(step, StatusChange):
+                self._take_events(step.status.at)
+                self._change(step.key, step.status)
+            elif step.step is StepKind.STARTED:
+                self._take_events(step.at)
+                self._next_run(step)
+            elif step.step is StepKind.SUBMITTED:
+                reading.jobs.attempts.names[step.cluster] = step.node
+            elif step.step is StepKind.POST_ENDED:
+                reading.jobs.post_script_ended(step)
         while reading.runs.taken < known:
             self._take_event()
 

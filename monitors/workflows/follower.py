@@ -232,9 +232,9 @@ class Follower:
             raise
         self._sink_at, self._again_s = 0.0, _AGAIN_S
         self._unrecorded.clear()
-        told, self._untold = self._untold, []
+        unreported, self._untold = self._untold, []
         if self._on_status is not None:
-            for submit_dir, status in told:
+            for submit_dir, status in unreported:
                 self._on_status(submit_dir, status)
 
     def _added(self, member: TreeMember) -> None:
@@ -253,8 +253,8 @@ class Follower:
     # ---------------------------------------------------------------- what others tell
 
     def _take_found(self) -> None:
-        for found in self._discovery.take() if self._discovery is not None else ():
-            self.tree.found(found)
+        for workflow in self._discovery.take() if self._discovery is not None else ():
+            self.tree.take_in(workflow)
 
     def _inquire(self) -> None:
         if self._inquiries is not None:

@@ -75,10 +75,10 @@ class Inquiry(Generic[Key, Answer]):
         now = time.monotonic()
         answers: dict[Key, Answer] = {}
         with self._lock:
-            for key, asked in list(self._asked.items()):
-                if asked.done():
+            for key, future in list(self._asked.items()):
+                if future.done():
                     del self._asked[key]
-                    answer = asked.result()
+                    answer = future.result()
                     if answer is not None and key in wanted:
                         answers[key] = answer
             for key in [known for known in self._due if known not in wanted]:
@@ -217,6 +217,6 @@ class Inquiries:
 
     def close(self) -> None:
         """Asks nobody any more."""
-        for one in (self.fallback, self.dagmans):
-            if one is not None:
-                one.close()
+        for inquiry in (self.fallback, self.dagmans):
+            if inquiry is not None:
+                inquiry.close()

@@ -105,21 +105,23 @@ class WorkflowTree:
 
     def below(self, member: TreeMember) -> list[TreeMember]:
         """All inside one, and inside those."""
-        found: list[TreeMember] = []
+        members: list[TreeMember] = []
         for plans in member.inside.values():
             for plan in plans:
-                found += [plan, *self.below(plan)]
-        return found
+                members += [plan, *self.below(plan)]
+        return members
 
     def total_of(self, member: TreeMember) -> Status:
         """Of a workflow with all that is inside it."""
         inside = [plans[-1] for plans in member.inside.values()]
-        parts = [self.total_of(one) for one in inside if one.status is not None or one.inside]
+        parts = [
+            self.total_of(child) for child in inside if child.status is not None or child.inside
+        ]
         return total([member.status or NOT_STARTED, *parts])
 
     def to_look_at(self, ended_too: bool) -> list[TreeMember]:
         """Those that may have changed although no notice came."""
-        told: list[TreeMember] = []
+        members: list[TreeMember] = []
         for member in self.roots:
             if member.is_gone or (member.ended and not ended_too) or _is_there(member.dir.path):
                 continue
@@ -127,13 +129,13 @@ class WorkflowTree:
             if not member.ended:
                 self._complain(member.dir.path, f"{member.dir.path}: {_GONE}: no longer followed")
                 self._end_of_gone(member)
-                told.append(member)
-            for one in (member, *self.below(member)):
-                one.is_gone = True
-                if not _is_there(folder := one.files[0]):
+                members.append(member)
+            for candidate in (member, *self.below(member)):
+                candidate.is_gone = True
+                if not _is_there(folder := candidate.files[0]):
                     self._left(folder)
-        others = (m for m in self._by_dag.values() if m not in told)
-        return told + [m for m in others if not m.is_over or (ended_too and not m.is_gone)]
+        others = (m for m in self._by_dag.values() if m not in members)
+        return members + [m for m in others if not m.is_over or (ended_too and not m.is_gone)]
 
     def _end_of_gone(self, member: TreeMember) -> None:
         """Nobody will ever tell how a workflow ended whose directory is gone."""
@@ -144,24 +146,29 @@ class WorkflowTree:
 
     # ---------------------------------------------------------------- more of them
 
-    def found(self, found: FoundWorkflow) -> None:
+    def take_in(self, workflow: FoundWorkflow) -> None:
         """Follow what was found, unless it is followed already."""
-        known = self._found.get(found)
-        if known is not None and not (known.is_gone and _is_there(found.folder)):
+        known = self._found.get(workflow)
+        if known is not None and not (known.is_gone and _is_there(workflow.folder)):
             return
         try:
             member = self.add(
-                running(found.folder, found.dag) if found.dag else SubmitDir(found.folder)
+                running(workflow.folder, workflow.dag)
+                if workflow.dag
+                else SubmitDir(workflow.folder)
             )
         except InputError as error:
-            if _is_there(found.folder):
-                self._complain(found.folder / found.dag, str(error))
+            if _is_there(workflow.folder):
+                self._complain(workflow.folder / workflow.dag, str(error))
             return
         except (OSError, ValueError, RuntimeError) as error:
             # Another user's folder, a name that is none, links in a circle: not the others' trouble
-            self._complain(found.folder / found.dag, f"{found.folder}: not followed: {error}")
+            self._complain(
+                workflow.folder / workflow.dag,
+                f"{workflow.folder}: not followed: {error}",
+            )
             return
-        self._found[found] = member
+        self._found[workflow] = member
 
     def add(self, submit_dir: SubmitDir, parent: TreeMember | None = None) -> TreeMember:
         """Follow a workflow; the one that is followed already where its DAG is. Raises InputError
@@ -220,7 +227,7 @@ class WorkflowTree:
         for member in self.roots:
             if member.is_over or member.is_new:
                 continue
-            written_at = max(one.written_at for one in (member, *self.below(member)))
+            written_at = max(workflow.written_at for workflow in (member, *self.below(member)))
             if now - written_at >= after_s:
                 quiet = f"for {for_people(now - written_at)}" if written_at else "at all"
                 about = f"nothing was written {quiet}: no longer waited for"

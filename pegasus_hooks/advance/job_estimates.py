@@ -133,14 +133,14 @@ def _mapped(dag: PlannedDag, inputs: Inputs, world: World) -> dict[str, float]:
     problem = build_problem(inputs, world)
     row = {job: number for number, job in enumerate(problem.jobs)}
     column = {site: number for number, site in enumerate(problem.places[: problem.n_sites])}
-    found = {}
+    mapped = {}
     for node in dag.nodes.values():
         tasks = [task.id for task in node.tasks] or [node.task]
         if all(task in row for task in tasks) and node.site in column:
             times = [float(problem.compute_s[row[task], column[node.site]]) for task in tasks]
             if 0 < sum(times) < NEVER_S:
-                found[node.name] = sum(times)
-    return found
+                mapped[node.name] = sum(times)
+    return mapped
 
 
 def _run_s(node: Node, measured: MeasurementSource, now: float) -> float:
@@ -151,4 +151,6 @@ def _run_s(node: Node, measured: MeasurementSource, now: float) -> float:
         for name in set(node.runs)
     }
     seconds = (known[name] for name in node.runs)
-    return sum(DEFAULT_RUN_S if one is None else max(0.0, one.value) for one in seconds)
+    return sum(
+        DEFAULT_RUN_S if estimate is None else max(0.0, estimate.value) for estimate in seconds
+    )

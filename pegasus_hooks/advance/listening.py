@@ -181,7 +181,7 @@ def ahead_of(
     dag = read_dag(submit_dir)
     booking = WorkflowReservations(dag.workflow, broker, partial(requests_of, submit_dir, config))
     believer = BeliefReader(dag, topology)
-    beliefs = partial(believed_of, believer, config)
+    beliefs = partial(estimates_of, believer, config)
     if measured is not None:
         beliefs = partial(believer, measured)
     return AdvanceReservations(dag, booking, beliefs, rules or CorrectionRules())
@@ -189,11 +189,11 @@ def ahead_of(
 
 def requests_of(submit_dir: Path, config: HookConfig, job: str) -> dict[Pair, TransitRequest]:
     """What the first PRE of ``job`` will ask for. Raises InputError."""
-    found = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
-    return {(request.src, request.dst): request for request in found}
+    requests = prejob.requests_of(HookedJob(PlannedFiles(submit_dir, job), 0, 0.0), config)
+    return {(request.src, request.dst): request for request in requests}
 
 
-def believed_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
+def estimates_of(believer: BeliefReader, config: HookConfig, now: float) -> Beliefs:
     """What is believed at Unix second ``now``, with what the broker knows by then, or the archive
     where that does not answer. Raises InputError for a broker that cannot be."""
     archive = place(config.archive) if config.archive else None

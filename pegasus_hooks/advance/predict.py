@@ -277,16 +277,16 @@ class _ProblemBuilder:
 
     def _windows(self, ran: Schedule) -> tuple[Window, ...]:
         arrived = {move.file: move.end_s for move in ran.transfers}
-        found = []
+        windows = []
         for node, moving, file, size in self.sends:
             send, got, _ = self.parts.files[file]
             end = arrived.get(file, ran.end_s[got])
-            found.append(self._window(node, moving, ran.ready_s[send], end, size))
+            windows.append(self._window(node, moving, ran.ready_s[send], end, size))
         for node, moving, job, taken in self.lites:
             size = moving.size_bytes(self.beliefs.sizes)
             end = ran.start_s[job] + taken
-            found.append(self._window(node, moving, ran.ready_s[job], end, size))
-        known = [window for window in found if window is not None]
+            windows.append(self._window(node, moving, ran.ready_s[job], end, size))
+        known = [window for window in windows if window is not None]
         return tuple(sorted(known, key=lambda w: (w.start, w.job, w.pair)))
 
     def _window(
@@ -330,15 +330,15 @@ def demand(windows: Iterable[Window]) -> list[RateInterval]:
     for window in windows:
         if window.end > window.start:
             of.setdefault(window.pair, []).append(window)
-    return [one for pair in sorted(of) for one in _steps(pair, of[pair])]
+    return [interval for pair in sorted(of) for interval in _steps(pair, of[pair])]
 
 
 def _steps(pair: Pair, windows: list[Window]) -> list[RateInterval]:
     instants = sorted({at for w in windows for at in (w.start, w.end)})
-    found = []
+    rate_intervals = []
     for start, end in pairwise(instants):
         there = [w for w in windows if w.start <= start and end <= w.end]
         if there:
             size = sum(w.size_bytes * (end - start) / (w.end - w.start) for w in there)
-            found.append(RateInterval(pair, start, end, len(there), size))
-    return found
+            rate_intervals.append(RateInterval(pair, start, end, len(there), size))
+    return rate_intervals

@@ -68,8 +68,8 @@ class InstallPart:
     def lines(self) -> list[str]:
         """The settings as lines of a property file."""
         every = {**self.settings, **self.wished}
-        said = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
-        return [heading(self.name, self.what), *said]
+        property_lines = [f"{key} = {properties.escape(value)}" for key, value in every.items()]
+        return [heading(self.name, self.what), *property_lines]
 
 
 def plugin_part(
@@ -144,9 +144,9 @@ def hook_files(
     commands: Commands, exitcode_script: str, config: HookConfig
 ) -> dict[str, ProgramFile]:
     """The hooks' scripts and their configuration, by file name."""
-    said = {key: value for key, value in asdict(config).items() if value is not None}
+    settings = {key: value for key, value in asdict(config).items() if value is not None}
     return {
-        hookscripts.CONFIG_NAME: ProgramFile((json.dumps(said, indent=1) + "\n").encode()),
+        hookscripts.CONFIG_NAME: ProgramFile((json.dumps(settings, indent=1) + "\n").encode()),
         hookscripts.PRE_NAME: ProgramFile(hookscripts.pre_script(commands).encode(), 0o755),
         hookscripts.POST_NAME: ProgramFile(exitcode_script.encode(), 0o755),
     }
@@ -156,10 +156,10 @@ def names_plugin(file: Path) -> bool:
     """Whether a property file sets the plug-in as selector. Raises InputError where it cannot be
     read."""
     try:
-        said = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
+        settings = properties.parse((read(file) or b"").decode("utf-8", "surrogateescape"))
     except ValueError:  # Pegasus cannot read it either
         return False
-    return said.get(plugin.SELECTOR_PROPERTY, "").strip() == plugin.SITE_SELECTOR_CLASS
+    return settings.get(plugin.SELECTOR_PROPERTY, "").strip() == plugin.SITE_SELECTOR_CLASS
 
 
 def jar_edit(path: Path, content: bytes | None, named: bool = False) -> FileEdit:

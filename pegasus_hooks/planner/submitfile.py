@@ -177,8 +177,8 @@ def _program(job: ExecutableJob, facts: SubmitFacts, local: bool) -> dict[str, s
 
 def _carries(job: ExecutableJob) -> bool:
     """Whether HTCondor has to bring files to the site, because it does not see ours."""
-    wish = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
-    return wish.strip().upper() != "NO"
+    should_transfer = job.profiles.get("condor", {}).get("should_transfer_files", "YES")
+    return should_transfer.strip().upper() != "NO"
 
 
 def _environment(job: ExecutableJob, facts: SubmitFacts, local: bool) -> str:

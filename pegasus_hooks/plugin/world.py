@@ -69,11 +69,11 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             profiles.setdefault(name, {})
     for name in request.output_sites:
         profiles.setdefault(name, {})
-    found = {}
-    for name, said in profiles.items():
+    sites = {}
+    for name, profile in profiles.items():
         good = {}
-        priorities = priority_profiles(said)
-        for key, value in said.items():
+        priorities = priority_profiles(profile)
+        for key, value in profile.items():
             if priority_profiles({key: value}):
                 continue
             try:
@@ -87,8 +87,8 @@ def _sites(request: Request, note: Note) -> dict[str, Site]:
             tag: {"pegasus": values, **priority_profiles(values)}
             for tag, values in request.tags.get(name, {}).items()
         }
-        found[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
-    return found
+        sites[name] = Site(name, None, None, (), kept, parse_hints(good), tags=tags)
+    return sites
 
 
 def profiles_of(flat: Mapping[str, str]) -> Profiles:
@@ -166,7 +166,7 @@ def _workflow(request: Request) -> Workflow:
         for i, file in enumerate(files)
         if i in producer or i in consumers
     }
-    below = {job: tuple(found) for job, found in children.items()}
+    below = {job: tuple(kin) for job, kin in children.items()}
     return Workflow(request.workflow, jobs, known, parents, below, order, level, _NOWHERE)
 
 
@@ -177,17 +177,17 @@ def _raw(
     written = {file for task in request.tasks for file in task.writes}
     read = dict.fromkeys(file for task in request.tasks for file in task.reads)
     raw = [request.files[file] for file in read if file not in written]
-    found = find([file.lfn for file in raw if not file.places])
+    replicas = find([file.lfn for file in raw if not file.places])
     nothing = Replica("", (), None, ())
     sizes: dict[str, int | None] = {}
     places: dict[str, tuple[str, ...]] = {}
     for file in raw:
-        replica = found.get(file.lfn, nothing)
+        replica = replicas.get(file.lfn, nothing)
         where = file.places or replica.places
         size = replica.size_bytes if file.size_bytes is None else file.size_bytes
         sizes[file.lfn] = measured(size, where)
         places[file.lfn] = tuple(dict.fromkeys(site for site, _ in where)) or (SUBMIT_SITE,)
-    lost = sum(not (file.places or found.get(file.lfn, nothing).places) for file in raw)
+    lost = sum(not (file.places or replicas.get(file.lfn, nothing).places) for file in raw)
     if lost:
         note(f"no place is known of {lost} of {len(raw)} inputs; taken as at {SUBMIT_SITE}")
     found_sizes, estimated = estimated_sizes(sizes)

@@ -122,7 +122,7 @@ def planned_config(dag: Path) -> Path | None:
     """
     try:
         lines = dag.read_text(encoding="utf-8", errors="replace").splitlines()
-        pre = next((found for line in lines if (found := _PRE_LINE.match(line))), None)
+        pre = next((match for line in lines if (match := _PRE_LINE.match(line))), None)
         words = pre[1].split() if pre else []
         if words and "--config" not in words:  # a script of ours has it inside
             text = (dag.parent / words[0]).read_text(encoding="utf-8", errors="replace")

@@ -79,14 +79,14 @@ def additions(
         dependencies += [{"id": parent, "children": [step.after]} for parent in levels.last_jobs]
     programs = []
     for verb in (PROVISION, RELEASE):
-        found = Transformation(
+        transformation = Transformation(
             verb, namespace=NAMESPACE, version=_VERSION, site=SUBMIT_SITE, pfn=interpreter
         )
-        found.add_condor_profile(universe="local")
-        found.add_profiles(Namespace.DAGMAN, "POST", "user")
-        found.add_profiles(Namespace.DAGMAN, "POST.PATH.user", interpreter)
-        found.add_profiles(Namespace.DAGMAN, "POST.ARGUMENTS", post)
-        programs.append(_plain(found))
+        transformation.add_condor_profile(universe="local")
+        transformation.add_profiles(Namespace.DAGMAN, "POST", "user")
+        transformation.add_profiles(Namespace.DAGMAN, "POST.PATH.user", interpreter)
+        transformation.add_profiles(Namespace.DAGMAN, "POST.ARGUMENTS", post)
+        programs.append(_plain(transformation))
     return Additions(jobs, dependencies, programs)
 
 
@@ -110,7 +110,7 @@ class _LineEdit:
     replaces: bool = False
 
 
-def without(text: str, name: str) -> str:
+def without_provisioning(text: str, name: str) -> str:
     """``text`` without what was added to it; as it is where nothing was. Raises InputError for jobs
     of ours without their marks, which only somebody else's program can have taken away."""
     rest = _BLOCK.sub(lambda block: "".join(_INSTEAD.findall(block[0])), text)
@@ -153,18 +153,18 @@ def _edit(
 ) -> _LineEdit:
     """``entries`` before the first of a list, in place of an empty one, or as a section of their
     own before the workflow's jobs."""
-    found: Any = document.root
+    node: Any = document.root
     for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
+        node = node.get(key) if isinstance(node, dict) else None
     section: Any = list(entries)
     for key in reversed(path):
         section = {key: section}
     if path[0] not in document.root:
         return _LineEdit(_line(document, lines, ("jobs",), re.compile(r"jobs *:")), _block(section))
-    if path[1:] == () and found == []:
+    if path[1:] == () and node == []:
         number = _line(document, lines, path, re.compile(rf"{path[0]} *: *\[ *\] *$"))
         return _LineEdit(number, _block(section, instead=lines[number]), replaces=True)
-    if not isinstance(found, list) or not found:
+    if not isinstance(node, list) or not node:
         raise _unexpected(document, path[:1])
     number = _line(document, lines, (*path, 0), _ENTRY)
     indent = lines[number].partition("-")[0]
@@ -175,8 +175,8 @@ def _line(
     document: Document, lines: Sequence[str], path: tuple[Key, ...], form: re.Pattern[str]
 ) -> int:
     """The line of ``path`` or the one before it that begins in ``form``, from 0."""
-    found = document.line(path) - 1
-    for number in (found, found - 1):
+    line = document.line(path) - 1
+    for number in (line, line - 1):
         if 0 <= number < len(lines) and form.match(lines[number]):
             return number
     raise _unexpected(document, path[:1])
@@ -266,7 +266,7 @@ def provisioned(
     :param words: what runs the jobs, see :func:`program`.
     :raises InputError: for a workflow that is none, or is not written as Pegasus writes it.
     """
-    bare = without(document.text, document.name)
+    bare = without_provisioning(document.text, document.name)
     if bare != document.text:
         document = parse_document(bare, document.name, WHAT)
     read = expanded(document.text, document.name, variables)
@@ -292,11 +292,11 @@ def _locations(
         return where
     sites, sizes = {}, {}
     for lfn, file in workflow.files.items():
-        found = replicas.find(lfn) if file.producer is None else None
-        if found is None:
+        replica = replicas.find(lfn) if file.producer is None else None
+        if replica is None:
             continue
-        if found.places:
-            sites[lfn] = found.places[0][0]
-        if found.size_bytes is not None:
-            sizes[lfn] = found.size_bytes
+        if replica.places:
+            sites[lfn] = replica.places[0][0]
+        if replica.size_bytes is not None:
+            sizes[lfn] = replica.size_bytes
     return replace(where, replicas=sites, sizes=sizes)

@@ -243,7 +243,7 @@ def _search(
     evaluations: int,
     seed: int,
 ) -> None:
-    """Add to ``found`` and ``scores`` what a search from the best few leads to."""
+    """Add to ``assignments`` and ``scores`` what a search from the best few leads to."""
     moves, judge = Moves(estimator.problem, kinds), PointJudge(estimator)
     count = 1 if moves.mappings <= evaluations else _STARTS
     tries = evaluations // count

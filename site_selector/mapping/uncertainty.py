@@ -109,11 +109,11 @@ def uncertainty_of(inputs: Inputs, world: World, problem: Problem) -> Uncertaint
     # By identity: the same belief serves all jobs of a kind, and paths that are alike.
     known: dict[int, float] = {}
     for job, row in enumerate(problem.compute):
-        for site, found in enumerate(row):
-            if found is not None:
-                key = id(found.belief)
+        for site, site_compute in enumerate(row):
+            if site_compute is not None:
+                key = id(site_compute.belief)
                 if key not in known:
-                    known[key] = relative_error(found.belief, now, of_jobs)
+                    known[key] = relative_error(site_compute.belief, now, of_jobs)
                 compute[job, site] = known[key]
     size = np.array(
         [

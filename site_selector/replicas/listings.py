@@ -171,7 +171,7 @@ def read_zone(
     source: str, say: Say, session: Session, describe: Callable[[Exception], str]
 ) -> Iterator[SourceFile]:
     """Every good replica below ``irods://host/zone/collection`` by one query, or of the data object
-    of that name. ``session`` is the client's, ``told`` has words for what it raises. Raises
+    of that name. ``session`` is the client's, ``describe`` has words for what it raises. Raises
     InputError."""
     from irods.exception import PycommandsException, iRODSException  # noqa: PLC0415
 

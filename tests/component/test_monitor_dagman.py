@@ -270,7 +270,7 @@ def test_dags_within_dags_have_a_status_each(pool: Pool, tmp_path: Path, archive
         seen.append((submit_dir.name, status))
 
     follower = Follower((), archive, on_status=on_status)
-    follower.tree.found(found)
+    follower.tree.take_in(found)
     assert follower.poll() is False
     (folder / "go").touch()
     thread = threading.Thread(target=follower.run, daemon=True)
@@ -301,7 +301,7 @@ def test_a_removed_dag_ends_with_all_inside_it(
     )
     cluster = submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.tree.found(FoundWorkflow(folder, "outer.dag"))
+    follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     # Both have a job in the queue: the inner one its own, the outer one the inner one.
@@ -345,7 +345,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     )
     submit_outer(pool, folder)
     follower = Follower((), archive)
-    follower.tree.found(FoundWorkflow(folder, "outer.dag"))
+    follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
     thread = threading.Thread(target=follower.run, daemon=True)
     thread.start()
     until((folder / "inner.dag.dagman.out").exists)
@@ -357,7 +357,7 @@ def test_a_killed_dagman_is_followed_into_its_recovery(
     assert outer.status is not None and outer.status.state is WorkflowState.DONE
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.tree.found(FoundWorkflow(folder, "outer.dag"))
+        again.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 
@@ -387,7 +387,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
         assert time.monotonic() < deadline
         if turn % 5 == 0:
             follower = Follower((), archive)
-            follower.tree.found(FoundWorkflow(folder, "outer.dag"))
+            follower.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         if follower.poll():
             break
         done = max((m.details["done"] for m in archive.query("status")), default=0)
@@ -413,7 +413,7 @@ def test_a_log_that_is_rotated_under_dagman(pool: Pool, tmp_path: Path, archive:
     assert sorted(set(told)) == list(range(9)) and told == sorted(told)
     with Archive(":memory:") as afterwards:
         again = Follower((), afterwards)
-        again.tree.found(FoundWorkflow(folder, "outer.dag"))
+        again.tree.take_in(FoundWorkflow(folder, "outer.dag"))
         again.run()
         assert _changes(afterwards) == _changes(archive)
 

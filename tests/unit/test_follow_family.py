@@ -190,8 +190,8 @@ def test_dags_that_hold_each_other_end_somewhere(tmp_path: Path, archive: Archiv
         (tmp_path / f"{name}.dag.nodes.log").write_text(submitted(1, START, other))
         (tmp_path / f"{name}.dag.dagman.out").write_text(starting() + exiting(START + 1, 0))
     follower = Follower((), archive)
-    follower.tree.found(FoundWorkflow(tmp_path, "a.dag"))
-    follower.tree.found(FoundWorkflow(tmp_path, "b.dag"))
+    follower.tree.take_in(FoundWorkflow(tmp_path, "a.dag"))
+    follower.tree.take_in(FoundWorkflow(tmp_path, "b.dag"))
     assert follower.poll()
     assert len(states(archive)) == 2
 
@@ -207,7 +207,7 @@ def test_what_was_found_by_itself_before_what_it_is_a_part_of(
     follower = Follower(inner.path, archive)
     follower.poll()
     assert len(follower.workflows) == 1
-    follower.tree.found(FoundWorkflow(outer.path))
+    follower.tree.take_in(FoundWorkflow(outer.path))
     follower.poll()
     assert [m.dir.workflow for m in follower.workflows] == ["outer-uuid"]
     assert len(archive.query("status", "inner-0")) == 1
@@ -306,7 +306,7 @@ def test_a_name_that_is_none_stops_nobody(tmp_path: Path, archive: Archive) -> N
     good.out.write_text(starting() + table(START, queued=1))
     follower = Follower((), archive, inquiries=Inquiries(Fallback(lambda _: "")))
     for path in (bad.path, good.path):
-        follower.tree.found(FoundWorkflow(path))
+        follower.tree.take_in(FoundWorkflow(path))
     follower.poll()
     assert states(archive) == {"good": "running"}
 
@@ -322,7 +322,7 @@ def test_a_folder_that_may_not_be_read_stops_nobody(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "is_dir", refuses)
         patched.setattr(Path, "is_file", refuses)
-        follower.tree.found(FoundWorkflow(tmp_path / "run"))
+        follower.tree.take_in(FoundWorkflow(tmp_path / "run"))
         assert PegasusDatabase(tmp_path / "workflow.db", lambda: 0.0).look() == []
     assert follower.tree.members == []
 
@@ -353,7 +353,7 @@ def test_what_is_planned_where_one_was_deleted_is_another_workflow(
             inner.out.write_text(starting() + table(START, done=1) + exiting(START + 1, 0))
             outer.nodes.write_text(submitted(7, START, "plan_sub"))
             outer.out.write_text(starting() + table(START, done=1) + exiting(START + 2, 0))
-            follower.tree.found(FoundWorkflow(run))
+            follower.tree.take_in(FoundWorkflow(run))
             follower.poll()
             assert watched == {run, inner.path}
             shutil.rmtree(run)

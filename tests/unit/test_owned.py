@@ -130,7 +130,7 @@ def test_a_fifo_stops_nobody(tmp_path: Path, archive: Archive, where: str) -> No
     os.mkfifo(path)
     follower = Follower((), archive)
     for run in (odd, good):
-        follower.tree.found(FoundWorkflow(run.path))
+        follower.tree.take_in(FoundWorkflow(run.path))
     follower.poll()
     assert [m.details["job"] for m in archive.query("job", workflow="good")] == [JOB]
 

@@ -465,12 +465,12 @@ def test_a_route_has_every_hop_once_and_ends_at_its_end(heard: dict[int, trace.H
 
 def test_what_icmp_says() -> None:
     four, six = socket.AF_INET, socket.AF_INET6
-    assert trace.verdict(four, 2, 11, 0) == ""
-    assert trace.verdict(four, 2, 3, 3) == "reached"
-    assert trace.verdict(four, 2, 3, 13) == "unreachable, code 13"
-    assert trace.verdict(four, 1, 0, 0) is None  # of this machine
-    assert trace.verdict(six, 3, 3, 0) == ""
-    assert trace.verdict(six, 3, 1, 4) == "reached"
+    assert trace.hop_end(four, 2, 11, 0) == ""
+    assert trace.hop_end(four, 2, 3, 3) == "reached"
+    assert trace.hop_end(four, 2, 3, 13) == "unreachable, code 13"
+    assert trace.hop_end(four, 1, 0, 0) is None  # of this machine
+    assert trace.hop_end(six, 3, 3, 0) == ""
+    assert trace.hop_end(six, 3, 1, 4) == "reached"
 
 
 def test_the_route_to_this_machine() -> None:

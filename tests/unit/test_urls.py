@@ -342,7 +342,7 @@ HISTORY = {
 
 
 def test_the_history_tells_what_came_from_where() -> None:
-    found = transfer_history.moved(HISTORY, SOURCES)
+    found = transfer_history.url_transfers(HISTORY, SOURCES)
     assert found == {
         "uchicago": Moved(
             10**9, 1795449600.0, 1795449640.0, 0.5, "osdf-cache.example.org", missed=False
@@ -352,22 +352,22 @@ def test_the_history_tells_what_came_from_where() -> None:
     assert found["uchicago"].seconds(50.0) == 40.0
     assert found["tacc"].seconds(0.25) == 0.25  # its times are whole seconds
     assert transfer_history.plugins_s(HISTORY) == 40
-    assert transfer_history.moved({}, SOURCES) == {}
+    assert transfer_history.url_transfers({}, SOURCES) == {}
     # What a plug-in of the user's own says may be anything.
     odd = {**PELICAN, "DeveloperData": {"Attempts": 1, "Endpoint0": "a\x1b[2Jb" * 99}}
-    (one,) = transfer_history.moved({"InputPluginResultList": [odd]}, SOURCES).values()
+    (one,) = transfer_history.url_transfers({"InputPluginResultList": [odd]}, SOURCES).values()
     assert one.cache.isprintable()
     assert len(one.cache) <= 200
-    assert transfer_history.moved({"InputPluginResultList": [{"DeveloperData": 7}]}, {}) == {
-        "": Moved()
-    }
+    assert transfer_history.url_transfers(
+        {"InputPluginResultList": [{"DeveloperData": 7}]}, {}
+    ) == {"": Moved()}
 
 
 def blame(
     granted_bps: float, usual_bps: float = 0.0, waits: bool = False, **developer: float
 ) -> str:
     file = {**PELICAN, "DeveloperData": {**PELICAN["DeveloperData"], **developer}}  # type: ignore[dict-item]
-    one = transfer_history.moved({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
+    one = transfer_history.url_transfers({"InputPluginResultList": [file]}, SOURCES)["uchicago"]
     return slow(one, 40.0, granted_bps, usual_bps, lambda: waits)
 
 

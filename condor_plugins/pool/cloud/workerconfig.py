@@ -149,8 +149,8 @@ def _release(release: Path) -> dict[str, str]:
     """HTCondor's own folders; distribution packages and its archive lay them out differently."""
 
     def first(*names: str) -> str:
-        found = (release / name for name in names)
-        return str(next((p for p in found if p.is_dir()), release / names[-1]))
+        paths = (release / name for name in names)
+        return str(next((p for p in paths if p.is_dir()), release / names[-1]))
 
     return {
         "RELEASE_DIR": str(release),
@@ -191,7 +191,7 @@ def user_data(node: ExecuteNode, name: str, token: str) -> str:
         **execute_node(node.collector, name, node.site, node.idle_s, ("CloudInstanceId",)),
         **node.config,
     }
-    told = {
+    files = {
         "write_files": [
             {"path": CONFIG, "content": text(config)},
             {"path": TOKEN, "permissions": "0600", "content": f"{token}\n"},
@@ -205,7 +205,7 @@ def user_data(node: ExecuteNode, name: str, token: str) -> str:
             ["systemctl", "--no-block", "restart", "condor"],
         ],
     }
-    return "#cloud-config\n" + yaml.safe_dump(told, sort_keys=False)
+    return "#cloud-config\n" + yaml.safe_dump(files, sort_keys=False)
 
 
 def boot_token(run: Callable[[Sequence[str]], str], lifetime_s: int, identity: str = "") -> str:

@@ -43,7 +43,7 @@ class Expander:
     def __init__(
         self,
         pool: str,
-        told: Mapping[str, Any],
+        reported: Mapping[str, Any],
         limits: Limits,
         cloud: Cloud,
         condor: Condor,
@@ -57,7 +57,7 @@ class Expander:
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._record, self._say = record, say
         ticks = clock or time.monotonic
-        self._look = Look(pool, told, cloud, condor, archive, run_times, say, ticks)
+        self._look = Look(pool, reported, cloud, condor, archive, run_times, say, ticks)
         self._judge = Judge()
         self._demands = Demands(condor.whole, run_times.of_job)
         self._back_off = BackOff()
@@ -76,15 +76,19 @@ class Expander:
         wanted = self._demands.at(view, leases)
         view, unused = self._fit(view, wanted)
         self._mind(view)
-        found = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
+        scaling_plan = plan(wanted.jobs, view.machines, view.flavours, self._limits_now(view), now)
         states = Counter(machine.state.value for machine in view.supply.machines)
         states.update(unfit=len(self._judge.unfit))
         over, old = view.supply.over, view.supply.old
-        found = replace(found, drain=(*found.drain, *old), why={**found.why, **unused, **old})
+        scaling_plan = replace(
+            scaling_plan,
+            drain=(*scaling_plan.drain, *old),
+            why={**scaling_plan.why, **unused, **old},
+        )
         delete = {name: why for name, why in over.items() if name not in self._deleted}
-        self._deleted = frozenset((*over, *found.give_up))
+        self._deleted = frozenset((*over, *scaling_plan.give_up))
         decision = PoolDecision(
-            now, found, delete, wanted.counts,
+            now, scaling_plan, delete, wanted.counts,
             {**+states, "own": len(view.own)}, view.matched,
         )  # fmt: skip
         if dry_run:
@@ -100,11 +104,11 @@ class Expander:
     def _fit(self, view: View, wanted: PoolDemand) -> tuple[View, Mapping[str, str]]:
         """Without the machines that jobs cannot use, of which ours are to be drained; and why
         others, and cores, are not counted."""
-        found = self._judge.of(
+        judged = self._judge.of(
             view.machines, view.holes, view.ads, wanted.waiting, view.lives, wanted.jobs, view.now
         )
         ours = {machine.name: machine for machine in view.supply.machines}
-        unfit = {name: why for name, why in found.unfit.items() if name in ours}
+        unfit = {name: why for name, why in judged.unfit.items() if name in ours}
         for name in unfit.keys() - self._unfit:
             self._back_off.failed(ours[name].flavour.name, view.now)
         for name in view.supply.early - self._unfit:
@@ -113,20 +117,20 @@ class Expander:
         drain = {n: why for n, why in unfit.items() if ours[n].state is MachineState.RUNNING}
         supplied = replace(
             view.supply,
-            machines=tuple(m for m in found.machines if m.name in ours),
+            machines=tuple(m for m in judged.machines if m.name in ours),
             old={**view.supply.old, **drain},
         )
         whys: dict[str, str] = {}
-        if others := {n: why for n, why in found.unfit.items() if n not in ours}:
+        if others := {n: why for n, why in judged.unfit.items() if n not in ours}:
             name, why = next(iter(others.items()))
             more = f" (and {len(others) - 1} more)" if len(others) > 1 else ""
             whys["not counted"] = f"{name}{more}: {why}"
-        if found.partly:
-            names = ", ".join(list(found.partly)[:_NAMES])
-            more = ", …" if len(found.partly) > _NAMES else ""
-            count = sum(found.partly.values())
+        if judged.partly:
+            names = ", ".join(list(judged.partly)[:_NAMES])
+            more = ", …" if len(judged.partly) > _NAMES else ""
+            count = sum(judged.partly.values())
             whys["idle cores"] = f"{count} that no waiting job can have, on {names}{more}"
-        own = [machine for machine in found.machines if machine.name not in ours]
+        own = [machine for machine in judged.machines if machine.name not in ours]
         return replace(view, supply=supplied, own=own), whys
 
     def _mind(self, view: View) -> None:
@@ -170,32 +174,37 @@ class Expander:
             * prices.get(server.flavour, 0.0)
             for name, server in view.servers.items()
         }
-        for found in self._archive.query("machine", since=midnight):
-            price = found.details.get("price")
-            if found.id.startswith(key("machine", self._pool, "")):
+        for measurement in self._archive.query("machine", since=midnight):
+            price = measurement.details.get("price")
+            if measurement.id.startswith(key("machine", self._pool, "")):
                 per_hour = price if isinstance(price, int | float) else 0.0
-                cost[found.id] = min(found.value, found.at - midnight) * per_hour
+                cost[measurement.id] = min(measurement.value, measurement.at - midnight) * per_hour
         return sum(cost.values()) / _HOUR_S
 
     # -- acting ----------------------------------------------------------------------------------
 
     def _act(self, view: View, decision: PoolDecision) -> list[str]:
         """What was refused, in words."""
-        found, slots = decision.plan, view.slots
-        over = {**view.supply.over, **{n: found.why.get(n, "") for n in found.give_up}}
+        scaling_plan, slots = decision.plan, view.slots
+        over = {
+            **view.supply.over,
+            **{n: scaling_plan.why.get(n, "") for n in scaling_plan.give_up},
+        }
         self._remember(view, over)
         acts: list[tuple[str, Callable[[], None]]] = []
         for name in view.supply.dead:
             acts.append((name, partial(self._bury, name, view.jobs_of.get(name, ()))))
         acts += [(name, partial(self._cloud.delete, name)) for name in over]
-        for name in found.drain:
-            acts.append((name, partial(self._drain, name, slots[name], found.why[name], view.now)))
-        acts += [(name, partial(self._keep, name, slots[name])) for name in found.keep]
+        for name in scaling_plan.drain:
+            acts.append(
+                (name, partial(self._drain, name, slots[name], scaling_plan.why[name], view.now))
+            )
+        acts += [(name, partial(self._keep, name, slots[name])) for name in scaling_plan.keep]
         acts.append(("offline ads", partial(self._condor.advertise, view.offered.values())))
         names = [name for name, _ in acts]
         errors = _together(act for _, act in acts)
         failed = [f"{n}: {error}" for n, error in zip(names, errors, strict=True) if error]
-        for flavour, count in found.start.items():
+        for flavour, count in scaling_plan.start.items():
             failed += self._start(flavour, count, view.now)
         return failed
 
@@ -218,8 +227,8 @@ class Expander:
             errors = _together(partial(self._cloud.start, flavour, name) for name in names)
             for name, error in zip(names, errors, strict=True):
                 if error is None:
-                    asked = self._clock()  # requests may have taken their time
-                    self._look.accepted(Server(name, flavour, MachineState.BOOTING, asked))
+                    asked_at = self._clock()  # requests may have taken their time
+                    self._look.accepted(Server(name, flavour, MachineState.BOOTING, asked_at))
                     count -= 1
             for error in filter(None, errors):
                 if isinstance(error, CloudError):
@@ -232,26 +241,28 @@ class Expander:
     def _remember(self, view: View, over: Mapping[str, str]) -> None:
         """Before anything is deleted: what it has cost is not to be found out later."""
         prices = {flavour.name: flavour.price for flavour in view.flavours}
-        told = []
+        measurements = []
         for name, took_s in view.supply.boots.items():
-            told.append(boot(self._pool, name, view.servers[name].flavour, took_s, view.now))
+            measurements.append(
+                boot(self._pool, name, view.servers[name].flavour, took_s, view.now)
+            )
         for name, why in over.items():
             server = view.servers[name]
             if server.flavour:  # else it was no more than a port
                 lived_s, price = view.now - server.since, prices.get(server.flavour, 0.0)
-                told.append(
+                measurements.append(
                     lived(self._pool, name, server.flavour, max(0.0, lived_s), price, why, view.now)
                 )
-        if told:
-            self._record(told)
+        if measurements:
+            self._record(measurements)
 
     def _tell(self, decision: PoolDecision) -> None:
         """Records it where something is done, or something else is in the way than before."""
-        told = (*sorted(decision.in_the_way), *decision.failed)
-        if decision.acts or (told and told != self._told):
+        messages = (*sorted(decision.in_the_way), *decision.failed)
+        if decision.acts or (messages and messages != self._told):
             self._say(decision.reason)
             self._record([decision.as_measurement(self._pool)])
-        self._told = told
+        self._told = messages
 
 
 def _together(acts: Iterable[Callable[[], None]]) -> list[AdonError | None]:

@@ -107,7 +107,7 @@ class Look:
     def __init__(
         self,
         pool: str,
-        told: Mapping[str, Any],
+        reported: Mapping[str, Any],
         cloud: Cloud,
         condor: Condor,
         archive: Archive,
@@ -115,7 +115,7 @@ class Look:
         say: Callable[[str], None],
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool, self._told = pool, told
+        self._pool, self._told = pool, reported
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._history = HTCondorPool(condor.collector or None)
         self._run_times, self._say, self._ticks = run_times, say, ticks
@@ -173,15 +173,15 @@ class Look:
         for job in filter(runs, jobs):
             jobs_of[places.of(job)].append(job)
         claims = {
-            place: [claim_of(job, ends[job_key(job)]) for job in found]
-            for place, found in jobs_of.items()
+            place: [claim_of(job, ends[job_key(job)]) for job in queued]
+            for place, queued in jobs_of.items()
         }
         self._know_joined(servers)
         answering = {
             name
-            for name, found in jobs_of.items()
+            for name, queued in jobs_of.items()
             if name in servers and (name not in slots or slots[name].silent(now))
-            if answers(address_of(found[0], "PublicClaimId"))
+            if answers(address_of(queued[0], "PublicClaimId"))
         }
         supplied = supply(
             list(servers.values()), slots, self._flavours, claims, answering, self._memory, now
@@ -260,12 +260,12 @@ class Look:
             self._remembered = now
         if abs(now - self._looked) < _RARELY_S:
             return
-        found = []
+        ads = []
         for flavour in self._cloud.flavours():
             boots = self._archive.query("boot", flavour.name, newest=True, limit=_BOOTS)
             mean_s, spread_s = boot_time(flavour, [boot.value for boot in boots])
-            found.append(replace(flavour, boot_s=mean_s, boot_spread_s=spread_s))
-        self._flavours = found
+            ads.append(replace(flavour, boot_s=mean_s, boot_spread_s=spread_s))
+        self._flavours = ads
         self._run_times.learn(self._ended)
         self._looked = now
 

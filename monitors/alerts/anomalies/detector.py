@@ -74,11 +74,11 @@ class Detector:
         if self._rhythm.last is not None and at <= self._rhythm.last:
             return []
         number = self._scale.of(value)
-        found = self._outages.add(at, number is not None, self._level_value(at))
+        anomalies = self._outages.add(at, number is not None, self._level_value(at))
         self._rhythm.add(at)
         if number is not None:
-            found += self._judge(at, number)
-        return found
+            anomalies += self._judge(at, number)
+        return anomalies
 
     def tick(self, now: float, awake: float = -math.inf) -> list[Anomaly]:
         """Time passed, and perhaps measurements are missing. ``awake``: since when they could be
@@ -175,15 +175,15 @@ class Detector:
         expected = self._scale.value(baseline.expected(since))
         self._move(shift, samples)
         change = self._scale.change(shift)
-        found = Anomaly(
+        anomaly = Anomaly(
             self.metric, self.subject, "level", since, at, expected,
             self._scale.value(baseline.expected(since)), change, _confidence(shift, noise),
             why_level(self.metric, change, len(samples), abs(shift) / noise,
                       baseline.season.spread),
             limits=_limits(threshold, noise, self.sensitivity),
         )  # fmt: skip
-        self._moved = (found, shift, before)
-        return found
+        self._moved = (anomaly, shift, before)
+        return anomaly
 
     def _move(self, shift: float, samples: list[tuple[float, float]]) -> None:
         """The level is another one with these samples, the newest ones."""
@@ -331,20 +331,20 @@ class Outages:
 
     def add(self, at: float, alive: bool, before: float) -> list[Anomaly]:
         """A measurement, and whether anything got through. ``before``: the level until then."""
-        found = self.tick(at, before)
+        anomalies = self.tick(at, before)
         if not alive:
             self._dead += 1
             if self._dead_since is None:
                 self._dead_since = at
             if self._open is None and self._dead >= self._after:
                 why = why_dead(self._metric, self._dead)
-                found.append(self._begin(self._dead_since, at, before, why))
-            return found
+                anomalies.append(self._begin(self._dead_since, at, before, why))
+            return anomalies
         self._dead, self._dead_since = 0, None
         if self._open is not None:
-            found.append(replace(self._open, until=at))
+            anomalies.append(replace(self._open, until=at))
             self._open = None
-        return found
+        return anomalies
 
     def tick(self, now: float, before: float, awake: float = -math.inf) -> list[Anomaly]:
         """Time passed without a measurement; ``awake``: see :meth:`Rhythm.missing`."""

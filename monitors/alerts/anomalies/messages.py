@@ -63,7 +63,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def told(anomaly: Anomaly) -> str:
+def notice_text(anomaly: Anomaly) -> str:
     """What people are told: one line."""
     when = datetime.fromtimestamp(anomaly.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
     what = f"{anomaly.metric} of {anomaly.subject}"

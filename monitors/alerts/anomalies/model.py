@@ -134,16 +134,16 @@ def from_measurement(record: Measurement) -> Anomaly | None:
         return None
 
 
-def together(found: Iterable[Measurement]) -> list[Anomaly]:
+def together(measurements: Iterable[Measurement]) -> list[Anomaly]:
     """Each anomaly once, as it is known last, by when it began."""
     by_id: dict[str, Anomaly] = {}
-    for anomaly in filter(None, map(from_measurement, found)):
+    for anomaly in filter(None, map(from_measurement, measurements)):
         known = by_id.get(anomaly.id)
         if known is None or anomaly.until is not None:
             by_id[anomaly.id] = (
                 anomaly if known is None else replace(anomaly, noticed=known.noticed)
             )
-    return sorted(by_id.values(), key=lambda one: (one.since, one.id))
+    return sorted(by_id.values(), key=lambda latest: (latest.since, latest.id))
 
 
 @dataclass(frozen=True, slots=True)

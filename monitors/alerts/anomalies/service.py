@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from monitors.alerts.anomalies.detector import Detector
-from monitors.alerts.anomalies.messages import told
+from monitors.alerts.anomalies.messages import notice_text
 from monitors.alerts.anomalies.model import METRIC, Anomaly, SeriesLimits, to_measurement, together
 from monitors.alerts.anomalies.settings import WATCHED, WatchedMetrics
 from monitors.archive.archive import Archive, Selection
@@ -114,14 +114,14 @@ class AnomalyService:
         newest = 0.0
         for metric in self._metrics():
             wanted = Selection((metric,), since=now - MEMORY_S)
-            found: list[Anomaly] = []
+            anomalies: list[Anomaly] = []
             for measurement in self._archive.each(wanted):
                 if measurement.at <= now + AHEAD_S:
                     newest = max(newest, min(now, measurement.at))
-                    found += watcher.add(measurement)
+                    anomalies += watcher.add(measurement)
                 if self._stop.is_set():
                     return
-            self._publish(found, now)
+            self._publish(anomalies, now)
         # Until the newest of all measurements somebody was there to take those that are missing.
         self._publish(watcher.tick(newest), now)
         with self._lock:
@@ -133,24 +133,24 @@ class AnomalyService:
         """Take what was recorded since. False where more may be there. Raises AdonError."""
         rows, reached = self._archive.read_on(self._seq, self._metrics(), _PAGE)
         now = self._clock()
-        found: list[Anomaly] = []
+        anomalies: list[Anomaly] = []
         with self._lock:
             for _, measurement in rows:
                 if measurement.at <= now + AHEAD_S:
-                    found += self._watcher.add(measurement)
+                    anomalies += self._watcher.add(measurement)
         self._seq = reached  # no detector takes a measurement twice
-        self._publish(found, now)
+        self._publish(anomalies, now)
         return len(rows) < _PAGE
 
     def tick(self, now: float) -> None:
         """Look for measurements that are missing, and say so. Raises AdonError."""
         with self._lock:
-            found = self._watcher.tick(now, self._started if self._started is not None else now)
-        self._publish(found, now)
+            anomalies = self._watcher.tick(now, self._started if self._started is not None else now)
+        self._publish(anomalies, now)
 
-    def _publish(self, found: Iterable[Anomaly], now: float) -> None:
+    def _publish(self, anomalies: Iterable[Anomaly], now: float) -> None:
         # What cannot be recorded just now is kept: no detector finds it again.
-        self._unpublished += found
+        self._unpublished += anomalies
         while self._unpublished:
             anomaly = self._unpublished[0]
             measurement = to_measurement(anomaly)
@@ -165,7 +165,7 @@ class AnomalyService:
             # and who tells people knows whom it told.
             if anomaly.until is None and now - anomaly.noticed <= NEWS_S:
                 details = {**measurement.details, "subject": anomaly.subject}
-                self._tell(METRIC, anomaly.id, told(anomaly), details)
+                self._tell(METRIC, anomaly.id, notice_text(anomaly), details)
 
     def _metrics(self) -> Sequence[str]:
         """Watched ones; patterns are compared with what there is."""
@@ -237,11 +237,11 @@ class SeriesDetectors:
         self._detectors.move_to_end(key)
         return detector
 
-    def _new(self, found: Iterable[Anomaly]) -> list[Anomaly]:
-        return list(self._renamed(found))
+    def _new(self, anomalies: Iterable[Anomaly]) -> list[Anomaly]:
+        return list(self._renamed(anomalies))
 
-    def _renamed(self, found: Iterable[Anomaly]) -> Iterator[Anomaly]:
-        for anomaly in found:
+    def _renamed(self, anomalies: Iterable[Anomaly]) -> Iterator[Anomaly]:
+        for anomaly in anomalies:
             same = self._same.get(anomaly.id)
             if same is None and anomaly.until is None:
                 same = self._found_before(anomaly)

@@ -82,7 +82,7 @@ def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
     if "default" in section:
         default = _sensitivity(section["default"], Sensitivity(), "anomalies.default")
     known = ["default", *UNITS, f"{_CUSTOM}*"]
-    found: dict[str, Sensitivity | None] = {}
+    sensitivities: dict[str, Sensitivity | None] = {}
     for name, settings in section.items():
         if name == "default":
             continue
@@ -90,10 +90,10 @@ def watch_from_dict(section: Mapping[str, Any]) -> WatchedMetrics:
             fields.known_keys({name: settings}, known, "anomalies")
         what = f"anomalies.{name}"
         if settings is False or settings == "off":
-            found[name] = None
+            sensitivities[name] = None
         else:
-            found[name] = _sensitivity(settings, _usual(name, default), what)
-    return WatchedMetrics(found, default)
+            sensitivities[name] = _sensitivity(settings, _usual(name, default), what)
+    return WatchedMetrics(sensitivities, default)
 
 
 def _usual(metric: str, default: Sensitivity) -> Sensitivity:

@@ -216,16 +216,16 @@ class NoticeService:
 
     def _take_over(self) -> None:
         """What processes that are gone have begun and not ended."""
-        found = self._archive.query("notice", since=self._clock() - _LEFT_BEHIND_S)
+        notices = self._archive.query("notice", since=self._clock() - _LEFT_BEHIND_S)
         by_id = {target.id: target for target in self._targets}
         begun: dict[str, int] = {}
-        for record in found:
+        for record in notices:
             outcome = record.details.get("outcome")
             if outcome in ("began", "failed"):
                 of = str(record.details.get("of"))
                 begun[of] = begun.get(of, 0) + (1 if outcome == "began" else -1)
-        ended = {m.details.get("of") for m in found if m.id.endswith(":end")}
-        for record in found:
+        ended = {m.details.get("of") for m in notices if m.id.endswith(":end")}
+        for record in notices:
             target = by_id.get(record.id.split(":")[1]) if record.id.count(":") >= 3 else None
             notice = _notice_in(record)
             if target is None or notice is None or record.id in ended or self._runs(record):
@@ -256,10 +256,10 @@ def _this_process() -> list[Any]:
 
 def may_run(record: Measurement) -> bool:
     """Whether the process that began a notice may still be at it."""
-    said = record.details.get("process")
-    if not isinstance(said, list) or len(said) != 3 or not isinstance(said[1], int):
+    process = record.details.get("process")
+    if not isinstance(process, list) or len(process) != 3 or not isinstance(process[1], int):
         return False
-    host, number, started = said
+    host, number, started = process
     if host != os.uname().nodename:
         return True  # nobody here can tell
     return number == os.getpid() or (bool(started) and _started(number) == started)
@@ -299,10 +299,12 @@ class NoticeLimits:
         if notice.kind == LINK:
             most = {"link": OF_USER}
         names = {what: str(notice.details.get(what, "")) for what in most}
-        told = {what: self._told.get((target.id, what, name), []) for what, name in names.items()}
-        if any(len(told[what]) >= most[what] for what in most):
+        earlier = {
+            what: self._told.get((target.id, what, name), []) for what, name in names.items()
+        }
+        if any(len(earlier[what]) >= most[what] for what in most):
             return False, ""
         for what, name in names.items():
-            self._told[target.id, what, name] = [*told[what], now]
-        last = [f"{what} {names[what]}" for what in most if len(told[what]) == most[what] - 1]
+            self._told[target.id, what, name] = [*earlier[what], now]
+        last = [f"{what} {names[what]}" for what in most if len(earlier[what]) == most[what] - 1]
         return True, last[-1].strip() if last else ""

@@ -93,7 +93,7 @@ class RollUp:
 
     def merged(self, other: RollUp) -> RollUp:
         """Of both, which must be of the same series, in the time of this one."""
-        newest = max(self, other, key=lambda one: one.last_at)
+        newest = max(self, other, key=lambda rollup: rollup.last_at)
         return replace(
             self,
             number=self.number + other.number,
@@ -118,31 +118,31 @@ def roll_up(points: Iterable[Point], width_s: int) -> list[RollUp]:
     def series(point: Point) -> tuple[str, str, str, float]:
         return point.metric, point.subject, point.unit, start_of(point.at, width_s)
 
-    found = []
+    roll_ups = []
     for (metric, subject, unit, start), group in groupby(sorted(points, key=series), series):
         same = list(group)
         values = [point.value for point in same]
         newest = max(same, key=lambda point: (point.at, point.source))
-        found.append(
+        roll_ups.append(
             RollUp(
                 metric, subject, unit, width_s, start, len(same), _sum(values),
                 min(values), max(values), min(point.at for point in same), newest.at,
                 newest.source, Sketch.of(values),
             )
         )  # fmt: skip
-    return found
+    return roll_ups
 
 
 def widened(rollups: Iterable[RollUp], width_s: int) -> list[RollUp]:
     """Roll-ups of hours, or of both, as roll-ups of days; of the same width, merged where they are
     of the same time."""
-    found: dict[tuple[str, str, str, float], RollUp] = {}
-    for one in rollups:
-        start = start_of(one.start, width_s)
-        key = (one.metric, one.subject, one.unit, start)
-        wide = replace(one, width_s=width_s, start=start)
-        found[key] = found[key].merged(wide) if key in found else wide
-    return [found[key] for key in sorted(found)]
+    wider: dict[tuple[str, str, str, float], RollUp] = {}
+    for rollup in rollups:
+        start = start_of(rollup.start, width_s)
+        key = (rollup.metric, rollup.subject, rollup.unit, start)
+        wide = replace(rollup, width_s=width_s, start=start)
+        wider[key] = wider[key].merged(wide) if key in wider else wide
+    return [wider[key] for key in sorted(wider)]
 
 
 def _sum(values: list[float]) -> float:
@@ -224,14 +224,14 @@ def _time(value: object, where: str) -> float:
     if value == _FOR_EVER:
         return math.inf
     try:
-        found = parse_duration(value, where)
+        seconds = parse_duration(value, where)
     except InputError:
         raise InputError(
             f"{where}: found {value!r:.80}, expected a time such as '90 d', '2 y', or 'forever'"
         ) from None
-    if found < 0:
+    if seconds < 0:
         raise InputError(f"{where}: found {value!r:.80}, expected a time that is not negative")
-    return found
+    return seconds
 
 
 """Largest relative error of a quantile."""
@@ -268,10 +268,10 @@ class Sketch:
 
     def counts(self) -> list[tuple[float, int]]:
         """Values in ascending order, each with how many it stands for."""
-        found = [(-_value(b), n) for b, n in sorted(self.negative.items(), reverse=True)]
+        counted = [(-_value(b), n) for b, n in sorted(self.negative.items(), reverse=True)]
         if self.zeros:
-            found.append((0.0, self.zeros))
-        return found + [(_value(b), n) for b, n in sorted(self.positive.items())]
+            counted.append((0.0, self.zeros))
+        return counted + [(_value(b), n) for b, n in sorted(self.positive.items())]
 
     def quantile(self, share: float) -> float:
         """The value below which ``share`` (0..1) of all lie: the one of that rank, as

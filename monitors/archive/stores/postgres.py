@@ -136,8 +136,8 @@ class PostgresEngine:
             yield _Writing(db, self._may_send_many)
 
     def changed(self) -> object:
-        found = self.rows("SELECT max(seq), (SELECT max(raw_until) FROM horizon) FROM measurement")
-        return found[0] if found else None
+        rows = self.rows("SELECT max(seq), (SELECT max(raw_until) FROM horizon) FROM measurement")
+        return rows[0] if rows else None
 
     def close(self) -> None:
         self._asking.close()
@@ -145,8 +145,8 @@ class PostgresEngine:
 
     def _rows(self, statement: str, values: Sequence[object]) -> Rows:
         with self._asking.open() as db:
-            found = db.execute(statement, values)
-            return found.fetchall() if found.description else []
+            cursor = db.execute(statement, values)
+            return cursor.fetchall() if cursor.description else []
 
     def _prepare(self) -> bool:
         """Make the tables where there are none; whether there are."""
@@ -230,8 +230,8 @@ class _Writing:
         self._may_send_many = may_send_many
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> Rows:
-        found = self._db.execute(translated(statement), values)
-        return found.fetchall() if found.description else []
+        cursor = self._db.execute(translated(statement), values)
+        return cursor.fetchall() if cursor.description else []
 
     def run(self, statement: str, values: Sequence[object] = ()) -> int:
         return self._db.execute(translated(statement), values).rowcount

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitors.archive.stores.base import check_texts
-from monitors.base.measurement import COLUMNS, believed
+from monitors.base.measurement import COLUMNS, trusted_condition
 
 _LARGEST = 2**63 - 1  # number that either database knows
 NTH_AFTER = "SELECT seq FROM measurement WHERE seq > ? ORDER BY seq LIMIT 1 OFFSET ?"
@@ -69,23 +69,23 @@ class Selection:
 
     def conditions(self) -> tuple[str, list[object]]:
         """What stands behind WHERE, and its values."""
-        found: list[tuple[str, tuple[object, ...]]] = []
+        clauses: list[tuple[str, tuple[object, ...]]] = []
         if self.metrics:
             marks = ", ".join("?" * len(self.metrics))
-            found.append((f"metric IN ({marks})", self.metrics))
+            clauses.append((f"metric IN ({marks})", self.metrics))
         for column in ("subject", "workflow", "source"):
             wanted = getattr(self, column)
             if wanted is not None:
-                found.append((f"{column} = ?", (wanted,)))
+                clauses.append((f"{column} = ?", (wanted,)))
         if self.since is not None:
-            found.append(("at >= ?", (self.since,)))
+            clauses.append(("at >= ?", (self.since,)))
         if self.until is not None:
-            found.append(("at <= ?", (self.until,)))
+            clauses.append(("at <= ?", (self.until,)))
         if self.users is not None:
-            condition, names = believed(self.users)
-            found.append((condition, tuple(names)))
-        where = " AND ".join(condition for condition, _ in found) or "1 = 1"
-        return where, [value for _, values in found for value in values]
+            condition, names = trusted_condition(self.users)
+            clauses.append((condition, tuple(names)))
+        where = " AND ".join(condition for condition, _ in clauses) or "1 = 1"
+        return where, [value for _, values in clauses for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class Cursor:
     def parse(cls, text: str) -> Cursor:
         """The inverse of ``str``. Raises ValueError."""
         at, _, seq = text.partition(":")
-        found = cls(float(at), int(seq))
-        if not (math.isfinite(found.at) and 0 <= found.seq <= _LARGEST):
+        cursor = cls(float(at), int(seq))
+        if not (math.isfinite(cursor.at) and 0 <= cursor.seq <= _LARGEST):
             raise ValueError(f"found {text!r}, expected a time and a number of the archive's")
-        return found
+        return cursor
 
 
 def page(

@@ -127,21 +127,21 @@ class BrokerClock:
         """Whether anything was learned yet."""
         return self._known is not None
 
-    def learn(self, asked: float, received: float, sent: float, answered: float) -> None:
-        """One question: ``asked`` and ``answered`` steady, the others the broker's clock."""
-        on_the_way = (answered - asked) - (sent - received)
+    def learn(self, requested: float, received: float, sent: float, answered: float) -> None:
+        """One question: ``requested`` and ``answered`` steady, the others the broker's clock."""
+        on_the_way = (answered - requested) - (sent - received)
         error_s = max(0.0, on_the_way) / 2
         if on_the_way < -_SLACK_S or error_s > _MOST_ERROR_S or sent < received:
             return
-        found = _Known(((received - asked) + (sent - answered)) / 2, error_s, answered)
+        offset = _Known(((received - requested) + (sent - answered)) / 2, error_s, answered)
         known = self._known
         if known is not None:
             before = known.error_at(answered)
-            apart = abs(found.offset_s - known.offset_s)
+            apart = abs(offset.offset_s - known.offset_s)
             # Farther apart than both allow: the broker's clock was set, and what was known is past.
             if apart <= error_s + before + _SLACK_S and error_s > before:
                 return
-        self._known = found
+        self._known = offset
 
     def now(self, steady: float) -> float:
         """The broker's time, Unix seconds; NaN while nothing is known."""

@@ -80,13 +80,13 @@ def reporting(settings: AgentSettings, what: str, reporter: Reporter) -> Iterato
         thread.join()
 
 
-def carrying(found: Iterable[Any], servers: Collection[int]) -> list[dict[str, Any]]:
+def carrying(sockets: Iterable[Any], servers: Collection[int]) -> list[dict[str, Any]]:
     """The connections that carry files, of all TCP connections as psutil gives them. ``servers``:
     the ports at which transfer servers listen."""
     by_process: dict[int, list[Any]] = {}
-    for one in found:
-        if one.pid is not None and one.status == psutil.CONN_ESTABLISHED:
-            by_process.setdefault(one.pid, []).append(one)
+    for connection in sockets:
+        if connection.pid is not None and connection.status == psutil.CONN_ESTABLISHED:
+            by_process.setdefault(connection.pid, []).append(connection)
     carries = []
     for connections in by_process.values():
         clients = {c.raddr.port for c in connections if c.laddr.port in servers}
@@ -135,11 +135,11 @@ class ConnectionReporter:
         """See :class:`~.beside.Reporter`."""
         self._looks += 1
         before, self._said = self._said, None
-        found = _open(self._servers)
-        if found != before or self._looks * self.every_s >= _AGAIN_S:
-            post({"connections": found})
+        connections = _open(self._servers)
+        if connections != before or self._looks * self.every_s >= _AGAIN_S:
+            post({"connections": connections})
             self._looks = 0
-        self._said = found
+        self._said = connections
 
 
 class DiskReporter:

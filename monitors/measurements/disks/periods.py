@@ -108,7 +108,7 @@ def write_histogram(rates_bps: Iterable[float], most_bps: float) -> list[float]:
 
 
 def _shares(bins: Iterable[int]) -> list[float]:
-    counts = Counter(min(one, BINS - 1) for one in bins)
+    counts = Counter(min(bin_number, BINS - 1) for bin_number in bins)
     return [counts[i] / max(1, counts.total()) for i in range(BINS)]
 
 

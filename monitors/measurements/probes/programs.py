@@ -101,8 +101,8 @@ def _listen(
     assert guard.stdout is not None
     assert guard.stderr is not None
     out, err = bytearray(), bytearray()
-    said = {guard.stdout.fileno(): out, guard.stderr.fileno(): err}
-    open_files = dict.fromkeys(said, select.POLLIN)
+    output = {guard.stdout.fileno(): out, guard.stderr.fileno(): err}
+    open_files = dict.fromkeys(output, select.POLLIN)
     while open_files:
         ready = halt.ready(open_files, until)
         if halt.is_set():
@@ -113,7 +113,7 @@ def _listen(
             more = os.read(number, 65536)
             if not more:
                 del open_files[number]
-            said[number] += more
+            output[number] += more
         if len(out) + len(err) > most_bytes:
             raise ProbeError(f"{name} said more than {most_bytes} bytes")
     try:
@@ -140,13 +140,13 @@ def read_output(output: bytes, command: Command) -> Reading:
     """
     text = output.decode(errors="replace").strip()
     try:
-        said: Any = json.loads(text)
+        data: Any = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    value, unit, details = said, command.unit, {}
-    if isinstance(said, dict):
-        value, unit = said.get("value"), said.get("unit", unit)
-        details = said.get("details", {})
+        data = None
+    value, unit, details = data, command.unit, {}
+    if isinstance(data, dict):
+        value, unit = data.get("value"), data.get("unit", unit)
+        details = data.get("details", {})
     if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
         raise ProbeError(
             f"{command.name} said {printable(text)[:80]!r}, expected a number or JSON with 'value'"

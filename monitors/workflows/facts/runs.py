@@ -186,6 +186,6 @@ class Statuses:
         return taken
 
 
-def is_same(one: Status, other: Status) -> bool:
+def is_same(first: Status, other: Status) -> bool:
     """Whether they differ in nothing but their times."""
-    return replace(one, at=other.at) == other
+    return replace(first, at=other.at) == other

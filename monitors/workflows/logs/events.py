@@ -241,7 +241,7 @@ class EventParser:
         if known is None or known[-1].at != event.at:
             self._moment[job] = [event]
             return event
-        same = sum(replace(one, nth=0) == event for one in known)
+        same = sum(replace(earlier, nth=0) == event for earlier in known)
         if same and replace(known[-1], nth=0) == event:
             return known[-1]  # with nothing between, one was written twice
         known.append(replace(event, nth=same))
@@ -302,30 +302,30 @@ def _event(kind: Kind, cluster: int, proc: int, at: float, text: bytes, *lines: 
     """An event with what the rest of its first line and the lines below that say."""
     if kind is Kind.JOB_AD:
         return JobEvent(kind, cluster, proc, at, ad=tuple(_text(line) for line in lines))
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if kind is Kind.FILE_TRANSFER and (step := _STEP.match(text)):
-        told["step"] = _STEPS[step[1].split()[0], step[2]]
+        fields["step"] = _STEPS[step[1].split()[0], step[2]]
     elif kind is Kind.SUBMIT and (schedd := _SCHEDD.match(text)):
-        told["schedd"] = schedd_of(_text(schedd[1]))
+        fields["schedd"] = schedd_of(_text(schedd[1]))
     elif kind in (Kind.ABORTED, Kind.HELD):
         # Below the reason of a removal may stand who ended the job.
         most = 1 if kind is Kind.ABORTED else None
         about = takewhile(lambda line: not _CODE.match(line), lines[:most])
         reason = " ".join(_text(line).strip() for line in about).strip()
-        told["reason"] = "" if reason == _NO_REASON else reason
+        fields["reason"] = "" if reason == _NO_REASON else reason
     for line in lines:
-        if "node" not in told and (node := _NODE.search(line)):
-            told["node"] = _text(node[1] or node[2] or b"")
+        if "node" not in fields and (node := _NODE.search(line)):
+            fields["node"] = _text(node[1] or node[2] or b"")
         elif kind is Kind.EXECUTE and (slot := _SLOT.match(line)):
-            told["slot"] = _text(slot[1])
+            fields["slot"] = _text(slot[1])
         elif kind is Kind.HELD and (code := _CODE.match(line)):
-            told |= {"code": int(code[1]), "subcode": int(code[2])}
+            fields |= {"code": int(code[1]), "subcode": int(code[2])}
         elif kind in (Kind.TERMINATED, Kind.POST_SCRIPT_TERMINATED):
-            if "returned" not in told and (ended := _RETURN.search(line)):
-                told["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
+            if "returned" not in fields and (ended := _RETURN.search(line)):
+                fields["returned"] = -int(ended[2]) if ended[2] else int(ended[1])
             elif moved := _BYTES.match(line):
-                told[f"{moved[2].decode().lower()}_bytes"] = int(moved[1])
-    return JobEvent(kind, cluster, proc, at, **told)
+                fields[f"{moved[2].decode().lower()}_bytes"] = int(moved[1])
+    return JobEvent(kind, cluster, proc, at, **fields)
 
 
 def _text(data: bytes) -> str:
@@ -358,18 +358,18 @@ class AdLines:
                 self._lines = []
             return True, None
         data = b"\n".join(self._lines)
-        found = _xml(data) if is_xml else _json(data)
-        if is_xml or found is not None:
+        ad = _xml(data) if is_xml else _json(data)
+        if is_xml or ad is not None:
             self._lines = []
-        return True, found
+        return True, ad
 
 
 def _json(data: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(data)
+        parsed = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _xml(data: bytes) -> dict[str, Any] | None:

@@ -193,9 +193,9 @@ def _is_within(record: JobRecord, line: JobRecord) -> bool:
 def standard_error(text: str) -> str:
     """What the first program that failed wrote to its standard error, as far as it was kept; where
     none failed, the last program."""
-    found = invocations(text)
-    failed = [one.stderr for one in found if one.exitcode and one.stderr]
-    return failed[0] if failed else found[-1].stderr if found else ""
+    records = invocations(text)
+    failed = [record.stderr for record in records if record.exitcode and record.stderr]
+    return failed[0] if failed else records[-1].stderr if records else ""
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -222,8 +222,8 @@ def _yaml(text: str) -> JobRecord | None:
     top = text.partition("\n  mainjob:")[0]
     head = dict(reversed(_FIELD.findall(top)))  # of a name that comes twice, the first
     parts = {name: body for name, body in reversed(_PART.findall(text))}
-    statuses = {name: found for name, body in parts.items() if (found := _STATUS.search(body))}
-    codes = {name: _exitcode(found[1], int(found[2])) for name, found in statuses.items()}
+    statuses = {name: match for name, body in parts.items() if (match := _STATUS.search(body))}
+    codes = {name: _exitcode(match[1], int(match[2])) for name, match in statuses.items()}
     main = parts.get("mainjob", "")
     if not head.get("hostname") and (node := _NODE.search(text)):
         head["hostname"] = node[1]  # versions that could not look its name up

@@ -71,10 +71,10 @@ def versions(path: Path) -> Iterator[Path]:
     # folder may hold the files of ten thousand jobs.
     renamed = []
     for number in range(_MOST_RENAMED):
-        one = path.with_name(f"{path.name}.{number:03d}")
-        if not _is_there(one):
+        version = path.with_name(f"{path.name}.{number:03d}")
+        if not _is_there(version):
             break
-        renamed.append(one)
+        renamed.append(version)
     yield from reversed(renamed)
 
 
@@ -98,14 +98,14 @@ def end_of(path: Path, most_bytes: int = _TAIL_BYTES) -> str:
 def records_in(text: str, tasks: Sequence[PlannedTask] = ()) -> list[JobRecord]:
     """All whole records in a job's output: lines of the embedded planner's, then documents. Of a
     clustered job with these ``tasks``, each with the transformation and the id of its task."""
-    found = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
-    found += kickstart.invocations(text, {task.number: task.id for task in tasks})
+    records = [_from_line(line) for line in text.splitlines() if line.startswith(OUR_RECORD)]
+    records += kickstart.invocations(text, {task.number: task.id for task in tasks})
     names = {task.id: task.transformation for task in tasks}
     return [
         record
         if record.transformation or record.task not in names
         else replace(record, transformation=names[record.task])
-        for record in found
+        for record in records
         if record is not None
     ]
 
@@ -153,7 +153,9 @@ class JobOutput:
         """From the start of the first program to the end of the last; None where nothing tells."""
         if not self.records:
             return None
-        return max(one.end for one in self.records) - min(one.start for one in self.records)
+        return max(record.end for record in self.records) - min(
+            record.start for record in self.records
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +200,12 @@ def read_output(
 
 def _of_programs(records: Sequence[JobRecord]) -> str:
     """What the programs that failed complained of, the end of each where it is too long."""
-    failed = [one for one in records if one.exitcode and one.stderr.strip()][:_FAILED_TASKS]
-    words = [tail(one.stderr.strip(), TAIL_BYTES // len(failed)) for one in failed]
+    failed = [record for record in records if record.exitcode and record.stderr.strip()][
+        :_FAILED_TASKS
+    ]
+    words = [tail(record.stderr.strip(), TAIL_BYTES // len(failed)) for record in failed]
     if len(failed) > 1:
-        words = [f"{one.task}: {said}" for one, said in zip(failed, words, strict=True)]
+        words = [f"{record.task}: {text}" for record, text in zip(failed, words, strict=True)]
     return tail("\n".join(words))
 
 
@@ -212,7 +216,9 @@ def _output_of(
     aged: tuple[str, Path | None] = ("", None)
     for path in versions(output):
         text = end_of(path, most_bytes)
-        records = [one for one in records_in(text, tasks) if is_of(one, run.started, run.ended)]
+        records = [
+            record for record in records_in(text, tasks) if is_of(record, run.started, run.ended)
+        ]
         if records:
             return text, path, records
         if (text > aged[0] == "" or aged[1] is None) and run.has_written(path, output):
@@ -222,15 +228,19 @@ def _output_of(
 
 def _moved(output: Path, text: str, started: float, ended: float) -> list[Moved]:
     """What the run's records of transfers say; of other runs of the job there may be more."""
-    found = transferlog.parse(text) if "transfer_attempts" in text else []
+    transfers = transferlog.parse(text) if "transfer_attempts" in text else []
     folder = output.with_suffix(_MULTIPART)
     try:
-        if not found and folder.is_dir():
-            found = transferlog.read_dir(folder, started - _FILE_CLOCK_S)
+        if not transfers and folder.is_dir():
+            transfers = transferlog.read_dir(folder, started - _FILE_CLOCK_S)
     except (OSError, ValueError):
         return []
     # ``start`` is in whole seconds.
-    return [one for one in found if started - _FILE_CLOCK_S <= one.start <= ended + _FILE_CLOCK_S]
+    return [
+        transfer
+        for transfer in transfers
+        if started - _FILE_CLOCK_S <= transfer.start <= ended + _FILE_CLOCK_S
+    ]
 
 
 def _complaint(job: PlannedJob, text: str, ending: str, run: _Run) -> str:

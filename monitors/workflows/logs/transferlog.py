@@ -135,7 +135,7 @@ class Summary:
 def summaries(text: str) -> list[Summary]:
     """What the log of one run of the tool says at its end; nothing where servers moved the files
     between themselves."""
-    tries = [int(found) for found in _TRIES.findall(text)]
+    tries = [int(digits) for digits in _TRIES.findall(text)]
     return [
         Summary(
             src=src,

@@ -34,18 +34,18 @@ def as_owner(owner: int) -> Iterator[None]:
 
 def open_plain_file(path: Path) -> int:
     """A descriptor to read from. Raises OSError, also where the file is none or another's."""
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)  # opens nothing yet, and holds what was found
     try:
-        status, owner = os.fstat(found), _owner.get()
+        status, owner = os.fstat(handle), _owner.get()
         if stat.S_ISDIR(status.st_mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is no plain file", str(path))
         if owner is not None and status.st_uid != owner:
             raise OSError(errno.EPERM, "its owner is not that of the submit directory", str(path))
-        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     finally:
-        os.close(found)
+        os.close(handle)
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -230,8 +230,8 @@ def clustered_tasks(submit_file: Path) -> tuple[PlannedTask, ...]:
     for ending in (".in", ".sh"):
         with suppress(OSError):
             text = read_text(submit_file.with_suffix(ending), "replace")
-            if found := _TASK.findall(text):
-                return tuple(PlannedTask(*one) for one in found)
+            if tasks := _TASK.findall(text):
+                return tuple(PlannedTask(*task) for task in tasks)
     return ()
 
 
@@ -256,8 +256,8 @@ def command(text: str, name: str) -> str:
 
 def _last(text: str, name: str) -> str:
     """As condor_submit: the last one counts, upper and lower case are one."""
-    found = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
-    return found[-1].strip("\"'") if found else ""
+    values = re.findall(rf"^[ \t]*{name}[ \t]*=[ \t]*(.*?)[ \t]*$", text, re.I | re.M)
+    return values[-1].strip("\"'") if values else ""
 
 
 def input_sizes(path: Path) -> dict[str, int]:
@@ -266,12 +266,12 @@ def input_sizes(path: Path) -> dict[str, int]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    found = {}
+    sizes = {}
     for item in data if isinstance(data, list) else []:
         lfn, size = _named(item)
         if lfn is not None and size is not None:
-            found[lfn] = size
-    return found
+            sizes[lfn] = size
+    return sizes
 
 
 def _named(item: Any) -> tuple[str | None, int | None]:

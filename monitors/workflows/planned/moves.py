@@ -123,7 +123,7 @@ def _cached_sites(cache: Path, here: str) -> SiteOf:
                 text.append(read_text(cache, "replace"))
             except OSError:
                 text.append("")
-        found = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
-        return found[1] if found else label
+        match = re.search(rf'^\S+ {re.escape(url)} .*?site="([^"]*)"', text[0], re.M)
+        return match[1] if match else label
 
     return site_of

@@ -49,10 +49,10 @@ _OPENING = frozenset("\"'[{")  # of what is no whole text
 
 def dag_of(arguments: str) -> str | None:
     """The DAG that a DAGMan with these arguments runs, the first of several; None for others."""
-    found = _ARGUMENT.search(arguments)
-    if found is None:
+    match = _ARGUMENT.search(arguments)
+    if match is None:
         return None
-    return re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), found[1])
+    return re.sub(_QUOTED, lambda quoted: quoted[1].replace("''", "'"), match[1])
 
 
 def only_dag(folder: Path) -> str:
@@ -90,7 +90,7 @@ def _parts(dag: Path) -> set[str]:
     named: list[str] = []
     with suppress(InputError):
         lines = text_of(dag).splitlines()
-        named = [found[1] or found[2] for line in lines if (found := _PART.match(line))]
+        named = [match[1] or match[2] for line in lines if (match := _PART.match(line))]
     parts = [dag.parent / name for name in named]
     return {part.name for part in parts if part.parent == dag.parent and part != dag}
 
@@ -107,8 +107,8 @@ def submit_values(path: Path) -> dict[str, str]:
 
 def values_in(text: str) -> dict[str, str]:
     """The assignments of a submit description."""
-    found = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
-    return {key_of(one[1]): one[2] for one in found}
+    assignments = filter(None, map(_ASSIGNMENT.match, _CONTINUED.sub("", text).splitlines()))
+    return {key_of(assignment[1]): assignment[2] for assignment in assignments}
 
 
 def expanded(value: str, values: dict[str, str]) -> str:
@@ -117,7 +117,7 @@ def expanded(value: str, values: dict[str, str]) -> str:
         if "$(" not in value or len(value) > _LONGEST:
             break
         value = _MACRO.sub(
-            lambda found: values.get(found[1].lower(), found[0] if found[2] is None else found[2]),
+            lambda match: values.get(match[1].lower(), match[0] if match[2] is None else match[2]),
             value,
         )
     return value
@@ -213,10 +213,10 @@ class SubmitDir:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(f"{self.path}: found no such directory, expected a submit directory")
-        found = self.path.stat()
-        if found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
+        status = self.path.stat()
+        if status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH:
             raise InputError(f"{self.path}: everybody has files there, expected a submit directory")
-        self.owner = found.st_uid
+        self.owner = status.st_uid
         with self.as_owner():
             self.braindump = _braindump(self.path) if dag is None else {}
             self.dag = dag or self.path / self._dag_name()
@@ -338,10 +338,10 @@ class SubmitDir:
         """What a job's submit file names, relative to where it is submitted. What is named by a
         path that is not there is looked for beside the submit file."""
         node = self.nodes[name]
-        found = self.here(node.folder / path)
-        if path.startswith("/") and not _exists(found.parent):
-            return node.file.parent / found.name
-        return found
+        file = self.here(node.folder / path)
+        if path.startswith("/") and not _exists(file.parent):
+            return node.file.parent / file.name
+        return file
 
     def values(self, name: str) -> dict[str, str]:
         """What a job's submit file assigns, by lower-case name, ``+x`` as ``my.x``, with macros as

@@ -509,7 +509,7 @@ def meld(due: Floats, left: Ints, right: Ints, first: int, other: int) -> int:
     while first >= 0 and other >= 0:
         if due[other] < due[first] or (due[other] == due[first] and other < first):
             first, other = other, first
-        # ``one`` goes to the left of the last, and what it had there to its own right.
+        # ``first`` goes to the left of the last, and what it had there to its own right.
         rest = right[first]
         right[first] = left[first]
         left[first] = -1
