@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.nullcontext() if args.dry_run else _alone(directory), ExitStack() as held:
         expander, every_s = held.enter_context(_opened(settings, args.config, say))
         if args.once:
-            return _show(args, expander.turn(args.dry_run))
+            return _show(args, expander.run_cycle(args.dry_run))
         signals = _Signals()
         say(f"at work, every {every_s:g} s")
         while _go_on(args, expander, every_s, signals, say) == signal.SIGHUP:
@@ -119,7 +119,7 @@ def _go_on(
     while True:
         began, problem = time.monotonic(), ""
         try:
-            decision = expander.turn(args.dry_run)
+            decision = expander.run_cycle(args.dry_run)
             if args.dry_run:
                 say(decision.reason)
         except AdonError as error:

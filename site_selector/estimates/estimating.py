@@ -12,7 +12,7 @@ Every value is a :class:`Belief`. For each, the first source that knows wins:
            three times
     Γ_c, Γ_a, Γ_t, set-up of a transfer    see :mod:`site_selector.estimates.rates`
 
-How the age and spread of a measurement are taken into account: ``beliefs.py``.
+How the age and spread of a measurement are taken into account: :mod:`~.world`.
 """
 
 from __future__ import annotations

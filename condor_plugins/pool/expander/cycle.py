@@ -16,7 +16,7 @@ from condor_plugins.pool.cloud.protocol import BackOff, Cloud, CloudError, Refus
 from condor_plugins.pool.expander.condor import Condor
 from condor_plugins.pool.expander.decision import PoolDecision, boot, key, lived
 from condor_plugins.pool.expander.demand import Demands, PoolDemand
-from condor_plugins.pool.expander.observation import Look, View
+from condor_plugins.pool.expander.observation import PoolObserver, View
 from condor_plugins.pool.fitness import Judge
 from condor_plugins.pool.leases import METRIC, leases_of
 from condor_plugins.pool.run_times import RunTimes
@@ -34,7 +34,7 @@ class Expander:
     """Makes a pool larger and smaller.
 
     :param pool: names its machines.
-    :param told: what they advertise by their settings.
+    :param reported: what they advertise by their settings.
     :param archive: where leases, run times, boots and costs are read.
     :param record: keeps what is measured; raises nothing.
     :param say: takes a line for people.
@@ -57,7 +57,7 @@ class Expander:
         self._cloud, self._condor, self._archive = cloud, condor, archive
         self._record, self._say = record, say
         ticks = clock or time.monotonic
-        self._look = Look(pool, reported, cloud, condor, archive, run_times, say, ticks)
+        self._look = PoolObserver(pool, reported, cloud, condor, archive, run_times, say, ticks)
         self._judge = Judge()
         self._demands = Demands(condor.whole, run_times.of_job)
         self._back_off = BackOff()
@@ -67,7 +67,7 @@ class Expander:
         self._deleted: frozenset[str] = frozenset()  # which is asked again until they are gone
         self._told: tuple[str, ...] = ()
 
-    def turn(self, dry_run: bool = False) -> PoolDecision:
+    def run_cycle(self, dry_run: bool = False) -> PoolDecision:
         """Look and decide, and act unless it is a ``dry_run``. Raises AdonError where it cannot be
         seen what there is: then nothing is done."""
         now = self._clock()

@@ -97,10 +97,10 @@ class View:
         return [server for name, server in self.servers.items() if name not in there]
 
 
-class Look:
-    """Looks again and again; what it remembers may be lost.
+class PoolObserver:
+    """Observes the pool again and again; what it remembers may be lost.
 
-    :param told: what machines advertise by their settings.
+    :param reported: what machines advertise by their settings.
     :param say: takes a line for people.
     """
 
