@@ -30,7 +30,7 @@ def sink(address: str, ports: list[int]) -> None:
     """Receive on all ports in one thread until standard input ends."""
     chooser = selectors.DefaultSelector()
     for port in ports:
-        server = socket.create_server((address, port), tree=_family(address), backlog=64)
+        server = socket.create_server((address, port), family=_family(address), backlog=64)
         chooser.register(server, selectors.EVENT_READ, (True, port))
     chooser.register(sys.stdin, selectors.EVENT_READ, None)
     print("ready", flush=True)

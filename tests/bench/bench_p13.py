@@ -97,7 +97,7 @@ def noisy(exact: Goodput, noise: float, rng: Random) -> Goodput:
 class Row:
     """What the ways took for the knee, as a ratio to it."""
 
-    tree: str
+    family: str
     noise: float
     found: Mapping[str, float]
     kept: Mapping[str, float]  # goodput there ÷ at the knee
@@ -130,18 +130,18 @@ def knee(tell: Tell) -> Iterable[Figure]:
     work = list(product(ALL, NOISES, range(RUNS)))
     rows = [run(ways, each) for each in work]
     for family, noise in product(ALL, NOISES):
-        of = [row for row in rows if (row.tree, row.noise) == (family, noise)]
+        of = [row for row in rows if (row.family, row.noise) == (family, noise)]
         tell(f"{family}, noise {100 * noise:g} %: {_line(of)}")
     for noise in NOISES:
-        known = [row for row in rows if row.tree in FAMILIES and row.noise == noise]
+        known = [row for row in rows if row.family in FAMILIES and row.noise == noise]
         yield from figures(known, f"noise {100 * noise:g} %")
-        smooth = [row for row in known if row.tree == "smooth"]
+        smooth = [row for row in known if row.family == "smooth"]
         yield Figure(
             f"of smooth corners within 5 %, noise {100 * noise:g} %", _within(smooth, OURS), "%",
             "higher", None, {"who knows the family and where to probe": bound(noise)},
         )  # fmt: skip
     for family, words in ((SHARE, "where a share arrives"), (UNKNOWN, "shapes not of its family")):
-        yield from figures([row for row in rows if row.tree == family], words)
+        yield from figures([row for row in rows if row.family == family], words)
 
 
 def bound(noise: float) -> float:

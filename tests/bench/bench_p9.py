@@ -79,8 +79,8 @@ def pool_size(tell: Tell) -> Iterable[Figure]:
     tell(f"{len(loads)} cases, {len(recorded)} workflows recorded, {len(POLICIES)} policies")
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         rows = list(pool.map(run, work))
-    for family in dict.fromkeys(case.tree for case in loads):
-        of = [row for row in rows if row.case.tree == family and row.policy == OURS]
+    for family in dict.fromkeys(case.family for case in loads):
+        of = [row for row in rows if row.case.family == family and row.policy == OURS]
         tell(f"{family}: {_line(of)}")
     by = {name: [row for row in rows if row.policy == name] for name in POLICIES}
     yield from figures(by)
@@ -115,7 +115,7 @@ def figures(by: Mapping[str, Sequence[Row]]) -> Iterable[Figure]:
     yield figure("machines that never ran a job", "machines", _never, 0.0, 0.0)
     yield figure(
         "of these, in workflows that fail midway", "machines",
-        lambda rows: _never([row for row in rows if row.case.tree == _FAILING]),
+        lambda rows: _never([row for row in rows if row.case.family == _FAILING]),
     )  # fmt: skip
     yield figure("machines started", "machines", lambda rows: sum(r.outcome.machines for r in rows))
     yield figure("idle core-hours, of those used", "%", _idle, 3.0, _best_idle(ours))

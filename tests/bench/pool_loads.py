@@ -29,7 +29,7 @@ _UNKNOWN_S = 60.0  # believed of a kind that no other workflow has
 class Case(NamedTuple):
     """A load, how machines boot in it, and the seed of their luck."""
 
-    tree: str
+    family: str
     load: Load
     boot: Boot
     seed: int
@@ -188,10 +188,10 @@ def cases(recorded: Sequence[Trace], more: int = 0) -> list[Case]:
     family. ``more`` is added to every seed, for a second look at what was tuned on the first."""
     found = []
     for number, trace in enumerate(sorted(recorded, key=lambda trace: trace.name)):
-        others = [t for t in recorded if t.tree == trace.tree and t.name != trace.name]
+        others = [t for t in recorded if t.family == trace.family and t.name != trace.name]
         load = _load(trace.name, [_Part("ann", 0.0, trace)], others)
         for boot in (60, 300, 600):
             found.append(
-                Case(f"{trace.tree}, recorded", load, BOOTS[boot], 100 + number + boot + more)
+                Case(f"{trace.family}, recorded", load, BOOTS[boot], 100 + number + boot + more)
             )
     return found + _made_up(more)

@@ -29,7 +29,7 @@ _TELLING = threading.Lock()  # print writes a line in two pieces
 
 def sink(address: str, port: int, file: str = os.devnull) -> None:
     """Receive until killed."""
-    with socket.create_server((address, port), tree=_family(address), backlog=64) as server:
+    with socket.create_server((address, port), family=_family(address), backlog=64) as server:
         print("ready", flush=True)
         while True:
             stream, _ = server.accept()

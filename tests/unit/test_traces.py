@@ -73,7 +73,7 @@ def changed(path: str, value: Any) -> Any:
 
 def test_a_trace_is_read() -> None:
     trace = parse(GOOD, "small-lab-001")
-    assert trace.tree == "small"
+    assert trace.family == "small"
     assert trace.tasks == ("map_ID0000001", "map_ID0000002", "merge_ID0000003")
     assert trace.kinds == ("map", "map", "merge")
     assert trace.runtime_s == (3, 4.5, 0)
@@ -226,7 +226,7 @@ def test_a_folder_is_read_in_order_and_what_is_no_trace_left_out(tmp_path: Path)
     (tmp_path / "README.md").write_text("words")
     found, skipped = read_folder(tmp_path)
     assert [trace.path for trace in found] == ["below/a-1.json", "z-1.json"]
-    assert [trace.trace.tree for trace in found] == ["a", "z"]
+    assert [trace.trace.family for trace in found] == ["a", "z"]
     assert skipped == [f"{tmp_path}/schema.json: not a trace, left out"]
     assert read_folder(tmp_path / "z-1.json")[0][0].trace == found[1].trace
 

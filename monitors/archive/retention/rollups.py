@@ -134,8 +134,8 @@ def estimated(
         rows, before = _found(engine, metric, subject, now, oldest)
     else:
         whose, names = trusted_condition(users)
-        values_of_query = [metric, subject, now, oldest, *names, WINDOW]
-        rows, before = engine.rows(_WHOLE.format(f" AND {whose}"), values_of_query), []
+        query_values = [metric, subject, now, oldest, *names, WINDOW]
+        rows, before = engine.rows(_WHOLE.format(f" AND {whose}"), query_values), []
     if not rows and not before:
         return None
     values = [row[0] for row in rows]
